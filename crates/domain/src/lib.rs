@@ -1,1 +1,15 @@
-//! placeholder
+//! The pure heart of Recado: values, state machines, use cases and the port traits they speak through.
+//!
+//! Nothing here opens a socket, speaks SQL, reads the clock or draws a random number: those are ports, implemented by
+//! the adapter crates and mocked in unit tests (feature `mocks`). One module a context, named by the one word that the
+//! same thing bears in the database crate, the routes and the URL.
+
+pub mod accounts;
+pub mod api_keys;
+pub mod billing;
+pub mod campaigns;
+pub mod contacts;
+pub mod limits;
+pub mod shared;
+pub mod templates;
+pub mod whatsapp;

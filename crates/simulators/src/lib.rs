@@ -1,1 +1,33 @@
-//! placeholder
+#![doc = include_str!("../README.md")]
+//!
+//! The modules: [`whatsapp`], [`payment`] and [`ai`] are the three outside systems; the rest is what they share: a
+//! server on a thread of its own ([`host`]), the record of what it received ([`ledger`]), scripted faults ([`fault`])
+//! and the background worker that posts callbacks ([`courier`]).
+
+pub mod ai;
+mod courier;
+pub mod fault;
+mod host;
+pub mod ledger;
+pub mod payment;
+pub mod whatsapp;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, whether or not another thread panicked while it held the lock: a simulator keeps answering.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The wall clock in milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |elapsed| u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Sets a field of a JSON object.
+fn set(object: &mut serde_json::Value, field: &str, value: serde_json::Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
+    }
+}

@@ -1,1 +1,90 @@
-fn main() {}
+//! The simulators as one process for development: reads its environment, starts all three, ends on a signal.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command speaks to its terminal"
+)]
+
+use std::process::ExitCode;
+
+use recado_simulators::{ai, payment, whatsapp};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What the environment says.
+struct Settings {
+    whatsapp: whatsapp::Options,
+    payment: payment::Options,
+    ai: ai::Options,
+}
+
+/// Reads a variable, or remembers that it is missing.
+fn variable(name: &'static str, missing: &mut Vec<&'static str>) -> String {
+    let value = std::env::var(name).unwrap_or_default();
+    if value.is_empty() {
+        missing.push(name);
+    }
+    value
+}
+
+fn settings() -> Result<Settings, Vec<&'static str>> {
+    let mut missing = Vec::new();
+    let mut read = |name| variable(name, &mut missing);
+    let settings = Settings {
+        whatsapp: whatsapp::Options {
+            bind: read("SIM_WHATSAPP_BIND"),
+            app_secret: read("SIM_WHATSAPP_APP_SECRET"),
+            callback_url: Some(read("SIM_WHATSAPP_CALLBACK_URL")),
+            ..whatsapp::Options::development()
+        },
+        payment: payment::Options {
+            bind: read("SIM_PAYMENT_BIND"),
+            api_key: read("SIM_PAYMENT_API_KEY"),
+            webhook_url: Some(read("SIM_PAYMENT_WEBHOOK_URL")),
+            webhook_token: read("SIM_PAYMENT_WEBHOOK_TOKEN"),
+            ..payment::Options::default()
+        },
+        ai: ai::Options {
+            bind: read("SIM_AI_BIND"),
+            ..ai::Options::default()
+        },
+    };
+    if missing.is_empty() { Ok(settings) } else { Err(missing) }
+}
+
+fn run(settings: Settings) -> std::io::Result<()> {
+    actix_web::rt::System::new().block_on(async {
+        // The handlers stand before the word "ready" does, so that no signal after it is lost.
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let whatsapp = whatsapp::Whatsapp::start(settings.whatsapp)?;
+        let payment = payment::Payment::start(settings.payment)?;
+        let ai = ai::Ai::start(settings.ai)?;
+        println!(
+            "whatsapp {}\npayment {}\nai {}\nready",
+            whatsapp.base_url(),
+            payment.base_url(),
+            ai.base_url()
+        );
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+fn main() -> ExitCode {
+    let settings = match settings() {
+        Ok(settings) => settings,
+        Err(missing) => {
+            eprintln!("missing in the environment: {}", missing.join(", "));
+            return ExitCode::from(2);
+        }
+    };
+    match run(settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

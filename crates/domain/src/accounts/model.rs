@@ -1,0 +1,124 @@
+//! Accounts, memberships, sessions.
+
+use serde::Serialize;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, timestamp};
+
+/// Whether an account may work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccountStatus {
+    /// It may.
+    Active,
+    /// A platform administrator has stopped it: nobody gets an account context, nothing is sent.
+    Suspended,
+}
+
+impl AccountStatus {
+    /// The stored and published word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Suspended => "suspended",
+        }
+    }
+}
+
+impl std::str::FromStr for AccountStatus {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        [Self::Active, Self::Suspended]
+            .into_iter()
+            .find(|status| status.as_str() == word)
+            .ok_or_else(|| format!("unknown account status {word}"))
+    }
+}
+
+/// A tenant, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name, 1 to 200 characters.
+    pub name: String,
+    /// Unique; lowercase letters, digits and hyphens, at most 50.
+    pub slug: String,
+    /// Where its logo is.
+    pub logo_url: Option<String>,
+    /// A plan id of the catalogue.
+    pub plan: String,
+    /// Whether it may work.
+    pub status: AccountStatus,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// A user's place in an account, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Membership {
+    /// The account's id.
+    pub account_id: AccountId,
+    /// What the user may do there.
+    pub role: Role,
+    /// The account.
+    pub account: Account,
+}
+
+/// What authentication needs to know of a membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The account.
+    pub account_id: AccountId,
+    /// What the user may do there.
+    pub role: Role,
+    /// Whether the account may work.
+    pub status: AccountStatus,
+}
+
+/// A person, proved by the identity provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The user.
+    pub user_id: UserId,
+    /// Their address, as the provider gave it.
+    pub email: String,
+    /// Their name, when the provider gave one.
+    pub name: Option<String>,
+    /// When the proof ends.
+    pub expires_at: OffsetDateTime,
+}
+
+/// Why a token proves nothing.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// It is malformed, expired, signed by somebody else, or not for us.
+    #[error("the session is not valid")]
+    Invalid,
+    /// The provider's keys cannot be had, so nothing can be said about the token.
+    #[error("the identity provider is unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Why an account operation did not happen.
+#[derive(Debug, Error)]
+pub enum AccountError {
+    /// The user is no member of the account.
+    #[error("you are not a member of this account")]
+    NotMember,
+    /// The user belongs to no account.
+    #[error("you have no account")]
+    NoAccount,
+    /// The account is suspended.
+    #[error("this account is suspended")]
+    Suspended,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,234 @@
+//! The use cases: who am I where, make an account, switch to another, get an account context.
+
+use std::sync::Arc;
+
+use super::{Account, AccountError, AccountStatus, AccountStore, Membership, Session};
+use crate::shared::{AccountId, Actor, Clock, FieldErrors, Ids, Tenant, text};
+
+/// The longest account name, in characters.
+const NAME_CHARS: usize = 200;
+
+/// Which account a request means, before membership is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountHint {
+    /// Nothing said: the one used last.
+    Latest,
+    /// This one.
+    Named(AccountId),
+    /// Something that is no account id at all: nobody is a member of that.
+    Unreadable,
+}
+
+/// The use cases of accounts.
+pub struct Accounts {
+    store: Arc<dyn AccountStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    admin_emails: Vec<String>,
+}
+
+impl Accounts {
+    /// `admin_emails` are the platform administrators; compared without regard to case.
+    pub fn new(
+        store: Arc<dyn AccountStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        admin_emails: &[String],
+    ) -> Self {
+        let admin_emails = admin_emails.iter().map(|email| email.trim().to_lowercase()).collect();
+        Self {
+            store,
+            clock,
+            ids,
+            admin_emails,
+        }
+    }
+
+    /// Whether the user administers the platform.
+    pub fn is_admin(&self, session: &Session) -> bool {
+        self.admin_emails.contains(&session.email.trim().to_lowercase())
+    }
+
+    /// Records who was seen, so that other tables may name them.
+    pub async fn record_user(&self, session: &Session) -> Result<(), AccountError> {
+        Ok(self.store.record_user(session).await?)
+    }
+
+    /// Every account of the user, oldest membership first.
+    pub async fn list(&self, session: &Session) -> Result<Vec<Membership>, AccountError> {
+        Ok(self.store.memberships(session.user_id).await?)
+    }
+
+    /// Makes an account on the free plan, owned by the user.
+    pub async fn create(&self, session: &Session, name: &str) -> Result<Account, AccountError> {
+        let name = text::sanitize(name);
+        if name.is_empty() || name.chars().count() > NAME_CHARS {
+            return Err(FieldErrors::one("name", "must have 1 to 200 characters").into());
+        }
+        let account = Account {
+            id: self.ids.next().into(),
+            slug: text::slug(&name),
+            name,
+            logo_url: None,
+            plan: crate::billing::FREE_PLAN.to_owned(),
+            status: AccountStatus::Active,
+            created_at: self.clock.now(),
+        };
+        Ok(self.store.create(&account, session.user_id).await?)
+    }
+
+    /// Makes an account the one used last. Only members can, and only while it is not suspended.
+    pub async fn switch(&self, session: &Session, account: AccountId) -> Result<Membership, AccountError> {
+        let switched = self.store.switch(session.user_id, account, self.clock.now()).await?;
+        switched.ok_or(AccountError::NotMember)
+    }
+
+    /// The account context of a request.
+    pub async fn context(
+        &self,
+        session: &Session,
+        hint: AccountHint,
+        ip_address: Option<String>,
+    ) -> Result<Tenant, AccountError> {
+        let standing = match hint {
+            AccountHint::Latest => self
+                .store
+                .latest_standing(session.user_id)
+                .await?
+                .ok_or(AccountError::NoAccount)?,
+            AccountHint::Named(account) => self
+                .store
+                .standing(session.user_id, account)
+                .await?
+                .ok_or(AccountError::NotMember)?,
+            AccountHint::Unreadable => return Err(AccountError::NotMember),
+        };
+        match standing.status {
+            AccountStatus::Suspended => Err(AccountError::Suspended),
+            AccountStatus::Active => {
+                let actor = Actor {
+                    user_id: session.user_id,
+                    ip_address,
+                };
+                Ok(Tenant::new(standing.account_id, actor, standing.role))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::{MockAccountStore, Standing};
+    use super::*;
+    use crate::shared::{MockClock, MockIds, Role, UserId};
+
+    const NOW: time::OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+    fn session() -> Session {
+        Session {
+            user_id: UserId(Uuid::from_u128(7)),
+            email: "Ana@Example.com".into(),
+            name: None,
+            expires_at: NOW,
+        }
+    }
+
+    fn accounts(store: MockAccountStore) -> Accounts {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let mut ids = MockIds::new();
+        ids.expect_next().returning(|| Uuid::from_u128(1));
+        Accounts::new(
+            Arc::new(store),
+            Arc::new(clock),
+            Arc::new(ids),
+            &["ana@example.COM ".into()],
+        )
+    }
+
+    fn standing(status: AccountStatus) -> Standing {
+        Standing {
+            account_id: AccountId(Uuid::from_u128(9)),
+            role: Role::Viewer,
+            status,
+        }
+    }
+
+    #[test]
+    fn admins_are_known_by_address_in_any_case() {
+        let accounts = accounts(MockAccountStore::new());
+        assert!(accounts.is_admin(&session()));
+        assert!(!accounts.is_admin(&Session {
+            email: "ana@example.co".into(),
+            ..session()
+        }));
+    }
+
+    #[tokio::test]
+    async fn a_new_account_is_free_active_and_has_a_slug() {
+        let mut store = MockAccountStore::new();
+        store
+            .expect_create()
+            .withf(|_, owner| *owner == session().user_id)
+            .returning(|account, _| Ok(account.clone()));
+        let account = accounts(store)
+            .create(&session(), "  Loja <b>da</b> Ana ")
+            .await
+            .unwrap();
+        assert_eq!(
+            (account.name.as_str(), account.slug.as_str()),
+            ("Loja da Ana", "loja-da-ana")
+        );
+        assert_eq!((account.plan.as_str(), account.status), ("free", AccountStatus::Active));
+    }
+
+    #[tokio::test]
+    async fn a_name_of_nothing_or_too_much_is_refused_before_the_store() {
+        for name in ["", "   ", "<b></b>", &"a".repeat(201)] {
+            let refused = accounts(MockAccountStore::new()).create(&session(), name).await;
+            assert!(matches!(refused, Err(AccountError::Invalid(_))), "{name}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_context_needs_a_membership_in_an_active_account() {
+        let mut store = MockAccountStore::new();
+        store.expect_standing().returning(|_, account| {
+            Ok(match account.0.as_u128() {
+                9 => Some(standing(AccountStatus::Active)),
+                8 => Some(standing(AccountStatus::Suspended)),
+                _ => None,
+            })
+        });
+        store.expect_latest_standing().returning(|_| Ok(None));
+        let accounts = accounts(store);
+        let context = async |hint| accounts.context(&session(), hint, Some("10.0.0.1".into())).await;
+        let named = |id| AccountHint::Named(AccountId(Uuid::from_u128(id)));
+        let tenant = context(named(9)).await.unwrap();
+        assert_eq!(
+            (tenant.role, tenant.actor.ip_address.as_deref()),
+            (Role::Viewer, Some("10.0.0.1"))
+        );
+        assert!(matches!(context(named(8)).await, Err(AccountError::Suspended)));
+        assert!(matches!(context(named(5)).await, Err(AccountError::NotMember)));
+        assert!(matches!(
+            context(AccountHint::Unreadable).await,
+            Err(AccountError::NotMember)
+        ));
+        assert!(matches!(
+            context(AccountHint::Latest).await,
+            Err(AccountError::NoAccount)
+        ));
+    }
+
+    #[tokio::test]
+    async fn switching_into_nothing_is_not_a_membership() {
+        let mut store = MockAccountStore::new();
+        store.expect_switch().returning(|_, _, _| Ok(None));
+        let refused = accounts(store).switch(&session(), AccountId(Uuid::from_u128(5))).await;
+        assert!(matches!(refused, Err(AccountError::NotMember)));
+    }
+}

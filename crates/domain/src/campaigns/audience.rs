@@ -1,0 +1,77 @@
+//! Who a campaign goes to.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use crate::shared::{SegmentId, TagId, timestamp};
+
+/// The `segment_config` of a campaign, as written and published.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SegmentConfig {
+    /// Bearers of any of these tags; empty counts as absent.
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub tag_ids: Vec<TagId>,
+    /// What narrows whatever source is used.
+    pub filters: AudienceFilters,
+}
+
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TagId>, D::Error> {
+    Ok(Option::<Vec<TagId>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Conditions that a contact has to meet, all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AudienceFilters {
+    /// Made at this moment or later.
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub created_after: Option<OffsetDateTime>,
+    /// Made before this moment.
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<OffsetDateTime>,
+    /// Has an e-mail address, or has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_email: Option<bool>,
+    /// Has each of these attributes with just this value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<Map<String, Value>>,
+}
+
+/// The sources of a campaign's audience, as one value: a union of the sources, or all contacts where none is named,
+/// narrowed by the filters. Contacts without a phone and those who opted out never belong to it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Audience {
+    /// The members of this segment, and whoever matches its filters.
+    pub segment_id: Option<SegmentId>,
+    /// Bearers of any of these tags.
+    pub tag_ids: Vec<TagId>,
+    /// Contacts in any of these RFM segments.
+    pub rfm_segments: Vec<String>,
+    /// What narrows the union.
+    pub filters: AudienceFilters,
+}
+
+impl Audience {
+    /// Whether no source is named, so that all contacts are meant.
+    pub fn is_everybody(&self) -> bool {
+        self.segment_id.is_none() && self.tag_ids.is_empty() && self.rfm_segments.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_filters_are_refused_and_absent_ones_stay_absent() {
+        let unknown = serde_json::from_str::<SegmentConfig>(r#"{"filters":{"age":3}}"#);
+        assert!(unknown.unwrap_err().to_string().contains("age"));
+        let config: SegmentConfig = serde_json::from_str(r#"{"tag_ids":null,"filters":{"has_email":true}}"#).unwrap();
+        assert_eq!(
+            serde_json::to_string(&config).unwrap(),
+            r#"{"filters":{"has_email":true}}"#
+        );
+    }
+}

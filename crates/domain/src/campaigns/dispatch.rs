@@ -1,0 +1,276 @@
+//! Carrying a run out: claim, start, call, record; again and again until nothing is left, and then conclude.
+//!
+//! The order of writes is what makes a crash harmless. A send is *claimed* before anything else, marked *started* just
+//! before its request leaves, and *recorded* after. Claimed and not started: nobody was called, another worker sends
+//! it. Started and not recorded: somebody may have been called, nobody sends it again.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use serde_json::json;
+use time::Duration;
+use uuid::Uuid;
+
+use super::{
+    Claim, ClaimedSend, Pace, Pacer, QueuedRun, Recipient, RunMaterial, RunReport, RunStore, SendOutcome, SendResult,
+    settle,
+};
+use crate::shared::{Cipher, Event, Notification, NotificationKind, SendId, StoreError};
+use crate::templates::values_of;
+use crate::whatsapp::{Line, OutboundTemplate, WhatsappGateway};
+
+/// How many sends are claimed, and their results written, together.
+const BATCH: i64 = 10;
+
+/// The same where no platform is called, so that nothing is waited for.
+const SIMULATED_BATCH: i64 = 500;
+
+/// The longest rest before a run looks again whether it was cancelled.
+const LOOK_AGAIN: Duration = Duration::seconds(10);
+
+/// How a worker's part in a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The run is over, or waits for somebody; this is how it stands.
+    Over(RunReport),
+    /// The campaign is gone.
+    Gone,
+    /// The server stops, or another worker holds the run: it goes on elsewhere.
+    HandedOver,
+}
+
+/// Carries runs out.
+pub struct Dispatcher {
+    runs: Arc<dyn RunStore>,
+    gateway: Arc<dyn WhatsappGateway>,
+    cipher: Arc<dyn Cipher>,
+    pacer: Arc<dyn Pacer>,
+    worker: Uuid,
+    delay: Duration,
+    lease: Duration,
+}
+
+/// What all sends of a run share.
+struct Script {
+    material: RunMaterial,
+    line: Option<Line>,
+    pace: Pace,
+}
+
+impl Dispatcher {
+    /// `worker` names this process among all; `delay` is the pace of numbers without one of their own.
+    pub fn new(
+        runs: Arc<dyn RunStore>,
+        gateway: Arc<dyn WhatsappGateway>,
+        cipher: Arc<dyn Cipher>,
+        pacer: Arc<dyn Pacer>,
+        worker: Uuid,
+        delay: Duration,
+    ) -> Self {
+        Self {
+            runs,
+            gateway,
+            cipher,
+            pacer,
+            worker,
+            delay,
+            lease: super::service::RUN_LEASE,
+        }
+    }
+
+    /// The name under which this process holds runs.
+    pub fn worker(&self) -> Uuid {
+        self.worker
+    }
+
+    /// Takes a run that nobody holds, if there is one.
+    pub async fn take(&self) -> Result<Option<QueuedRun>, StoreError> {
+        self.runs.take(self.worker, self.lease).await
+    }
+
+    /// Carries out a run that this worker holds. On an error the lease runs out, and the run goes on then.
+    pub async fn carry_out(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        let Some(material) = self.runs.material(run).await? else {
+            return Ok(RunEnd::Gone);
+        };
+        let Some(script) = self.script(run, material).await? else {
+            return self.standing(run).await;
+        };
+        loop {
+            if self.pacer.stopping() {
+                self.runs.release(run, self.worker).await?;
+                return Ok(RunEnd::HandedOver);
+            }
+            let size = if script.line.is_some() { BATCH } else { SIMULATED_BATCH };
+            match self.runs.claim(run, self.worker, size, self.lease).await? {
+                Claim::Sends(sends) => self.send_batch(run, &script, sends).await?,
+                Claim::Wait(time) => {
+                    self.pacer.rest(time.min(LOOK_AGAIN)).await;
+                }
+                Claim::Exhausted => {
+                    self.runs.finish(run).await?;
+                    return self.standing(run).await;
+                }
+                Claim::Stopped => return self.standing(run).await,
+                Claim::Lost => return Ok(RunEnd::HandedOver),
+            }
+        }
+    }
+
+    /// None: the number is gone or its token cannot be read, so the run waits for somebody.
+    async fn script(&self, run: QueuedRun, material: RunMaterial) -> Result<Option<Script>, StoreError> {
+        if material.campaign.simulated {
+            return Ok(Some(Script {
+                material,
+                line: None,
+                pace: Pace::Delay(Duration::ZERO),
+            }));
+        }
+        let line = material
+            .profile
+            .as_ref()
+            .and_then(|profile| profile.line(self.cipher.as_ref()));
+        let Some(line) = line else {
+            self.pause(run, &material, "the WhatsApp number is not connected any more")
+                .await?;
+            return Ok(None);
+        };
+        let rate = material
+            .profile
+            .as_ref()
+            .and_then(|stored| stored.profile.messages_per_second);
+        let pace = match rate.and_then(|rate| u32::try_from(rate).ok()) {
+            Some(rate) => Pace::PerSecond(rate),
+            None => Pace::Delay(self.delay),
+        };
+        Ok(Some(Script {
+            material,
+            line: Some(line),
+            pace,
+        }))
+    }
+
+    async fn send_batch(&self, run: QueuedRun, script: &Script, sends: Vec<ClaimedSend>) -> Result<(), StoreError> {
+        let mut results = Vec::with_capacity(sends.len());
+        let mut pause = None;
+        let size = if script.line.is_some() {
+            script.pace.in_flight()
+        } else {
+            sends.len().max(1)
+        };
+        let mut parts = sends.chunks(size);
+        for part in parts.by_ref() {
+            let Some(settled) = self.send_part(run, script, part).await? else {
+                results.extend(part.iter().map(|send| (send.id, SendResult::Released)));
+                break;
+            };
+            for (send, result, reason) in settled {
+                results.push((send, result));
+                pause = pause.or(reason);
+            }
+            if pause.is_some() {
+                break;
+            }
+        }
+        results.extend(parts.flatten().map(|send| (send.id, SendResult::Released)));
+        self.runs.record(run, &results).await?;
+        match pause {
+            Some(reason) => self.pause(run, &script.material, &reason).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts some sends together and waits for all of them. None: the server stops, nothing left.
+    async fn send_part(
+        &self,
+        run: QueuedRun,
+        script: &Script,
+        part: &[ClaimedSend],
+    ) -> Result<Option<Vec<(SendId, SendResult, Option<String>)>>, StoreError> {
+        if let Some(line) = &script.line {
+            let messages = u32::try_from(part.len()).unwrap_or(u32::MAX);
+            if !self.pacer.places(&line.phone_number_id, script.pace, messages).await {
+                return Ok(None);
+            }
+        }
+        let ids: Vec<SendId> = part.iter().map(|send| send.id).collect();
+        let started = self.runs.mark_started(run, self.worker, &ids).await?;
+        let calls = part
+            .iter()
+            .filter(|send| started.contains(&send.id))
+            .map(|send| self.send_one(script, send));
+        Ok(Some(join_all(calls).await))
+    }
+
+    async fn send_one(&self, script: &Script, send: &ClaimedSend) -> (SendId, SendResult, Option<String>) {
+        let failed = |message: &str| {
+            (
+                send.id,
+                SendResult::Failed {
+                    code: None,
+                    message: message.to_owned(),
+                },
+                None,
+            )
+        };
+        let Some(recipient) = &send.recipient else {
+            return failed("the contact was deleted, or opted out, before the message left");
+        };
+        let values = script.values(recipient);
+        if values.iter().any(|value| value.trim().is_empty()) {
+            return failed("a placeholder is empty for this contact");
+        }
+        match &script.line {
+            None => (
+                send.id,
+                SendResult::Sent {
+                    message_id: None,
+                    wa_id: None,
+                },
+                None,
+            ),
+            Some(line) => {
+                let message = script.message(send.id, recipient, &values);
+                let outcome: SendOutcome = self.gateway.send_template(line, &message).await;
+                settle(send.id, send.attempts, outcome)
+            }
+        }
+    }
+
+    async fn pause(&self, run: QueuedRun, material: &RunMaterial, reason: &str) -> Result<(), StoreError> {
+        let notification = Notification {
+            kind: NotificationKind::Warning,
+            title: format!("Campaign paused: {}", material.campaign.name),
+            message: format!("Sending stopped: {reason}."),
+            data: json!({ "campaign_id": material.campaign.id, "reason": reason }),
+        };
+        self.runs.pause(run, reason, &[Event::Notification(notification)]).await
+    }
+
+    async fn standing(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        Ok(self.runs.report(run).await?.map_or(RunEnd::Gone, RunEnd::Over))
+    }
+}
+
+impl Script {
+    fn values(&self, recipient: &Recipient) -> Vec<String> {
+        let variables = self.material.campaign.variables.clone().unwrap_or_default();
+        variables.render(&self.material.template.variables, recipient)
+    }
+
+    fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
+        let template = &self.material.template;
+        OutboundTemplate {
+            send_id,
+            to: recipient.phone.clone(),
+            template: template.name.clone(),
+            language: template.language.clone(),
+            header: template
+                .header_placeholder_text()
+                .map(|text| values_of(text, values))
+                .unwrap_or_default(),
+            body: values_of(template.body_text.as_deref().unwrap_or_default(), values),
+            buttons: template.button_values(),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What calling the platform for one send can come to, and what follows from it.
+
+use time::Duration;
+
+use crate::shared::SendId;
+
+/// How often a send that surely did not leave is tried again.
+const RETRIES: u32 = 5;
+
+/// The longest wait before such a retry.
+const BACKOFF_MAX: Duration = Duration::seconds(60);
+
+/// How a call to the platform ended, by the platform's error classes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendOutcome {
+    /// Accepted (not yet delivered).
+    Accepted {
+        /// The platform's id of the message.
+        message_id: String,
+        /// The recipient's id with the platform, where it told one.
+        wa_id: Option<String>,
+    },
+    /// Refused for good, this one message.
+    Failed {
+        /// The platform's code.
+        code: i64,
+        /// The platform's words.
+        message: String,
+    },
+    /// Surely not processed: throttled, or no connection was ever made. Safe to try again.
+    Throttled {
+        /// The platform's code, where it answered.
+        code: Option<i64>,
+        /// Its words, or the fault of the connection.
+        message: String,
+        /// How long it asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// Refused in a way that every other send of the run would be: token, permission, template, account.
+    Halted {
+        /// The platform's code.
+        code: i64,
+        /// The platform's words.
+        message: String,
+    },
+    /// Perhaps processed: time-out, reset, unreadable or 5xx answer after the request left. Never sent again.
+    Unknown {
+        /// What happened.
+        detail: String,
+    },
+}
+
+/// What is written of a send after a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SendResult {
+    /// It is sent.
+    Sent {
+        /// The platform's id of the message.
+        message_id: Option<String>,
+        /// The recipient's id with the platform.
+        wa_id: Option<String>,
+    },
+    /// It failed.
+    Failed {
+        /// The platform's code, where it gave one.
+        code: Option<i64>,
+        /// Why, for the caller.
+        message: String,
+    },
+    /// Nobody knows: it stays pending until news or time settles it.
+    Unknown,
+    /// It did not leave: it waits for another claim, after the delay. One more attempt is counted.
+    Deferred {
+        /// How long.
+        delay: Duration,
+    },
+    /// It did not leave and no attempt is counted: the run stops.
+    Released,
+}
+
+/// What follows from an outcome for the send (tried `attempts` times before) and, as a reason to pause, for the run.
+pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<String>) {
+    let (result, pause) = match outcome {
+        SendOutcome::Accepted { message_id, wa_id } => (
+            SendResult::Sent {
+                message_id: Some(message_id),
+                wa_id,
+            },
+            None,
+        ),
+        SendOutcome::Failed { code, message } => (
+            SendResult::Failed {
+                code: Some(code),
+                message,
+            },
+            None,
+        ),
+        SendOutcome::Throttled { code, message, .. } if attempts >= RETRIES => (
+            SendResult::Failed {
+                code,
+                message: format!("gave up after {RETRIES} retries: {message}"),
+            },
+            None,
+        ),
+        SendOutcome::Throttled { code, retry_after, .. } => (
+            SendResult::Deferred {
+                delay: backoff(code, attempts, retry_after),
+            },
+            None,
+        ),
+        SendOutcome::Halted { code, message } => (SendResult::Released, Some(format!("{message} (code {code})"))),
+        SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
+    };
+    (send, result, pause)
+}
+
+/// 1, 2, 4, ... seconds, or 1, 4, 16, ... where one recipient gets too much; the platform's own wish is kept to. At
+/// most a minute.
+fn backoff(code: Option<i64>, attempts: u32, retry_after: Option<Duration>) -> Duration {
+    const PAIR_RATE: i64 = 131_056;
+    let base: i64 = if code == Some(PAIR_RATE) { 4 } else { 2 };
+    let wait = Duration::seconds(base.saturating_pow(attempts));
+    retry_after.unwrap_or(Duration::ZERO).max(wait).min(BACKOFF_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<String>) {
+        let (_, result, pause) = settle(SendId(Uuid::nil()), attempts, outcome);
+        (result, pause)
+    }
+
+    fn throttled(code: i64, retry_after: Option<Duration>) -> SendOutcome {
+        SendOutcome::Throttled {
+            code: Some(code),
+            message: "slow down".into(),
+            retry_after,
+        }
+    }
+
+    #[test]
+    fn throttling_is_retried_with_growing_waits_and_then_fails() {
+        let delays = |code| {
+            (0..5).map(move |attempt| match settled(attempt, throttled(code, None)) {
+                (SendResult::Deferred { delay }, None) => delay.whole_seconds(),
+                other => panic!("{other:?}"),
+            })
+        };
+        assert_eq!(delays(130_429).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
+        assert_eq!(delays(131_056).collect::<Vec<_>>(), [1, 4, 16, 60, 60]);
+        assert!(matches!(
+            settled(5, throttled(4, None)).0,
+            SendResult::Failed { code: Some(4), .. }
+        ));
+        let asked = settled(0, throttled(4, Some(Duration::seconds(7)))).0;
+        assert_eq!(
+            asked,
+            SendResult::Deferred {
+                delay: Duration::seconds(7)
+            }
+        );
+    }
+
+    #[test]
+    fn an_ambiguous_call_is_never_tried_again() {
+        let (result, pause) = settled(
+            0,
+            SendOutcome::Unknown {
+                detail: "time-out".into(),
+            },
+        );
+        assert_eq!((result, pause), (SendResult::Unknown, None));
+    }
+
+    #[test]
+    fn what_concerns_the_run_stops_it_and_costs_the_send_nothing() {
+        let (result, pause) = settled(
+            0,
+            SendOutcome::Halted {
+                code: 190,
+                message: "token expired".into(),
+            },
+        );
+        assert_eq!(result, SendResult::Released);
+        assert_eq!(pause.unwrap(), "token expired (code 190)");
+    }
+}

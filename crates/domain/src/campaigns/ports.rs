@@ -1,0 +1,156 @@
+//! What campaigns need from the outside. Every method sees the one account alone; deleted campaigns are not there.
+
+use async_trait::async_trait;
+use time::Duration;
+use uuid::Uuid;
+
+use super::{
+    Campaign, CampaignQuery, CampaignSend, CampaignStatus, Pace, Recipient, RunFacts, RunMaterial, RunReport, RunStart,
+    SendCounts, SendResult, StartOutcome,
+};
+use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, Write};
+
+/// Campaigns and their figures.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait CampaignStore: Send + Sync {
+    /// The field paths (`template_id`, `segment_id`, `folder_id`, `segment_config.tag_ids[1]`) of references that name
+    /// nothing in the account; deleted rows count as nothing.
+    async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError>;
+
+    /// Inserts and commits the events with it.
+    async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError>;
+
+    /// One campaign.
+    async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError>;
+
+    /// One page, with the exact total.
+    async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError>;
+
+    /// Replaces the campaign's content and status, provided the stored status still is `expected`; commits the events
+    /// with it. Entering `cancelled` also ends the run: its place in the queue goes, and so does the quota that its
+    /// unsent sends had reserved.
+    async fn update(
+        &self,
+        campaign: &Campaign,
+        expected: CampaignStatus,
+        events: &[Event],
+    ) -> Result<Write<CampaignStatus>, StoreError>;
+
+    /// Soft-deletes, provided the stored status still is `expected`; commits the events with it.
+    async fn delete(
+        &self,
+        campaign: &Campaign,
+        expected: CampaignStatus,
+        events: &[Event],
+    ) -> Result<Write<CampaignStatus>, StoreError>;
+
+    /// The counters of a campaign; none when there is no such campaign.
+    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError>;
+
+    /// One page of sends, newest `sent_at` first, those without one last; only sends whose contact is there. None when
+    /// there is no such campaign.
+    async fn sends(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        page: PageQuery,
+    ) -> Result<Option<Page<CampaignSend>>, StoreError>;
+}
+
+/// A claimed part of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClaimedSend {
+    /// The send.
+    pub id: SendId,
+    /// How often it was tried before.
+    pub attempts: u32,
+    /// Who it is for; none when the contact was deleted, lost its phone or opted out since the audience was frozen.
+    pub recipient: Option<Recipient>,
+}
+
+/// What a worker may do next in a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// These sends are the worker's now, none of them started.
+    Sends(Vec<ClaimedSend>),
+    /// Every remaining send waits for a retry: look again after this.
+    Wait(Duration),
+    /// Nothing is left to try.
+    Exhausted,
+    /// The run is not going on: cancelled, paused or suspended.
+    Stopped,
+    /// Another worker holds the run.
+    Lost,
+}
+
+/// A run that waits for a worker, or whose worker is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuedRun {
+    /// Whose.
+    pub account_id: AccountId,
+    /// Which.
+    pub campaign_id: CampaignId,
+}
+
+/// Runs. One worker at a time holds a run, by a lease that the database's clock judges; a worker whose lease ran out
+/// finds every guarded write refused.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// Everything that decides whether a run may begin, in one read; none when there is no such campaign.
+    async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError>;
+
+    /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a
+    /// contact), its counters, the month's quota, the place in the queue (leased to `worker` for `lease`, if given),
+    /// the events. On any outcome but `Started` nothing of it is left.
+    async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
+
+    /// Leases a run that nobody holds. Sends of it that an earlier holder started and did not record become unknown.
+    async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;
+
+    /// What a run is made of; none when its campaign is gone.
+    async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
+
+    /// Claims up to `size` sends that are due, and renews the lease.
+    async fn claim(&self, run: QueuedRun, worker: Uuid, size: i64, lease: Duration) -> Result<Claim, StoreError>;
+
+    /// Marks claimed sends as started, just before their requests leave. Returns those that still were the worker's:
+    /// only these may be sent.
+    async fn mark_started(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError>;
+
+    /// Writes what came of sends, with the counters and the quota (an accepted send uses its place, a failed one gives
+    /// it back), in one transaction, each by `SendStatus::advance`.
+    async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError>;
+
+    /// Sets `paused_at` and the reason, and commits the events with it; changes nothing unless the run is going on.
+    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError>;
+
+    /// Ends the run by `finish`, in one transaction with its events, and takes it from the queue; only where the
+    /// campaign still is sending and not paused. Returns how the campaign stands then.
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+
+    /// How the campaign stands now; none when it is gone.
+    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+
+    /// Gives the lease back, so that another worker can take the run at once.
+    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+
+    /// Fails sends that have been unknown for longer than `ttl`, with a message that says so; at most `limit` of them.
+    /// Returns how many.
+    async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
+}
+
+/// Keeps a number's pace, and knows when the server is about to stop.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait Pacer: Send + Sync {
+    /// Waits until `messages` more may leave from the number. False: the server stops, nothing may leave.
+    async fn places(&self, phone_number_id: &str, pace: Pace, messages: u32) -> bool;
+
+    /// Waits. False: the server stops.
+    async fn rest(&self, time: Duration) -> bool;
+
+    /// Whether the server stops.
+    fn stopping(&self) -> bool;
+}

@@ -1,0 +1,202 @@
+//! One message to one contact: its status only ever moves forward.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use crate::shared::words;
+use crate::shared::{ContactId, SendId, timestamp};
+
+words! {
+    /// What became of a send.
+    SendStatus {
+        /// Not known to have left: waiting, in flight, or unknown.
+        Pending = "pending",
+        /// The platform accepted it.
+        Sent = "sent",
+        /// It reached the phone.
+        Delivered = "delivered",
+        /// It was opened.
+        Read = "read",
+        /// It will not arrive.
+        Failed = "failed",
+    }
+}
+
+impl SendStatus {
+    /// The status after news of it: forward along pending, sent, delivered, read; `failed` is final and comes only
+    /// from pending or sent. None: the news is old and changes nothing.
+    pub fn advance(self, news: Self) -> Option<Self> {
+        use SendStatus::{Delivered, Failed, Pending, Read, Sent};
+        match (self, news) {
+            (Pending, Sent | Delivered | Read | Failed) | (Sent, Delivered | Read | Failed) | (Delivered, Read) => {
+                Some(news)
+            }
+            (Pending, Pending)
+            | (Sent, Pending | Sent)
+            | (Delivered, Pending | Sent | Delivered | Failed)
+            | (Read | Failed, _) => None,
+        }
+    }
+}
+
+/// The contact of a send, as published with it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SendContact {
+    /// Their name.
+    pub name: String,
+    /// E.164.
+    pub phone: Option<String>,
+    /// Their e-mail address.
+    pub email: Option<String>,
+}
+
+/// A send, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CampaignSend {
+    /// Its id.
+    pub id: SendId,
+    /// To whom.
+    pub contact_id: ContactId,
+    /// What became of it.
+    pub status: SendStatus,
+    /// When the platform accepted it.
+    #[serde(with = "timestamp::option")]
+    pub sent_at: Option<OffsetDateTime>,
+    /// The platform's error code.
+    pub error_code: Option<i64>,
+    /// Why it failed.
+    pub error_message: Option<String>,
+    /// The platform's id of the message.
+    pub wa_message_id: Option<String>,
+    /// To whom.
+    pub contacts: SendContact,
+}
+
+/// What a message is made for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipient {
+    /// Their name.
+    pub name: String,
+    /// E.164.
+    pub phone: String,
+    /// Their e-mail address.
+    pub email: Option<String>,
+    /// Whatever the account knows of them.
+    pub attributes: Map<String, Value>,
+}
+
+/// How many sends are in each status now; they add up to `total`. As published by `stats`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SendCounts {
+    pub total: i64,
+    pub pending: i64,
+    pub sent: i64,
+    pub delivered: i64,
+    pub read: i64,
+    pub failed: i64,
+}
+
+/// A change of the counters: one send left a status for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Before.
+    pub from: SendStatus,
+    /// After.
+    pub to: SendStatus,
+}
+
+impl SendCounts {
+    /// The counter of a status.
+    pub fn of(&self, status: SendStatus) -> i64 {
+        match status {
+            SendStatus::Pending => self.pending,
+            SendStatus::Sent => self.sent,
+            SendStatus::Delivered => self.delivered,
+            SendStatus::Read => self.read,
+            SendStatus::Failed => self.failed,
+        }
+    }
+
+    /// The differences that changes make; `total` stays 0.
+    pub fn deltas(changes: impl IntoIterator<Item = Counted>) -> Self {
+        let mut deltas = Self::default();
+        for Counted { from, to } in changes {
+            *deltas.slot(from) -= 1;
+            *deltas.slot(to) += 1;
+        }
+        deltas
+    }
+
+    fn slot(&mut self, status: SendStatus) -> &mut i64 {
+        match status {
+            SendStatus::Pending => &mut self.pending,
+            SendStatus::Sent => &mut self.sent,
+            SendStatus::Delivered => &mut self.delivered,
+            SendStatus::Read => &mut self.read,
+            SendStatus::Failed => &mut self.failed,
+        }
+    }
+
+    /// How many the platform accepted, whatever became of them since.
+    pub fn accepted(&self) -> i64 {
+        self.sent + self.delivered + self.read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_whole_table() {
+        let rows: Vec<String> = SendStatus::ALL
+            .iter()
+            .map(|&from| {
+                let cells: Vec<&str> = SendStatus::ALL
+                    .iter()
+                    .map(|&to| from.advance(to).map_or("-", SendStatus::as_str))
+                    .collect();
+                format!("{from}: {}", cells.join(" "))
+            })
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                "pending: - sent delivered read failed",
+                "sent: - - delivered read failed",
+                "delivered: - - - read -",
+                "read: - - - - -",
+                "failed: - - - - -",
+            ]
+        );
+    }
+
+    fn any_status() -> impl Strategy<Value = SendStatus> {
+        prop::sample::select(SendStatus::ALL.to_vec())
+    }
+
+    proptest! {
+        /// Whatever order the news comes in and however often, no status is ever taken back.
+        #[test]
+        fn news_in_any_order_ends_at_the_furthest(news in prop::collection::vec(any_status(), 0..20)) {
+            let mut status = SendStatus::Pending;
+            let mut changes = Vec::new();
+            for item in news {
+                if let Some(next) = status.advance(item) {
+                    prop_assert_eq!(next.advance(status), None);
+                    changes.push(Counted { from: status, to: next });
+                    status = next;
+                }
+            }
+            let deltas = SendCounts::deltas(changes);
+            let sum: i64 = SendStatus::ALL.iter().map(|&s| deltas.of(s)).sum();
+            prop_assert_eq!(sum, 0);
+            if status != SendStatus::Pending {
+                prop_assert_eq!((deltas.of(SendStatus::Pending), deltas.of(status)), (-1, 1));
+            }
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The use cases of campaigns, but for carrying a run out.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{
+    Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
+    QueuedRun, RunStore, SendCounts, StartOutcome, Trigger, prepare, transition,
+};
+use crate::shared::{
+    AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, Tenant,
+    Write, text,
+};
+
+const NAME_CHARS: usize = 200;
+const RFM_SEGMENTS: usize = 20;
+const RFM_SEGMENT_CHARS: usize = 50;
+const TAG_IDS: usize = 100;
+
+/// How long the starter of an `execute` holds its run before it has to show itself again.
+pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
+
+/// The use cases of campaigns.
+pub struct Campaigns {
+    store: Arc<dyn CampaignStore>,
+    runs: Arc<dyn RunStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Campaigns {
+    pub fn new(
+        store: Arc<dyn CampaignStore>,
+        runs: Arc<dyn RunStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            runs,
+            clock,
+            ids,
+        }
+    }
+
+    /// One page.
+    pub async fn list(&self, tenant: &Tenant, query: &CampaignQuery) -> Result<Page<Campaign>, CampaignError> {
+        Ok(self.store.list(tenant.account_id, query).await?)
+    }
+
+    /// One campaign.
+    pub async fn get(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        self.store
+            .find(tenant.account_id, id)
+            .await?
+            .ok_or(CampaignError::NotFound)
+    }
+
+    /// A new campaign: a draft.
+    pub async fn create(&self, tenant: &Tenant, input: CampaignInput) -> Result<Campaign, CampaignError> {
+        let campaign = merge(self.blank(tenant), input)?;
+        self.check_references(&campaign).await?;
+        let audit = Event::Audit(tenant.audit(AuditAction::Create, "campaign", campaign.id));
+        self.store.insert(&campaign, &[audit]).await?;
+        Ok(campaign)
+    }
+
+    /// Changes the given fields of a draft or scheduled campaign.
+    pub async fn update(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        input: CampaignInput,
+    ) -> Result<Campaign, CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let status = transition(stored.status, Command::Edit)?;
+        let changed = Campaign {
+            status,
+            updated_at: self.clock.now(),
+            ..merge(stored.clone(), input)?
+        };
+        self.check_references(&changed).await?;
+        written(self.store.update(&changed, stored.status, &[]).await?, Command::Edit)?;
+        Ok(changed)
+    }
+
+    /// Removes a campaign that is not sending.
+    pub async fn delete(&self, tenant: &Tenant, id: CampaignId) -> Result<(), CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let status = transition(stored.status, Command::Delete)?;
+        let audit = Event::Audit(tenant.audit(AuditAction::Delete, "campaign", id));
+        let deleted = Campaign {
+            status,
+            updated_at: self.clock.now(),
+            ..stored.clone()
+        };
+        written(
+            self.store.delete(&deleted, stored.status, &[audit]).await?,
+            Command::Delete,
+        )
+    }
+
+    /// Stops a scheduled or sending campaign for good. What was not sent stays pending.
+    pub async fn cancel(&self, tenant: &Tenant, id: CampaignId) -> Result<CampaignStatus, CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let status = transition(stored.status, Command::Cancel)?;
+        let now = self.clock.now();
+        let previous = json!({ "previousStatus": stored.status });
+        let audit = tenant.audit(AuditAction::Update, "campaign", id).with_changes(previous);
+        let events = [Event::Audit(audit), Event::Notification(cancel_notification(&stored))];
+        let cancelled = Campaign {
+            status,
+            paused_at: None,
+            pause_reason: None,
+            updated_at: now,
+            ..stored.clone()
+        };
+        written(
+            self.store.update(&cancelled, stored.status, &events).await?,
+            Command::Cancel,
+        )?;
+        Ok(status)
+    }
+
+    /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to
+    /// the caller.
+    pub async fn start(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        trigger: Trigger,
+        worker: Option<Uuid>,
+    ) -> Result<QueuedRun, CampaignError> {
+        let facts = self
+            .runs
+            .facts(tenant.account_id, id)
+            .await?
+            .ok_or(CampaignError::NotFound)?;
+        let start = prepare(facts, trigger, tenant, self.clock.now())?;
+        match self.runs.start(&start, worker, RUN_LEASE).await? {
+            StartOutcome::Started { .. } => Ok(QueuedRun {
+                account_id: tenant.account_id,
+                campaign_id: id,
+            }),
+            StartOutcome::Refused(refusal) => Err(refusal.into()),
+            StartOutcome::Missing => Err(CampaignError::NotFound),
+        }
+    }
+
+    /// The counters of a campaign.
+    pub async fn stats(&self, tenant: &Tenant, id: CampaignId) -> Result<SendCounts, CampaignError> {
+        self.store
+            .stats(tenant.account_id, id)
+            .await?
+            .ok_or(CampaignError::NotFound)
+    }
+
+    /// One page of a campaign's sends.
+    pub async fn sends(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        page: PageQuery,
+    ) -> Result<Page<CampaignSend>, CampaignError> {
+        self.store
+            .sends(tenant.account_id, id, page)
+            .await?
+            .ok_or(CampaignError::NotFound)
+    }
+
+    /// References to rows that do not exist, or are another account's, are the same fault.
+    async fn check_references(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        let mut errors = FieldErrors::default();
+        for field in self.store.dangling_references(campaign.account_id, campaign).await? {
+            errors.add(field, "does not exist");
+        }
+        Ok(errors.into_result()?)
+    }
+
+    fn blank(&self, tenant: &Tenant) -> Campaign {
+        blank(self.ids.next().into(), tenant, self.clock.now())
+    }
+}
+
+fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
+    Campaign {
+        id,
+        account_id: tenant.account_id,
+        name: String::new(),
+        template_id: None,
+        segment_id: None,
+        segment_config: None,
+        rfm_segments: vec![],
+        scheduled_at: None,
+        variables: None,
+        folder_id: None,
+        status: CampaignStatus::Draft,
+        total_recipients: 0,
+        simulated: false,
+        executed_at: None,
+        completed_at: None,
+        paused_at: None,
+        pause_reason: None,
+        created_by: Some(tenant.actor.user_id),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// A write that found another status than expected is refused by that status.
+fn written(write: Write<CampaignStatus>, command: Command) -> Result<(), CampaignError> {
+    match write {
+        Write::Done => Ok(()),
+        Write::Stale(status) => Err(super::Refusal::Status { status, command }.into()),
+        Write::Missing => Err(CampaignError::NotFound),
+    }
+}
+
+fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
+    let merged = Campaign {
+        name: input.name.map_or(campaign.name, |name| text::sanitize(&name)),
+        template_id: input.template_id.unwrap_or(campaign.template_id),
+        segment_id: input.segment_id.unwrap_or(campaign.segment_id),
+        segment_config: input.segment_config.unwrap_or(campaign.segment_config),
+        rfm_segments: input
+            .rfm_segments
+            .map_or(campaign.rfm_segments, Option::unwrap_or_default),
+        scheduled_at: input.scheduled_at.unwrap_or(campaign.scheduled_at),
+        variables: input.variables.unwrap_or(campaign.variables),
+        folder_id: input.folder_id.unwrap_or(campaign.folder_id),
+        ..campaign
+    };
+    let mut errors = FieldErrors::default();
+    if merged.name.is_empty() || merged.name.chars().count() > NAME_CHARS {
+        errors.add("name", "must have 1 to 200 characters");
+    }
+    let rfm = &merged.rfm_segments;
+    if rfm.len() > RFM_SEGMENTS
+        || rfm
+            .iter()
+            .any(|s| s.is_empty() || s.chars().count() > RFM_SEGMENT_CHARS)
+    {
+        errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
+    }
+    if merged
+        .segment_config
+        .as_ref()
+        .is_some_and(|config| config.tag_ids.len() > TAG_IDS)
+    {
+        errors.add("segment_config.tag_ids", "must have at most 100 items");
+    }
+    if let Some(Err(FieldErrors(more))) = merged.variables.as_ref().map(super::Variables::validate) {
+        errors.0.extend(more);
+    }
+    errors.into_result()?;
+    Ok(merged)
+}
+
+fn cancel_notification(campaign: &Campaign) -> Notification {
+    Notification {
+        kind: NotificationKind::Info,
+        title: format!("Campaign cancelled: {}", campaign.name),
+        message: "Nothing more is sent.".to_owned(),
+        data: json!({ "campaign_id": campaign.id, "previous_status": campaign.status }),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use time::macros::datetime;
+
+    use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
+    use super::*;
+    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId};
+
+    pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+    pub(crate) fn tenant() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
+    }
+
+    pub(crate) fn campaign(status: CampaignStatus) -> Campaign {
+        Campaign {
+            name: "Natal".into(),
+            status,
+            ..blank(CampaignId(Uuid::from_u128(1)), &tenant(), NOW)
+        }
+    }
+
+    fn campaigns(store: MockCampaignStore) -> Campaigns {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let mut ids = MockIds::new();
+        ids.expect_next().returning(|| Uuid::from_u128(1));
+        Campaigns::new(
+            Arc::new(store),
+            Arc::new(MockRunStore::new()),
+            Arc::new(clock),
+            Arc::new(ids),
+        )
+    }
+
+    fn stored(status: CampaignStatus) -> MockCampaignStore {
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(move |_, _| Ok(Some(campaign(status))));
+        store.expect_dangling_references().returning(|_, _| Ok(vec![]));
+        store
+    }
+
+    fn named(name: &str) -> CampaignInput {
+        CampaignInput {
+            name: Some(name.into()),
+            ..CampaignInput::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_campaign_is_a_draft_even_with_a_time_and_is_audited() {
+        let mut store = stored(CampaignStatus::Draft);
+        store
+            .expect_insert()
+            .withf(|_, events| matches!(events, [Event::Audit(a)] if a.entity_type == "campaign"))
+            .returning(|_, _| Ok(()));
+        let input = CampaignInput {
+            scheduled_at: Some(Some(NOW)),
+            ..named(" <i>Natal</i>\n2026 ")
+        };
+        let made = campaigns(store).create(&tenant(), input).await.unwrap();
+        assert_eq!((made.name.as_str(), made.status), ("Natal 2026", CampaignStatus::Draft));
+        assert_eq!(
+            (made.scheduled_at, made.created_by),
+            (Some(NOW), Some(tenant().actor.user_id))
+        );
+    }
+
+    #[tokio::test]
+    async fn wrong_input_and_dangling_references_are_named() {
+        let wrong = CampaignInput {
+            rfm_segments: Some(Some(vec![String::new()])),
+            segment_config: Some(Some(SegmentConfig {
+                tag_ids: vec![TagId(Uuid::nil()); 101],
+                ..SegmentConfig::default()
+            })),
+            variables: Some(Some(Variables([("1".to_owned(), "{age}".to_owned())].into()))),
+            ..named(&"x".repeat(201))
+        };
+        let refused = campaigns(MockCampaignStore::new()).create(&tenant(), wrong).await;
+        let Err(CampaignError::Invalid(errors)) = refused else {
+            panic!()
+        };
+        let fields: Vec<&str> = errors.0.keys().map(String::as_str).collect();
+        assert_eq!(
+            fields,
+            ["name", "rfm_segments", "segment_config.tag_ids", "variables.1"]
+        );
+        let mut store = MockCampaignStore::new();
+        store
+            .expect_dangling_references()
+            .returning(|_, _| Ok(vec!["segment_config.tag_ids[1]".into()]));
+        let refused = campaigns(store).create(&tenant(), named("x")).await;
+        let dangling = |e: &FieldErrors| e.0.contains_key("segment_config.tag_ids[1]");
+        assert!(matches!(refused, Err(CampaignError::Invalid(errors)) if dangling(&errors)));
+    }
+
+    #[tokio::test]
+    async fn an_update_needs_a_draft_and_loses_a_race_politely() {
+        let sending = campaigns(stored(CampaignStatus::Sending));
+        let refused = sending.update(&tenant(), CampaignId(Uuid::nil()), named("x")).await;
+        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+        let mut store = stored(CampaignStatus::Draft);
+        store
+            .expect_update()
+            .returning(|_, _, _| Ok(Write::Stale(CampaignStatus::Sending)));
+        let raced = campaigns(store)
+            .update(&tenant(), CampaignId(Uuid::nil()), named("x"))
+            .await;
+        let status = CampaignStatus::Sending;
+        assert!(matches!(raced, Err(CampaignError::Refused(Refusal::Status { status: s, .. })) if s == status));
+    }
+
+    #[tokio::test]
+    async fn cancel_audits_the_status_before() {
+        let mut store = stored(CampaignStatus::Sending);
+        store
+            .expect_update()
+            .withf(|campaign, expected, events| {
+                let Some(Event::Audit(audit)) = events.first() else {
+                    return false;
+                };
+                campaign.status == CampaignStatus::Cancelled
+                    && *expected == CampaignStatus::Sending
+                    && audit.changes == Some(json!({ "previousStatus": "sending" }))
+                    && matches!(events.last(), Some(Event::Notification(n)) if n.kind == NotificationKind::Info)
+            })
+            .returning(|_, _, _| Ok(Write::Done));
+        let status = campaigns(store)
+            .cancel(&tenant(), CampaignId(Uuid::nil()))
+            .await
+            .unwrap();
+        assert_eq!(status, CampaignStatus::Cancelled);
+        let refused = campaigns(stored(CampaignStatus::Sent))
+            .cancel(&tenant(), CampaignId(Uuid::nil()))
+            .await;
+        assert!(matches!(refused, Err(CampaignError::Refused(_))));
+    }
+
+    #[tokio::test]
+    async fn a_missing_campaign_and_a_failing_store_are_told_apart() {
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(|_, _| Ok(None));
+        let missing = campaigns(store).get(&tenant(), CampaignId(Uuid::nil())).await;
+        assert!(matches!(missing, Err(CampaignError::NotFound)));
+        let mut store = MockCampaignStore::new();
+        store
+            .expect_stats()
+            .returning(|_, _| Err(StoreError::Corrupt("x".into())));
+        let failed = campaigns(store).stats(&tenant(), CampaignId(Uuid::nil())).await;
+        assert!(matches!(failed, Err(CampaignError::Store(_))));
+    }
+}

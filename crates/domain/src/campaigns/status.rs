@@ -1,0 +1,213 @@
+//! The life of a campaign: which command leads where. Total and pure; the golden table in the tests shows all of it.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::shared::words;
+
+words! {
+    /// Where a campaign is in its life.
+    CampaignStatus {
+        /// Being written.
+        Draft = "draft",
+        /// Waiting for its time.
+        Scheduled = "scheduled",
+        /// Its run goes on, or waits for somebody.
+        Sending = "sending",
+        /// Stopped by somebody, for good.
+        Cancelled = "cancelled",
+        /// Ended: the platform accepted every send.
+        Completed = "completed",
+        /// Ended: the platform accepted some.
+        Partial = "partial",
+        /// Ended: simulated, no platform was called.
+        Sent = "sent",
+    }
+}
+
+/// What can be asked of a campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Command {
+    /// Change its content.
+    Edit,
+    /// Let it start by itself at its time.
+    Schedule,
+    /// Take that back.
+    Unschedule,
+    /// Begin its run (`send` and `execute` alike).
+    Start,
+    /// Give up a start whose preconditions no longer hold.
+    Abort,
+    /// Let its run wait, or go on again.
+    PauseOrResume,
+    /// End its run: with this result.
+    Finish(RunResult),
+    /// Try its failed sends again.
+    Retry,
+    /// Stop it for good.
+    Cancel,
+    /// Remove it.
+    Delete,
+}
+
+impl Command {
+    /// Every command, for tables and tests.
+    pub const ALL: [Self; 12] = [
+        Self::Edit,
+        Self::Schedule,
+        Self::Unschedule,
+        Self::Start,
+        Self::Abort,
+        Self::PauseOrResume,
+        Self::Finish(RunResult::Simulated),
+        Self::Finish(RunResult::AllAccepted),
+        Self::Finish(RunResult::SomeFailed),
+        Self::Retry,
+        Self::Cancel,
+        Self::Delete,
+    ];
+
+    fn verb(self) -> &'static str {
+        match self {
+            Self::Edit => "changed",
+            Self::Schedule => "scheduled",
+            Self::Unschedule => "unscheduled",
+            Self::Start => "sent",
+            Self::Abort => "given back",
+            Self::PauseOrResume => "paused or resumed",
+            Self::Finish(_) => "finished",
+            Self::Retry => "retried",
+            Self::Cancel => "cancelled",
+            Self::Delete => "deleted",
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RunResult {
+    /// No platform was called.
+    Simulated,
+    /// The platform accepted every send.
+    AllAccepted,
+    /// It did not.
+    SomeFailed,
+}
+
+/// Why the state of things does not allow a command. The text is for the caller.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
+pub enum Refusal {
+    /// The campaign's status does not allow it.
+    #[error("a campaign in status {status} cannot be {verb}", verb = .command.verb())]
+    Status {
+        /// The status it is in.
+        status: CampaignStatus,
+        /// What was asked.
+        #[serde(skip)]
+        command: Command,
+    },
+    /// It has no template, or the template is gone.
+    #[error("the campaign has no template")]
+    NoTemplate,
+    /// The platform has not approved the template.
+    #[error("the template is not approved")]
+    TemplateNotApproved,
+    /// Nobody would receive it.
+    #[error("no contact was found for the campaign")]
+    NoRecipients,
+    /// A placeholder would stay empty for somebody.
+    #[error("the placeholder {{{{{placeholder}}}}} stays empty for at least one contact; give it a fallback")]
+    EmptyPlaceholder {
+        /// Its number.
+        placeholder: String,
+    },
+    /// The account's plan is not active.
+    #[error("the account has no active plan")]
+    NoActivePlan,
+    /// The month's messages would not suffice.
+    #[error("the run needs {wanted} messages, and {left} of this month's {limit} are left")]
+    QuotaExceeded {
+        /// The plan's messages a month.
+        limit: i64,
+        /// How many are left.
+        left: i64,
+        /// How many the run needs.
+        wanted: i64,
+    },
+    /// The time to start is missing or past.
+    #[error("a time in the future is needed")]
+    NotInFuture,
+}
+
+impl Serialize for Command {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.verb())
+    }
+}
+
+/// Where a command leads from a status. A deleted campaign keeps the status it had.
+pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignStatus, Refusal> {
+    use CampaignStatus::{Cancelled, Completed, Draft, Partial, Scheduled, Sending, Sent};
+    let refused = Err(Refusal::Status { status, command });
+    match (command, status) {
+        (Command::Edit, Draft | Scheduled) => Ok(status),
+        (Command::Schedule, Draft | Scheduled) => Ok(Scheduled),
+        (Command::Unschedule, Scheduled) => Ok(Draft),
+        (Command::Start, Draft | Scheduled) => Ok(Sending),
+        (Command::Abort, Sending) => Ok(Draft),
+        (Command::PauseOrResume, Sending) => Ok(Sending),
+        (Command::Finish(RunResult::Simulated), Sending) => Ok(Sent),
+        (Command::Finish(RunResult::AllAccepted), Sending) => Ok(Completed),
+        (Command::Finish(RunResult::SomeFailed), Sending) => Ok(Partial),
+        (Command::Retry, Completed | Partial) => Ok(Sending),
+        (Command::Cancel, Sending | Scheduled) => Ok(Cancelled),
+        (Command::Delete, Draft | Scheduled | Cancelled | Completed | Partial | Sent) => Ok(status),
+        (Command::Edit, Sending | Cancelled | Completed | Partial | Sent)
+        | (Command::Schedule, Sending | Cancelled | Completed | Partial | Sent)
+        | (Command::Unschedule, Draft | Sending | Cancelled | Completed | Partial | Sent)
+        | (Command::Start, Sending | Cancelled | Completed | Partial | Sent)
+        | (
+            Command::Abort | Command::PauseOrResume | Command::Finish(_),
+            Draft | Scheduled | Cancelled | Completed | Partial | Sent,
+        )
+        | (Command::Retry, Draft | Scheduled | Sending | Cancelled | Sent)
+        | (Command::Cancel, Draft | Cancelled | Completed | Partial | Sent)
+        | (Command::Delete, Sending) => refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+
+    /// The published table, drawn from the machine. A change of the machine has to show in this file's diff.
+    #[test]
+    fn the_whole_table() {
+        let mut table = String::new();
+        for command in Command::ALL {
+            write!(table, "{:24}", format!("{command:?}")).unwrap();
+            for &status in CampaignStatus::ALL {
+                let cell = transition(status, command).map_or("-", CampaignStatus::as_str);
+                write!(table, " {status}>{cell}").unwrap();
+            }
+            table.push('\n');
+        }
+        let golden = include_str!("status.golden");
+        assert_eq!(
+            table, golden,
+            "the machine and status.golden differ; the machine says:\n{table}"
+        );
+    }
+
+    #[test]
+    fn a_refusal_names_status_and_wish() {
+        let refusal = transition(CampaignStatus::Sent, Command::Cancel).unwrap_err();
+        assert_eq!(refusal.to_string(), "a campaign in status sent cannot be cancelled");
+        let empty = Refusal::EmptyPlaceholder {
+            placeholder: "2".into(),
+        };
+        assert!(empty.to_string().contains("{{2}}"));
+    }
+}

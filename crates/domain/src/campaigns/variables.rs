@@ -1,0 +1,270 @@
+//! What stands in a template's placeholders for each contact.
+//!
+//! A mapping like `{ "2": "{attributes.coupon|PROMO10} off" }` is text with fields in braces; what follows `|` is used
+//! where the contact has no such value. Unmapped: `{{1}}` is the contact's first name, others the template's example.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Recipient;
+use crate::shared::FieldErrors;
+
+/// The longest mapping of one placeholder, in characters.
+const MAPPING_CHARS: usize = 1024;
+
+/// The mappings of a campaign by placeholder number, as written and published.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+/// What of a contact can stand in a placeholder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// The whole name.
+    Name,
+    /// The name's first word.
+    FirstName,
+    /// E.164.
+    Phone,
+    /// The e-mail address.
+    Email,
+    /// One attribute.
+    Attribute(String),
+}
+
+/// A placeholder that is empty for every contact who has none of these fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blank {
+    /// Its number.
+    pub placeholder: String,
+    /// The fields; with none of them it is empty for everybody.
+    pub fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Field { field: Field, fallback: String },
+}
+
+impl Variables {
+    /// Checks every mapping: known placeholders' numbers, known fields, closed braces.
+    pub fn validate(&self) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        for (placeholder, mapping) in &self.0 {
+            let path = format!("variables.{placeholder}");
+            if placeholder.parse::<u32>().is_err() || placeholder.starts_with(['0', '+']) {
+                errors.add(&path, "is not the number of a placeholder");
+            }
+            if mapping.chars().count() > MAPPING_CHARS {
+                errors.add(&path, format!("must have at most {MAPPING_CHARS} characters"));
+            } else if let Err(message) = parse(mapping) {
+                errors.add(&path, message);
+            }
+        }
+        errors.into_result()
+    }
+
+    /// The values of placeholders 1 to `examples.len()` for a contact, in order.
+    pub fn render(&self, examples: &[String], contact: &Recipient) -> Vec<String> {
+        let mut values = Vec::with_capacity(examples.len());
+        for (parts, _) in self.mappings(examples) {
+            values.push(parts.iter().map(|part| render(part, contact)).collect());
+        }
+        values
+    }
+
+    /// The placeholders that could be empty for somebody.
+    pub fn blanks(&self, examples: &[String]) -> Vec<Blank> {
+        let mut blanks = Vec::new();
+        for (parts, placeholder) in self.mappings(examples) {
+            let mut fields = Vec::new();
+            let filled = parts.iter().any(|part| match part {
+                Part::Text(text) => !text.trim().is_empty(),
+                Part::Field { field, fallback } => {
+                    fields.push(field.clone());
+                    !fallback.trim().is_empty()
+                }
+            });
+            if !filled {
+                blanks.push(Blank { placeholder, fields });
+            }
+        }
+        blanks
+    }
+
+    fn mappings<'a>(&'a self, examples: &'a [String]) -> impl Iterator<Item = (Vec<Part>, String)> + 'a {
+        examples.iter().zip(1_u32..).map(|(example, number)| {
+            let placeholder = number.to_string();
+            let parts = match self.0.get(&placeholder) {
+                Some(mapping) => parse(mapping).unwrap_or_default(),
+                None if number == 1 => vec![Part::Field {
+                    field: Field::FirstName,
+                    fallback: String::new(),
+                }],
+                None => vec![Part::Text(example.clone())],
+            };
+            (parts, placeholder)
+        })
+    }
+}
+
+fn parse(mapping: &str) -> Result<Vec<Part>, &'static str> {
+    let mut parts = Vec::new();
+    let mut rest = mapping;
+    while let Some((text, after)) = rest.split_once('{') {
+        let (inside, after) = after.split_once('}').ok_or("has a brace that is not closed")?;
+        let (name, fallback) = inside.split_once('|').unwrap_or((inside, ""));
+        let field = match name.trim() {
+            "name" => Field::Name,
+            "first_name" => Field::FirstName,
+            "phone" => Field::Phone,
+            "email" => Field::Email,
+            other => match other.strip_prefix("attributes.").filter(|key| !key.is_empty()) {
+                Some(key) => Field::Attribute(key.to_owned()),
+                None => return Err("names a field other than name, first_name, phone, email or attributes.*"),
+            },
+        };
+        if !text.is_empty() {
+            parts.push(Part::Text(text.to_owned()));
+        }
+        parts.push(Part::Field {
+            field,
+            fallback: fallback.to_owned(),
+        });
+        rest = after;
+    }
+    if !rest.is_empty() {
+        parts.push(Part::Text(rest.to_owned()));
+    }
+    Ok(parts)
+}
+
+fn render(part: &Part, contact: &Recipient) -> String {
+    match part {
+        Part::Text(text) => text.clone(),
+        Part::Field { field, fallback } => {
+            let value = value(field, contact);
+            if value.trim().is_empty() {
+                fallback.clone()
+            } else {
+                value
+            }
+        }
+    }
+}
+
+fn value(field: &Field, contact: &Recipient) -> String {
+    match field {
+        Field::Name => contact.name.clone(),
+        Field::FirstName => contact.name.split_whitespace().next().unwrap_or_default().to_owned(),
+        Field::Phone => contact.phone.clone(),
+        Field::Email => contact.email.clone().unwrap_or_default(),
+        Field::Attribute(key) => match contact.attributes.get(key) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn variables(pairs: &[(&str, &str)]) -> Variables {
+        Variables(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect())
+    }
+
+    fn ana() -> Recipient {
+        Recipient {
+            name: "Ana Maria Souza".into(),
+            phone: "+5511961234567".into(),
+            email: None,
+            attributes: json!({ "coupon": "ANA5", "points": 12, "empty": " " })
+                .as_object()
+                .unwrap()
+                .clone(),
+        }
+    }
+
+    fn rendered(pairs: &[(&str, &str)], examples: &[&str]) -> Vec<String> {
+        let examples: Vec<String> = examples.iter().map(|&e| e.to_owned()).collect();
+        variables(pairs).render(&examples, &ana())
+    }
+
+    #[test]
+    fn unmapped_is_first_name_then_examples() {
+        assert_eq!(rendered(&[], &["Bia", "PROMO10"]), ["Ana", "PROMO10"]);
+    }
+
+    #[test]
+    fn fields_fallbacks_and_text_mix() {
+        let pairs = [
+            ("1", "{name}, {email|sem e-mail}"),
+            ("2", "{attributes.coupon|X}"),
+            ("3", "{attributes.points} pts"),
+        ];
+        assert_eq!(
+            rendered(&pairs, &["a", "b", "c"]),
+            ["Ana Maria Souza, sem e-mail", "ANA5", "12 pts"]
+        );
+        assert_eq!(rendered(&[("1", "{attributes.empty|nada}")], &["a"]), ["nada"]);
+    }
+
+    #[test]
+    fn blanks_are_found_before_anything_is_sent() {
+        let pairs = [
+            ("1", "{email}{attributes.coupon}"),
+            ("2", "{email|-}"),
+            ("3", "Oi {email}"),
+            ("4", " "),
+        ];
+        let examples = vec![String::from("x"); 5];
+        let blanks = variables(&pairs).blanks(&examples);
+        let coupon = Field::Attribute("coupon".into());
+        assert_eq!(
+            blanks,
+            [
+                Blank {
+                    placeholder: "1".into(),
+                    fields: vec![Field::Email, coupon]
+                },
+                Blank {
+                    placeholder: "4".into(),
+                    fields: vec![]
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn wrong_mappings_are_named() {
+        let wrong = variables(&[
+            ("1", "{age}"),
+            ("2", "{name"),
+            ("x", "y"),
+            ("03", ""),
+            ("4", "{attributes.}"),
+        ]);
+        let errors = wrong.validate().unwrap_err();
+        let fields: Vec<&str> = errors.0.keys().map(String::as_str).collect();
+        assert_eq!(
+            fields,
+            [
+                "variables.03",
+                "variables.1",
+                "variables.2",
+                "variables.4",
+                "variables.x"
+            ]
+        );
+        variables(&[("1", "{name|cliente}"), ("12", "plain } text")])
+            .validate()
+            .unwrap();
+    }
+}

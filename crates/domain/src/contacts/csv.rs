@@ -1,0 +1,193 @@
+//! Reading CSV as it streams in: bytes in whatever pieces, records out, each with the physical line it begins on.
+
+use csv_core::{ReadRecordResult, Reader};
+
+/// The longest record, in bytes; a longer one is told and skipped.
+const RECORD_BYTES: usize = 64 * 1024;
+
+/// The most cells of a record.
+const RECORD_CELLS: usize = 256;
+
+/// One record of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The physical line it begins on; the header's is 1.
+    pub line: u64,
+    /// Its cells; none when the record is longer than anyone would write, or not UTF-8.
+    pub cells: Option<Vec<String>>,
+}
+
+/// A CSV reader that is fed (RFC 4180; LF, CRLF, blank lines and a byte-order mark are taken).
+pub struct CsvDecoder {
+    reader: Reader,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    used: usize,
+    cells: usize,
+    overlong: bool,
+    /// The physical line of the next byte, and the one that the record under way began on.
+    line: u64,
+    began: Option<u64>,
+}
+
+impl Default for CsvDecoder {
+    fn default() -> Self {
+        Self {
+            reader: Reader::new(),
+            bytes: vec![0; RECORD_BYTES],
+            ends: vec![0; RECORD_CELLS],
+            used: 0,
+            cells: 0,
+            overlong: false,
+            line: 1,
+            began: None,
+        }
+    }
+}
+
+impl CsvDecoder {
+    /// Takes the next piece of the file and gives the records that are complete now.
+    pub fn feed(&mut self, piece: &[u8]) -> Vec<Record> {
+        let mut records = Vec::new();
+        let mut rest = piece;
+        loop {
+            if self.began.is_none() {
+                rest = self.skip_line_ends(rest);
+                self.began = (!rest.is_empty()).then_some(self.line);
+            }
+            if rest.is_empty() {
+                return records;
+            }
+            let (result, read) = self.step(rest);
+            rest = rest.get(read..).unwrap_or_default();
+            records.extend(self.record_of(result));
+        }
+    }
+
+    /// Ends the file: a last line without a line end is a record too.
+    pub fn finish(&mut self) -> Option<Record> {
+        loop {
+            let (result, _) = self.step(&[]);
+            if matches!(result, ReadRecordResult::Record | ReadRecordResult::End) {
+                return self.record_of(result);
+            }
+            self.record_of(result);
+        }
+    }
+
+    fn skip_line_ends<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let ends = piece.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+        let (skipped, rest) = piece.split_at_checked(ends).unwrap_or((piece, &[]));
+        self.count_lines(skipped);
+        rest
+    }
+
+    fn step(&mut self, piece: &[u8]) -> (ReadRecordResult, usize) {
+        let room = self.bytes.get_mut(self.used..).unwrap_or_default();
+        let ends = self.ends.get_mut(self.cells..).unwrap_or_default();
+        let (result, read, written, ended) = self.reader.read_record(piece, room, ends);
+        self.count_lines(piece.get(..read).unwrap_or_default());
+        self.used += written;
+        self.cells += ended;
+        (result, read)
+    }
+
+    fn record_of(&mut self, result: ReadRecordResult) -> Option<Record> {
+        match result {
+            ReadRecordResult::InputEmpty | ReadRecordResult::End => None,
+            ReadRecordResult::OutputFull | ReadRecordResult::OutputEndsFull => {
+                self.overlong = true;
+                self.used = 0;
+                self.cells = 0;
+                None
+            }
+            ReadRecordResult::Record => {
+                let line = self.began.take()?;
+                let cells = if self.overlong { None } else { self.cells() };
+                self.overlong = false;
+                self.used = 0;
+                self.cells = 0;
+                Some(Record { line, cells })
+            }
+        }
+    }
+
+    fn cells(&self) -> Option<Vec<String>> {
+        let mut begin = 0;
+        let mut cells = Vec::with_capacity(self.cells);
+        for &end in self.ends.get(..self.cells)? {
+            cells.push(std::str::from_utf8(self.bytes.get(begin..end)?).ok()?.to_owned());
+            begin = end;
+        }
+        Some(cells)
+    }
+
+    fn count_lines(&mut self, bytes: &[u8]) {
+        let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
+        self.line += u64::try_from(ends).unwrap_or(u64::MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(pieces: &[&[u8]]) -> Vec<(u64, Option<Vec<String>>)> {
+        let mut decoder = CsvDecoder::default();
+        let mut records: Vec<Record> = pieces.iter().flat_map(|piece| decoder.feed(piece)).collect();
+        records.extend(decoder.finish());
+        records.into_iter().map(|record| (record.line, record.cells)).collect()
+    }
+
+    fn row(line: u64, cells: &[&str]) -> (u64, Option<Vec<String>>) {
+        (line, Some(cells.iter().map(|&cell| cell.to_owned()).collect()))
+    }
+
+    #[test]
+    fn quotes_line_breaks_and_physical_lines() {
+        let file = "\u{feff}name,phone\r\n\"Souza, Ana\",1\r\n\r\n\"two\nlines\",\"say \"\"oi\"\"\"\nlast,3";
+        let expected = [
+            row(1, &["name", "phone"]),
+            row(2, &["Souza, Ana", "1"]),
+            row(4, &["two\nlines", "say \"oi\""]),
+            row(6, &["last", "3"]),
+        ];
+        assert_eq!(decoded(&[file.as_bytes()]), expected);
+    }
+
+    #[test]
+    fn an_overlong_or_unreadable_record_costs_only_itself() {
+        let long = "x".repeat(RECORD_BYTES + 1);
+        let wide = ",".repeat(RECORD_CELLS + 1);
+        let mut file = format!("a\n{long}\nb\n{wide}\nc\n").into_bytes();
+        file.extend_from_slice(b"\xe3o\nd\n");
+        let expected = [
+            row(1, &["a"]),
+            (2, None),
+            row(3, &["b"]),
+            (4, None),
+            row(5, &["c"]),
+            (6, None),
+            row(7, &["d"]),
+        ];
+        assert_eq!(decoded(&[&file]), expected);
+    }
+
+    #[test]
+    fn nothing_is_nothing() {
+        assert_eq!(decoded(&[]), []);
+        assert_eq!(decoded(&[b"", b"\n\r\n"]), []);
+    }
+
+    proptest! {
+        /// However the network cuts the file, the records are the same.
+        #[test]
+        fn pieces_do_not_matter(file in "([ab\",é]|\n|\r\n){0,60}", cut in 1_usize..9) {
+            let bytes = file.as_bytes();
+            let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
+            prop_assert_eq!(decoded(&pieces), decoded(&[bytes]));
+        }
+    }
+}

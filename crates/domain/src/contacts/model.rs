@@ -1,0 +1,125 @@
+//! Contacts and tags.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use super::Phone;
+use crate::shared::{ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, timestamp};
+
+/// A label on contacts, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Tag {
+    /// Its id.
+    pub id: TagId,
+    /// Unique in the account, 1 to 100 characters.
+    pub name: String,
+    /// For the eye, for example `#22c55e`.
+    pub color: Option<String>,
+}
+
+/// A person an account writes to, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Contact {
+    /// Its id.
+    pub id: ContactId,
+    /// 1 to 200 characters.
+    pub name: String,
+    /// E.164; none for a person known by the platform's user id only.
+    pub phone: Option<String>,
+    /// An e-mail address.
+    pub email: Option<String>,
+    /// The platform's user id, where the phone is hidden.
+    pub wa_user_id: Option<String>,
+    /// Whatever the account knows of the person; strings, numbers and booleans.
+    pub attributes: Map<String, Value>,
+    /// The labels, by name.
+    pub tags: Vec<Tag>,
+    /// When the person asked for no more messages.
+    #[serde(with = "timestamp::option")]
+    pub opted_out_at: Option<OffsetDateTime>,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+    /// When it last changed.
+    #[serde(with = "timestamp")]
+    pub updated_at: OffsetDateTime,
+}
+
+/// A contact to be written, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContactDraft {
+    /// 1 to 200 characters.
+    pub name: String,
+    /// The canonical number.
+    pub phone: Option<Phone>,
+    /// An e-mail address.
+    pub email: Option<String>,
+    /// Free attributes.
+    pub attributes: Map<String, Value>,
+}
+
+/// What a caller wrote, unchecked. On update an absent field is kept; `Some(None)` clears.
+#[derive(Clone, Debug, Default)]
+pub struct ContactInput {
+    /// Required on create.
+    pub name: Option<String>,
+    /// Required on create.
+    pub phone: Option<String>,
+    /// Optional.
+    pub email: Option<Option<String>>,
+    /// Optional; replaces all attributes.
+    pub attributes: Option<Map<String, Value>>,
+    /// Optional; replaces all tags.
+    pub tag_ids: Option<Vec<TagId>>,
+}
+
+/// One checked line of an import.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImportRow {
+    /// The contact; its phone is always there.
+    pub contact: ContactDraft,
+    /// Labels by name; unknown ones are made. None when the file has no such column: tags are then left alone.
+    pub tags: Vec<String>,
+}
+
+/// Which contacts a list holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContactFilter {
+    /// Part of the name, phone or e-mail, without regard to case.
+    pub search: Option<String>,
+    /// Bearing this label.
+    pub tag_id: Option<TagId>,
+    /// Member of this segment.
+    pub segment_id: Option<SegmentId>,
+}
+
+/// Asks for contacts, newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContactQuery {
+    /// Which ones.
+    pub filter: ContactFilter,
+    /// Which part of the list.
+    pub slice: SliceQuery,
+}
+
+/// Why a contact operation did not happen.
+#[derive(Debug, Error)]
+pub enum ContactError {
+    /// No such contact or tag in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for ContactError {
+    fn from(error: StoreError) -> Self {
+        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
+    }
+}

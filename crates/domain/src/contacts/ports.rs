@@ -1,0 +1,76 @@
+//! What contacts need from the store. Every method sees the one account alone; deleted contacts are not there.
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::{Contact, ContactDraft, ContactQuery, ImportRow, Tag};
+use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId};
+
+/// How many rows of a batch were new, and how many changed a contact that was there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Upserted {
+    /// New contacts.
+    pub imported: u64,
+    /// Contacts that were there.
+    pub updated: u64,
+}
+
+/// Contacts.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait ContactStore: Send + Sync {
+    /// Newest first (by id). The cursor is the last item's id; an unreadable one is an empty list's cursor.
+    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError>;
+
+    /// One contact with its tags.
+    async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
+
+    /// Inserts with tags. `Taken { field: "phone" }` when the number is another contact's, `Dangling { field:
+    /// "tag_ids" }` when a tag is not the account's.
+    async fn insert(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        draft: &ContactDraft,
+        tags: &[TagId],
+        now: OffsetDateTime,
+    ) -> Result<Contact, StoreError>;
+
+    /// Replaces the contact's fields, and its tags when given. None when there is no such contact. Fails as `insert`.
+    async fn update<'a>(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        draft: &ContactDraft,
+        tags: Option<&'a [TagId]>,
+        now: OffsetDateTime,
+    ) -> Result<Option<Contact>, StoreError>;
+
+    /// Soft-deletes; false when there is no such contact.
+    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError>;
+
+    /// Upserts a batch by phone in a bounded number of statements, whatever its size. No phone occurs twice in it. An
+    /// existing contact keeps an e-mail that the row leaves empty, keeps attributes that the row does not name, and
+    /// keeps its tags beside the row's. Missing tags are made. New ids are `ids`, one a row, in order.
+    async fn upsert(
+        &self,
+        account: AccountId,
+        ids: &[ContactId],
+        rows: &[ImportRow],
+        now: OffsetDateTime,
+    ) -> Result<Upserted, StoreError>;
+}
+
+/// Tags.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait TagStore: Send + Sync {
+    /// Newest first (by id); the cursor is the last item's id.
+    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Tag>, StoreError>;
+
+    /// Inserts; `Taken { field: "name" }`, compared without regard to case.
+    async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError>;
+
+    /// Deletes, also from every contact; false when there is no such tag.
+    async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError>;
+}

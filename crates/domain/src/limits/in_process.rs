@@ -1,0 +1,162 @@
+//! The counter of a server that runs alone: one log of times a key, in memory.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+
+use super::{CounterDown, Limit, RateCounter, Verdict};
+use crate::shared::Clock;
+
+/// Keys are swept when this many hits were counted since the last sweep, so that idle keys do not pile up.
+const SWEEP_EVERY: u32 = 10_000;
+
+/// Exact sliding windows in memory.
+pub struct InProcessCounter {
+    clock: Arc<dyn Clock>,
+    logs: Mutex<Logs>,
+}
+
+#[derive(Default)]
+struct Logs {
+    by_key: HashMap<String, Log>,
+    hits_since_sweep: u32,
+}
+
+/// The times of the counted hits, in milliseconds, oldest first.
+struct Log {
+    times: VecDeque<i64>,
+    window_ms: i64,
+}
+
+impl Log {
+    fn forget_before(&mut self, now_ms: i64) {
+        while self
+            .times
+            .front()
+            .is_some_and(|oldest| oldest + self.window_ms <= now_ms)
+        {
+            self.times.pop_front();
+        }
+    }
+}
+
+impl InProcessCounter {
+    /// An empty counter.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            logs: Mutex::default(),
+        }
+    }
+
+    fn count(&self, key: &str, limit: Limit) -> Verdict {
+        let now_ms = i64::try_from(self.clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
+        let window_ms = i64::try_from(limit.window.whole_milliseconds()).unwrap_or(i64::MAX);
+        let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
+        logs.hits_since_sweep += 1;
+        if logs.hits_since_sweep >= SWEEP_EVERY {
+            logs.hits_since_sweep = 0;
+            logs.by_key.values_mut().for_each(|log| log.forget_before(now_ms));
+            logs.by_key.retain(|_, log| !log.times.is_empty());
+        }
+        let log = logs.by_key.entry(key.to_owned()).or_insert_with(|| Log {
+            times: VecDeque::new(),
+            window_ms,
+        });
+        log.forget_before(now_ms);
+        let used = u32::try_from(log.times.len()).unwrap_or(u32::MAX);
+        let allowed = used < limit.requests;
+        if allowed {
+            log.times.push_back(now_ms);
+        }
+        Verdict {
+            allowed,
+            remaining: limit.requests.saturating_sub(used).saturating_sub(u32::from(allowed)),
+            reset_at_ms: log.times.front().map_or(now_ms, |oldest| oldest + window_ms),
+        }
+    }
+}
+
+#[async_trait]
+impl RateCounter for InProcessCounter {
+    async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown> {
+        Ok(self.count(key, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use time::{Duration, OffsetDateTime};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Hand(AtomicI64);
+
+    impl Clock for Hand {
+        fn now(&self) -> OffsetDateTime {
+            OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(self.0.load(Ordering::Relaxed))
+        }
+    }
+
+    const LIMIT: Limit = Limit {
+        requests: 30,
+        window: Duration::minutes(1),
+    };
+
+    fn counter() -> (Arc<Hand>, InProcessCounter) {
+        let hand = Arc::new(Hand::default());
+        (hand.clone(), InProcessCounter::new(hand))
+    }
+
+    #[test]
+    fn the_window_slides_over_the_edge_of_a_minute() {
+        let (hand, counter) = counter();
+        let allowed_at = |ms| {
+            hand.0.store(ms, Ordering::Relaxed);
+            (0..30).filter(|_| counter.count("k", LIMIT).allowed).count()
+        };
+        assert_eq!(
+            [
+                allowed_at(59_000),
+                allowed_at(61_000),
+                allowed_at(118_999),
+                allowed_at(119_000)
+            ],
+            [30, 0, 0, 30]
+        );
+    }
+
+    #[test]
+    fn remaining_and_reset_tell_when_to_come_back() {
+        let (hand, counter) = counter();
+        let first = counter.count("k", LIMIT);
+        assert_eq!((first.remaining, first.reset_at_ms), (29, 60_000));
+        hand.0.store(10, Ordering::Relaxed);
+        (0..29).for_each(|_| assert!(counter.count("k", LIMIT).allowed));
+        let refused = counter.count("k", LIMIT);
+        assert_eq!(
+            refused,
+            Verdict {
+                allowed: false,
+                remaining: 0,
+                reset_at_ms: 60_000
+            }
+        );
+        assert!(counter.count("other", LIMIT).allowed);
+    }
+
+    #[test]
+    fn idle_keys_are_swept() {
+        let (hand, counter) = counter();
+        for key in 0..SWEEP_EVERY - 1 {
+            counter.count(&key.to_string(), LIMIT);
+        }
+        hand.0.store(60_000, Ordering::Relaxed);
+        counter.count("last", LIMIT);
+        assert_eq!(counter.logs.lock().unwrap().by_key.len(), 1);
+    }
+}

@@ -1,0 +1,62 @@
+//! Rate limits: how many requests a key may make in a sliding window.
+//!
+//! Owns the presets, the port to the shared counter, and the counter for a server that runs alone. Does not own which
+//! route has which limit (the route table).
+
+mod in_process;
+
+use async_trait::async_trait;
+use thiserror::Error;
+use time::Duration;
+
+pub use in_process::InProcessCounter;
+
+/// So many requests in any window of this length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// How many.
+    pub requests: u32,
+    /// How long the window is.
+    pub window: Duration,
+}
+
+impl Limit {
+    /// The `webhook` preset.
+    pub const WEBHOOK: Self = Self::per_minute(100);
+    /// The `api` preset.
+    pub const API: Self = Self::per_minute(30);
+    /// Starting campaigns.
+    pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
+
+    const fn per_minute(requests: u32) -> Self {
+        Self {
+            requests,
+            window: Duration::minutes(1),
+        }
+    }
+}
+
+/// What a counter says to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether it may go on.
+    pub allowed: bool,
+    /// How many more may, right now.
+    pub remaining: u32,
+    /// When the next place frees, in milliseconds since the epoch.
+    pub reset_at_ms: i64,
+}
+
+/// The counter cannot be asked; the request goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the rate counter is unavailable: {0}")]
+pub struct CounterDown(pub String);
+
+/// Counts requests by key.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait RateCounter: Send + Sync {
+    /// Counts one request, unless the limit is reached: a refused request takes no place. Exact in every window, also
+    /// for concurrent callers. MUST answer within 50 ms or say that it is down.
+    async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown>;
+}

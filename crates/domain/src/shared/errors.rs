@@ -1,0 +1,98 @@
+//! Why something did not happen: input faults, store faults, faults of the outside systems.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is wrong with the caller's input: field path -> messages. Paths look like `segment_config.tag_ids[1]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Error)]
+#[error("invalid data")]
+pub struct FieldErrors(pub BTreeMap<String, Vec<String>>);
+
+impl FieldErrors {
+    /// One fault of one field.
+    pub fn one(field: impl Into<String>, message: impl Into<String>) -> Self {
+        let mut errors = Self::default();
+        errors.add(field, message);
+        errors
+    }
+
+    /// Adds a fault.
+    pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.0.entry(field.into()).or_default().push(message.into());
+    }
+
+    /// `Ok` when nothing was found.
+    pub fn into_result(self) -> Result<(), Self> {
+        if self.0.is_empty() { Ok(()) } else { Err(self) }
+    }
+}
+
+/// Why a store did not do as asked. `Display` names the kind only: the source is for the log.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// The store cannot be reached, is overloaded, or gave up waiting. Trying later may help.
+    #[error("the store is unavailable")]
+    Unavailable(#[source] Source),
+    /// A value that has to be unique in the account is taken.
+    #[error("{field} is taken")]
+    Taken {
+        /// The input field that bears the value.
+        field: &'static str,
+    },
+    /// A reference names no row of the account.
+    #[error("{field} names nothing")]
+    Dangling {
+        /// The input field that bears the reference.
+        field: &'static str,
+    },
+    /// A stored value does not mean anything to this version.
+    #[error("a stored value cannot be read: {0}")]
+    Corrupt(String),
+    /// Anything else: a fault of ours.
+    #[error("the store failed")]
+    Failed(#[source] Source),
+}
+
+impl StoreError {
+    /// The caller's share of the blame, when it is one: a taken value or a dangling reference.
+    pub fn into_field_errors(self) -> Result<FieldErrors, Self> {
+        match self {
+            Self::Taken { field } => Ok(FieldErrors::one(field, "is already taken")),
+            Self::Dangling { field } => Ok(FieldErrors::one(field, "does not exist")),
+            other @ (Self::Unavailable(_) | Self::Corrupt(_) | Self::Failed(_)) => Err(other),
+        }
+    }
+}
+
+/// Why an outside system did not do as asked.
+#[derive(Debug, Error)]
+pub enum GatewayError {
+    /// It could not be reached, timed out, or answered something that cannot be read.
+    #[error("the outside system is unavailable: {0}")]
+    Unavailable(String),
+    /// It understood and refused.
+    #[error("the outside system refused ({code}): {message}")]
+    Refused {
+        /// Its own error code.
+        code: i64,
+        /// Its own words, safe to show to the caller.
+        message: String,
+    },
+    /// The feature has no address or key configured.
+    #[error("{0} is not configured")]
+    NotConfigured(&'static str),
+}
+
+/// How a guarded write ended. `S` is the state that the write expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write<S> {
+    /// Written.
+    Done,
+    /// The state was another one by then: nothing was written.
+    Stale(S),
+    /// No such row.
+    Missing,
+}

@@ -1,0 +1,105 @@
+//! What a change tells the rest of the system. Events commit with the change and leave through the outbox.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::UserId;
+
+/// One effect of a change, to be carried out by the relay exactly once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Event {
+    /// A row of the audit log.
+    Audit(Audit),
+    /// A notification inside the product.
+    Notification(Notification),
+}
+
+/// What was done to an audited thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditAction {
+    Create,
+    Update,
+    Delete,
+    Restore,
+    Login,
+    Export,
+}
+
+impl AuditAction {
+    /// The stored and published word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Restore => "restore",
+            Self::Login => "login",
+            Self::Export => "export",
+        }
+    }
+}
+
+/// A row of the audit log, but for its id, account and time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Audit {
+    /// Who did it; none when the system did.
+    pub user_id: Option<UserId>,
+    /// What was done.
+    pub action: AuditAction,
+    /// To what kind of thing, for example `campaign`.
+    pub entity_type: String,
+    /// To which one.
+    pub entity_id: Option<Uuid>,
+    /// What changed.
+    pub changes: Option<Value>,
+    /// From which address.
+    pub ip_address: Option<String>,
+}
+
+impl Audit {
+    /// The same entry, saying what changed.
+    #[must_use]
+    pub fn with_changes(mut self, changes: Value) -> Self {
+        self.changes = Some(changes);
+        self
+    }
+}
+
+/// How a notification is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NotificationKind {
+    Success,
+    Info,
+    Warning,
+    Error,
+}
+
+impl NotificationKind {
+    /// The stored and published word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A notification inside the product, but for its id, account and time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Notification {
+    /// How it is shown.
+    #[serde(rename = "type")]
+    pub kind: NotificationKind,
+    /// One line.
+    pub title: String,
+    /// One or two sentences.
+    pub message: String,
+    /// What a program needs to act on it.
+    pub data: Value,
+}

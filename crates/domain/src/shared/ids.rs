@@ -1,0 +1,58 @@
+//! The registry of typed ids: a contact's id cannot be passed where a campaign's is wanted.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// A tenant.
+    AccountId,
+    /// A key that a program presents instead of a session.
+    ApiKeyId,
+    /// A callback of the messaging platform, as it was received.
+    CallbackId,
+    /// A campaign.
+    CampaignId,
+    /// A person who receives messages.
+    ContactId,
+    /// A folder of campaigns or templates.
+    FolderId,
+    /// A connected WhatsApp number.
+    ProfileId,
+    /// A segment of contacts.
+    SegmentId,
+    /// One campaign message to one contact; derived from both, so that a repeated freeze makes the same ids.
+    SendId,
+    /// A label on contacts.
+    TagId,
+    /// A message template.
+    TemplateId,
+    /// A person who signs in.
+    UserId,
+}

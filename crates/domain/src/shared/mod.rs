@@ -1,0 +1,20 @@
+//! What every context speaks: ids, tenants, pages, errors, events and the ports to time and randomness.
+
+mod errors;
+mod events;
+mod ids;
+mod pages;
+mod ports;
+mod tenant;
+pub mod text;
+pub mod timestamp;
+pub(crate) mod words;
+
+pub use errors::{FieldErrors, GatewayError, StoreError, Write};
+pub use events::{Audit, AuditAction, Event, Notification, NotificationKind};
+pub use ids::*;
+pub use pages::{Page, PageQuery, Slice, SliceQuery};
+pub use ports::*;
+pub(crate) use words::words;
+
+pub use tenant::{Actor, Role, Tenant};

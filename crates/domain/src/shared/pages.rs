@@ -1,0 +1,138 @@
+//! Bounded lists: by page number (offset) or by position (cursor).
+
+use serde::Serialize;
+
+/// Asks for one numbered page. Built clamped: `page` is at least 1, `limit` between 1 and the list's maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageQuery {
+    page: i64,
+    limit: i64,
+}
+
+impl PageQuery {
+    /// Clamps what the caller asked for to the nearest bound.
+    pub fn new(page: Option<i64>, limit: Option<i64>, default: i64, max: i64) -> Self {
+        Self {
+            page: page.unwrap_or(1).max(1),
+            limit: limit.unwrap_or(default).clamp(1, max),
+        }
+    }
+
+    /// The page number, from 1.
+    pub fn page(self) -> i64 {
+        self.page
+    }
+
+    /// How many items a page holds.
+    pub fn limit(self) -> i64 {
+        self.limit
+    }
+
+    /// How many items come before the page; saturates, so that an absurd page is empty and not an overflow.
+    pub fn offset(self) -> i64 {
+        (self.page - 1).saturating_mul(self.limit)
+    }
+}
+
+/// One numbered page and the exact total.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Page<T> {
+    /// The items, in order.
+    pub data: Vec<T>,
+    /// How many items the whole list has.
+    pub total: i64,
+    /// The page number, from 1.
+    pub page: i64,
+    /// How many pages of this size the list has.
+    #[serde(rename = "totalPages")]
+    pub total_pages: i64,
+    /// The size of a page; some lists publish it.
+    #[serde(skip)]
+    pub limit: i64,
+}
+
+impl<T> Page<T> {
+    /// The page that answers a query.
+    pub fn new(query: PageQuery, data: Vec<T>, total: i64) -> Self {
+        let limit = query.limit();
+        let total_pages = total.saturating_add(limit - 1) / limit;
+        Self {
+            data,
+            total,
+            page: query.page(),
+            total_pages,
+            limit,
+        }
+    }
+}
+
+/// Asks for the items after a position.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SliceQuery {
+    /// The position, as the last slice gave it; none for the first slice.
+    pub cursor: Option<String>,
+    /// How many items at most.
+    pub limit: i64,
+}
+
+/// Some items, and where the next ones begin.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slice<T> {
+    /// The items, in order.
+    pub data: Vec<T>,
+    /// The position to continue from; none at the end.
+    #[serde(rename = "nextCursor")]
+    pub next_cursor: Option<String>,
+    /// Whether anything follows.
+    #[serde(rename = "hasMore")]
+    pub has_more: bool,
+}
+
+impl<T> Slice<T> {
+    /// Cuts a read of `limit + 1` rows to a slice: the extra row only tells that more follows.
+    pub fn cut(mut rows: Vec<T>, limit: i64, cursor: impl Fn(&T) -> String) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = if has_more { rows.last().map(cursor) } else { None };
+        Self {
+            data: rows,
+            next_cursor,
+            has_more,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn out_of_range_is_clamped_and_never_overflows() {
+        let query = PageQuery::new(Some(-4), Some(0), 20, 100);
+        assert_eq!((query.page(), query.limit(), query.offset()), (1, 1, 0));
+        let query = PageQuery::new(Some(i64::MAX), Some(1000), 20, 100);
+        assert_eq!((query.limit(), query.offset()), (100, i64::MAX));
+        assert_eq!(
+            PageQuery::new(None, None, 20, 100),
+            PageQuery::new(Some(1), Some(20), 20, 100)
+        );
+    }
+
+    #[test]
+    fn total_pages_rounds_up() {
+        let pages = |total| Page::<u8>::new(PageQuery::new(None, Some(20), 20, 100), vec![], total).total_pages;
+        assert_eq!([pages(0), pages(1), pages(20), pages(21)], [0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_slice_knows_whether_more_follows() {
+        let full = Slice::cut(vec![1, 2, 3], 2, i32::to_string);
+        assert_eq!(
+            (full.data, full.next_cursor, full.has_more),
+            (vec![1, 2], Some("2".into()), true)
+        );
+        let last = Slice::cut(vec![1, 2], 2, i32::to_string);
+        assert_eq!((last.next_cursor, last.has_more), (None, false));
+    }
+}

@@ -1,0 +1,124 @@
+//! Text that people typed: names made safe to show, slugs made safe for URLs.
+
+/// The longest slug.
+const SLUG_CHARS: usize = 50;
+
+/// Sanitizes a name: HTML tags and control characters are dropped, white space is collapsed and trimmed.
+pub fn sanitize(name: &str) -> String {
+    let visible: String = without_tags(name)
+        .chars()
+        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .filter(|c| !c.is_control())
+        .collect();
+    visible.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// One pass, so that nothing that the removal of a tag puts together (`<<b>i>`) survives as a tag.
+fn without_tags(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut openings = Vec::new();
+    for c in text.chars() {
+        match c {
+            '<' => openings.push(kept.len()),
+            '>' => {
+                let opening = openings.last().copied();
+                if let Some(at) = opening.filter(|at| kept.get(at + 1..).is_some_and(is_tag)) {
+                    openings.pop();
+                    kept.truncate(at);
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        kept.push(c);
+    }
+    kept
+}
+
+/// `<b>`, `</b>`, `<!-- -->` are tags; `1 < 2 > 0` is not.
+fn is_tag(inside: &str) -> bool {
+    inside.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!' || c == '?')
+}
+
+/// The slug of a name: lowercase letters, digits and hyphens, 1 to 50 characters; `account` when nothing is left.
+pub fn slug(name: &str) -> String {
+    let full = slug::slugify(name);
+    let cut: String = full.chars().take(SLUG_CHARS).collect();
+    let cut = cut.trim_end_matches('-');
+    if cut.is_empty() {
+        "account".to_owned()
+    } else {
+        cut.to_owned()
+    }
+}
+
+/// The first of `base`, `base-2`, `base-3`, ... that is not taken, still at most 50 characters.
+pub fn free_slug(base: &str, taken: impl Fn(&str) -> bool) -> String {
+    let mut number: u64 = 1;
+    loop {
+        let candidate = numbered_slug(base, number);
+        if !taken(&candidate) {
+            return candidate;
+        }
+        number += 1;
+    }
+}
+
+fn numbered_slug(base: &str, number: u64) -> String {
+    if number == 1 {
+        return base.to_owned();
+    }
+    let suffix = format!("-{number}");
+    let room = SLUG_CHARS.saturating_sub(suffix.len());
+    let cut: String = base.chars().take(room).collect();
+    format!("{}{suffix}", cut.trim_end_matches('-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tags_controls_and_spaces_go() {
+        assert_eq!(sanitize("  Black\t Friday \u{7}<b>2026</b>\n"), "Black Friday 2026");
+        assert_eq!(sanitize("<script>alert(1)</script>"), "alert(1)");
+        assert_eq!(sanitize("1 < 2 > 0 <"), "1 < 2 > 0 <");
+        assert_eq!(sanitize("<<b>i>x"), "x");
+        assert_eq!(sanitize(" \u{a0}\n "), "");
+    }
+
+    #[test]
+    fn slugs_of_real_names() {
+        assert_eq!(slug("Loja da Ana"), "loja-da-ana");
+        assert_eq!(slug("Ação & Cia"), "acao-cia");
+        assert_eq!(slug("!!!"), "account");
+        assert_eq!(slug(&"a".repeat(80)).len(), 50);
+    }
+
+    #[test]
+    fn a_taken_slug_is_numbered_and_stays_short() {
+        let taken = ["loja", "loja-2"];
+        assert_eq!(free_slug("loja", |slug| taken.contains(&slug)), "loja-3");
+        let long = "a".repeat(50);
+        let free = free_slug(&long, |slug| slug == long);
+        assert_eq!((free.len(), free.ends_with("-2")), (50, true));
+    }
+
+    proptest! {
+        #[test]
+        fn a_slug_is_always_a_slug(name in "\\PC{0,120}") {
+            let slug = slug(&name);
+            prop_assert!((1..=50).contains(&slug.len()));
+            prop_assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-'));
+            prop_assert!(!slug.starts_with('-') && !slug.ends_with('-'));
+        }
+
+        #[test]
+        fn sanitizing_twice_changes_nothing(name in "[a-c<>/ \t]{0,40}") {
+            let once = sanitize(&name);
+            prop_assert_eq!(sanitize(&once), once);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The published form of a moment: RFC 3339, UTC, `Z`, millisecond precision.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use time::format_description::well_known::Rfc3339;
+use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
+
+/// Writes a moment, for example `2026-01-31T23:59:59.120Z`.
+pub fn format(moment: OffsetDateTime) -> String {
+    let shape = format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+    moment.to_offset(UtcOffset::UTC).format(&shape).unwrap_or_default()
+}
+
+/// Serde: writes the published form.
+pub fn serialize<S: Serializer>(moment: &OffsetDateTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&format(*moment))
+}
+
+/// Serde: reads any RFC 3339 moment, to the microsecond that the database keeps.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OffsetDateTime, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).ok_or_else(|| serde::de::Error::custom("is not an ISO 8601 timestamp"))
+}
+
+/// Reads an RFC 3339 moment as UTC.
+pub fn parse(text: &str) -> Option<OffsetDateTime> {
+    let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
+    moment.replace_nanosecond(moment.nanosecond() / 1000 * 1000).ok()
+}
+
+/// The same for a moment that may be missing.
+pub mod option {
+    use super::{Deserialize, Deserializer, OffsetDateTime, Serialize, Serializer, format};
+
+    /// Serde: writes the published form or null.
+    pub fn serialize<S: Serializer>(moment: &Option<OffsetDateTime>, serializer: S) -> Result<S::Ok, S::Error> {
+        moment.map(format).serialize(serializer)
+    }
+
+    /// Serde: reads a moment or null.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<OffsetDateTime>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| super::parse(&text).ok_or_else(|| serde::de::Error::custom("is not an ISO 8601 timestamp")))
+            .transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_offset_becomes_utc_milliseconds() {
+        let moment = parse("2026-01-31T21:59:59.1239999-03:00").unwrap();
+        assert_eq!(format(moment), "2026-02-01T00:59:59.123Z");
+        assert_eq!(moment.nanosecond(), 123_999_000);
+        assert_eq!(parse("2026-01-31"), None);
+    }
+}

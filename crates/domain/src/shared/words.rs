@@ -1,0 +1,47 @@
+//! Closed sets of published words: one declaration gives the enum, its words, and the way there and back.
+
+/// What is said of a word that is not of the set.
+pub(crate) fn unknown(known: impl Iterator<Item = &'static str>) -> String {
+    format!("must be one of {}", known.collect::<Vec<_>>().join(", "))
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$variant_doc])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            /// Every value, for tables and messages.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// The stored and published word.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = String;
+
+            fn from_str(word: &str) -> Result<Self, Self::Err> {
+                Self::ALL
+                    .iter()
+                    .copied()
+                    .find(|value| value.as_str() == word)
+                    .ok_or_else(|| $crate::shared::words::unknown(Self::ALL.iter().map(|value| value.as_str())))
+            }
+        }
+    };
+}
+pub(crate) use words;

@@ -1,0 +1,22 @@
+//! Message templates: what may be said to a contact first, and the platform's verdict on it.
+//!
+//! Owns the template, its rules and its status. Does not own the wire form (the gateways crate) or the sending
+//! (`campaigns`).
+
+mod model;
+mod placeholders;
+mod ports;
+mod service;
+mod status;
+mod submit;
+#[cfg(test)]
+pub(crate) mod tests;
+mod validate;
+
+pub use model::*;
+pub use placeholders::placeholders;
+pub use ports::*;
+pub use service::Templates;
+pub use status::{MetaStatus, TemplateCommand, platform_verdict, transition};
+pub(crate) use submit::values_of;
+pub use submit::{Submission, TemplateSubmission};

@@ -1,0 +1,178 @@
+//! Templates, as stored and published.
+
+use serde::Serialize;
+use serde_json::Value;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use super::MetaStatus;
+use crate::shared::{
+    AccountId, FieldErrors, FolderId, GatewayError, PageQuery, ProfileId, SliceQuery, StoreError, TemplateId,
+    timestamp, words,
+};
+
+words! {
+    /// What a template is for; the platform prices and limits by it.
+    Category {
+        /// Offers.
+        Marketing = "MARKETING",
+        /// About something the person ordered or asked.
+        Utility = "UTILITY",
+        /// One-time codes.
+        Authentication = "AUTHENTICATION",
+    }
+}
+
+words! {
+    /// One message, or one with a row of cards.
+    TemplateType {
+        /// One message.
+        Standard = "standard",
+        /// With 2 to 10 cards.
+        Carousel = "carousel",
+    }
+}
+
+words! {
+    /// What stands above the body.
+    HeaderType {
+        /// Nothing.
+        None = "none",
+        /// A line of text.
+        Text = "text",
+        /// A picture.
+        Image = "image",
+        /// A film.
+        Video = "video",
+        /// A file.
+        Document = "document",
+    }
+}
+
+/// A message template, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Template {
+    /// Its id.
+    pub id: TemplateId,
+    /// Whose it is.
+    pub account_id: AccountId,
+    /// `^[a-z0-9_]{1,512}$`, unique in the account together with the language.
+    pub name: String,
+    /// What it is for.
+    pub category: Category,
+    /// `pt_BR` or `pt`.
+    pub language: String,
+    /// One message or a carousel.
+    pub template_type: TemplateType,
+    /// What stands above the body.
+    pub header_type: HeaderType,
+    /// The header's text, at most 60 characters.
+    pub header_text: Option<String>,
+    /// Where the header's picture, film or file is.
+    pub header_media_url: Option<String>,
+    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ...
+    pub body_text: Option<String>,
+    /// At most 60 characters, no placeholders.
+    pub footer_text: Option<String>,
+    /// At most 10, in the platform's shape.
+    pub buttons: Vec<Value>,
+    /// One example a placeholder (`example_values` of the input).
+    pub variables: Vec<String>,
+    /// 2 to 10 cards for a carousel, in the platform's shape.
+    pub carousel_cards: Vec<Value>,
+    /// The folder it lies in.
+    pub folder_id: Option<FolderId>,
+    /// The number whose business account it was submitted to.
+    pub profile_id: Option<ProfileId>,
+    /// The platform's id, once submitted.
+    pub meta_template_id: Option<String>,
+    /// The platform's verdict.
+    pub meta_status: MetaStatus,
+    /// Why the platform refused it.
+    pub rejection_reason: Option<String>,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+    /// When it last changed.
+    #[serde(with = "timestamp")]
+    pub updated_at: OffsetDateTime,
+}
+
+/// What a caller wrote, unchecked but for types. An absent field keeps its value on update; an inner none clears.
+#[derive(Clone, Debug, Default)]
+pub struct TemplateInput {
+    pub name: Option<String>,
+    pub category: Option<String>,
+    pub language: Option<String>,
+    pub template_type: Option<String>,
+    pub header_type: Option<Option<String>>,
+    pub header_text: Option<Option<String>>,
+    pub header_media_url: Option<Option<String>>,
+    pub body_text: Option<Option<String>>,
+    pub footer_text: Option<Option<String>>,
+    pub buttons: Option<Option<Vec<Value>>>,
+    pub example_values: Option<Option<Vec<String>>>,
+    pub carousel_cards: Option<Option<Vec<Value>>>,
+    pub folder_id: Option<Option<FolderId>>,
+}
+
+words! {
+    /// What a list of templates is ordered by.
+    TemplateSort {
+        /// When it was made.
+        CreatedAt = "created_at",
+        /// When it last changed.
+        UpdatedAt = "updated_at",
+        /// Its name.
+        Name = "name",
+    }
+}
+
+/// Which templates a list holds, and in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateFilter {
+    /// Part of the name or body, without regard to case.
+    pub search: Option<String>,
+    /// Of this category.
+    pub category: Option<Category>,
+    /// With this verdict.
+    pub meta_status: Option<MetaStatus>,
+    /// In this folder.
+    pub folder_id: Option<FolderId>,
+    /// Ordered by this, then by id.
+    pub sort: TemplateSort,
+    /// Largest first.
+    pub descending: bool,
+}
+
+/// Asks for templates: a numbered page, or what follows a cursor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplatePaging {
+    /// Offset mode.
+    Page(PageQuery),
+    /// Cursor mode.
+    Slice(SliceQuery),
+}
+
+/// Why a template operation did not happen.
+#[derive(Debug, Error)]
+pub enum TemplateError {
+    /// No such template in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong, or the template's state does not allow it.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The messaging platform refused or could not be reached.
+    #[error("the messaging platform failed")]
+    Platform(#[source] GatewayError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for TemplateError {
+    fn from(error: StoreError) -> Self {
+        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
+    }
+}

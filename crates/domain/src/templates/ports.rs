@@ -1,0 +1,57 @@
+//! What templates need from the store. Every method sees the one account alone; deleted templates are not there.
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::{MetaStatus, Template, TemplateFilter};
+use crate::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
+
+/// Templates.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait TemplateStore: Send + Sync {
+    /// One numbered page, with the exact total.
+    async fn page(
+        &self,
+        account: AccountId,
+        filter: &TemplateFilter,
+        page: PageQuery,
+    ) -> Result<Page<Template>, StoreError>;
+
+    /// What follows a cursor. The cursor is opaque (it holds the sort value and the id); an unreadable one is
+    /// `Dangling { field: "cursor" }`.
+    async fn slice(
+        &self,
+        account: AccountId,
+        filter: &TemplateFilter,
+        slice: &SliceQuery,
+    ) -> Result<Slice<Template>, StoreError>;
+
+    /// One template.
+    async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError>;
+
+    /// Inserts. `Taken { field: "name" }` when name and language are another template's; `Dangling { field:
+    /// "folder_id" }`.
+    async fn insert(&self, template: &Template) -> Result<(), StoreError>;
+
+    /// Replaces every field, provided the stored status still is `expected`; commits the events with it. Fails as
+    /// `insert`. A new `meta_template_id` also enters the directory by which callbacks find the account.
+    async fn update(
+        &self,
+        template: &Template,
+        expected: MetaStatus,
+        events: &[Event],
+    ) -> Result<Write<MetaStatus>, StoreError>;
+
+    /// Soft-deletes and commits the events with it; false when there is no such template.
+    async fn delete(
+        &self,
+        account: AccountId,
+        id: TemplateId,
+        now: OffsetDateTime,
+        events: &[Event],
+    ) -> Result<bool, StoreError>;
+
+    /// The template the platform knows by this id, among the account's.
+    async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError>;
+}

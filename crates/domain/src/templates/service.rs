@@ -1,0 +1,239 @@
+//! The use cases of templates.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{
+    Category, HeaderType, MetaStatus, Submission, Template, TemplateCommand, TemplateError, TemplateFilter,
+    TemplateInput, TemplateStore, TemplateSubmission, TemplateType, transition, validate,
+};
+use crate::shared::{
+    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, ProfileId,
+    Slice, SliceQuery, TemplateId, Tenant, Write,
+};
+use crate::whatsapp::{Line, ProfileStore, SubmittedTemplate, WhatsappGateway};
+
+/// The use cases of templates.
+pub struct Templates {
+    store: Arc<dyn TemplateStore>,
+    profiles: Arc<dyn ProfileStore>,
+    gateway: Arc<dyn WhatsappGateway>,
+    cipher: Arc<dyn Cipher>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Templates {
+    pub fn new(
+        store: Arc<dyn TemplateStore>,
+        profiles: Arc<dyn ProfileStore>,
+        gateway: Arc<dyn WhatsappGateway>,
+        cipher: Arc<dyn Cipher>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            profiles,
+            gateway,
+            cipher,
+            clock,
+            ids,
+        }
+    }
+
+    /// One numbered page.
+    pub async fn page(
+        &self,
+        tenant: &Tenant,
+        filter: &TemplateFilter,
+        page: PageQuery,
+    ) -> Result<Page<Template>, TemplateError> {
+        Ok(self.store.page(tenant.account_id, filter, page).await?)
+    }
+
+    /// What follows a cursor.
+    pub async fn slice(
+        &self,
+        tenant: &Tenant,
+        filter: &TemplateFilter,
+        slice: &SliceQuery,
+    ) -> Result<Slice<Template>, TemplateError> {
+        Ok(self.store.slice(tenant.account_id, filter, slice).await?)
+    }
+
+    /// One template.
+    pub async fn get(&self, tenant: &Tenant, id: TemplateId) -> Result<Template, TemplateError> {
+        self.store
+            .find(tenant.account_id, id)
+            .await?
+            .ok_or(TemplateError::NotFound)
+    }
+
+    /// A new template: a draft.
+    pub async fn create(&self, tenant: &Tenant, input: TemplateInput) -> Result<Template, TemplateError> {
+        let mut errors = FieldErrors::default();
+        for (field, missing) in [
+            ("category", input.category.is_none()),
+            ("template_type", input.template_type.is_none()),
+        ] {
+            if missing {
+                errors.add(field, "is required");
+            }
+        }
+        let merged = validate::merge(self.blank(tenant), input);
+        if let Err(FieldErrors(more)) = &merged {
+            errors.0.extend(more.clone());
+        }
+        errors.into_result()?;
+        let template = merged?;
+        self.store.insert(&template).await?;
+        Ok(template)
+    }
+
+    /// Changes the given fields. Changed content is a draft again; under another name or language it is another
+    /// template to the platform.
+    pub async fn update(
+        &self,
+        tenant: &Tenant,
+        id: TemplateId,
+        input: TemplateInput,
+    ) -> Result<Template, TemplateError> {
+        let stored = self.get(tenant, id).await?;
+        let mut changed = validate::merge(stored.clone(), input)?;
+        if (Template {
+            folder_id: stored.folder_id,
+            ..changed.clone()
+        }) != stored
+        {
+            changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
+            changed.rejection_reason = None;
+        }
+        if changed.name != stored.name || changed.language != stored.language {
+            changed.meta_template_id = None;
+        }
+        changed.updated_at = self.clock.now();
+        self.write(&changed, stored.meta_status, &[]).await?;
+        Ok(changed)
+    }
+
+    /// Removes a template.
+    pub async fn delete(&self, tenant: &Tenant, id: TemplateId) -> Result<(), TemplateError> {
+        let audit = Event::Audit(tenant.audit(AuditAction::Delete, "message_template", id));
+        match self
+            .store
+            .delete(tenant.account_id, id, self.clock.now(), &[audit])
+            .await?
+        {
+            true => Ok(()),
+            false => Err(TemplateError::NotFound),
+        }
+    }
+
+    /// Submits a template to the platform, through the named number or the account's default one.
+    pub async fn submit(
+        &self,
+        tenant: &Tenant,
+        id: TemplateId,
+        profile: Option<ProfileId>,
+    ) -> Result<Submission, TemplateError> {
+        let template = self.get(tenant, id).await?;
+        let meta_status = command(template.meta_status, TemplateCommand::Submit)?;
+        let submission = TemplateSubmission::of(&template)?;
+        let (profile_id, line) = self.line(tenant, profile).await?;
+        let known_as = template
+            .meta_template_id
+            .as_deref()
+            .filter(|_| template.profile_id == Some(profile_id));
+        let answer = self.gateway.submit_template(&line, &submission, known_as).await;
+        let SubmittedTemplate {
+            meta_template_id,
+            status,
+            category,
+        } = answer.map_err(TemplateError::Platform)?;
+        let expected = template.meta_status;
+        let submitted = Template {
+            meta_status,
+            profile_id: Some(profile_id),
+            meta_template_id: Some(meta_template_id.clone()),
+            rejection_reason: None,
+            updated_at: self.clock.now(),
+            ..template
+        };
+        let event = Event::Notification(submitted_notification(&submitted));
+        self.write(&submitted, expected, &[event]).await?;
+        Ok(Submission {
+            meta_template_id,
+            status,
+            category,
+        })
+    }
+
+    async fn line(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<(ProfileId, Line), TemplateError> {
+        let stored = match profile {
+            Some(id) => self.profiles.find(tenant.account_id, id).await?,
+            None => self.profiles.default_profile(tenant.account_id).await?,
+        };
+        let message = if profile.is_some() {
+            "does not exist"
+        } else {
+            "is needed: no WhatsApp number is connected"
+        };
+        let stored = stored.ok_or_else(|| FieldErrors::one("profile_id", message))?;
+        let line = stored.line(self.cipher.as_ref());
+        let line = line.ok_or_else(|| FieldErrors::one("profile_id", "has to be given its access token again"))?;
+        Ok((stored.profile.id, line))
+    }
+
+    async fn write(&self, template: &Template, expected: MetaStatus, events: &[Event]) -> Result<(), TemplateError> {
+        match self.store.update(template, expected, events).await? {
+            Write::Done => Ok(()),
+            Write::Missing => Err(TemplateError::NotFound),
+            Write::Stale(now) => {
+                let message = format!("changed to {now} in the meantime; read the template again");
+                Err(FieldErrors::one("meta_status", message).into())
+            }
+        }
+    }
+
+    fn blank(&self, tenant: &Tenant) -> Template {
+        let now = self.clock.now();
+        Template {
+            id: self.ids.next().into(),
+            account_id: tenant.account_id,
+            name: String::new(),
+            category: Category::Utility,
+            language: String::new(),
+            template_type: TemplateType::Standard,
+            header_type: HeaderType::None,
+            header_text: None,
+            header_media_url: None,
+            body_text: None,
+            footer_text: None,
+            buttons: vec![],
+            variables: vec![],
+            carousel_cards: vec![],
+            folder_id: None,
+            profile_id: None,
+            meta_template_id: None,
+            meta_status: MetaStatus::Draft,
+            rejection_reason: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+}
+
+fn command(status: MetaStatus, command: TemplateCommand) -> Result<MetaStatus, FieldErrors> {
+    transition(status, command).map_err(|message| FieldErrors::one("meta_status", message))
+}
+
+fn submitted_notification(template: &Template) -> Notification {
+    Notification {
+        kind: NotificationKind::Info,
+        title: format!("Template submitted: {}", template.name),
+        message: "The messaging platform reviews it.".to_owned(),
+        data: json!({ "template_id": template.id, "meta_template_id": template.meta_template_id }),
+    }
+}

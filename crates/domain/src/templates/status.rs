@@ -1,0 +1,84 @@
+//! What the platform thinks of a template, and which command leads where.
+
+use crate::shared::words;
+
+words! {
+    /// The platform's verdict on a template.
+    MetaStatus {
+        /// Not submitted in its present form.
+        Draft = "draft",
+        /// Submitted, no verdict yet.
+        Pending = "pending",
+        /// May be sent.
+        Approved = "approved",
+        /// Refused; the reason is kept.
+        Rejected = "rejected",
+        /// Stopped for a while, for its quality.
+        Paused = "paused",
+        /// Stopped for good.
+        Disabled = "disabled",
+    }
+}
+
+/// What can happen to a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TemplateCommand {
+    /// Its content changes.
+    Edit,
+    /// It goes to the platform.
+    Submit,
+    /// The platform has spoken.
+    Verdict(MetaStatus),
+}
+
+/// Where a command leads; the error says, for the caller, why it does not.
+pub fn transition(status: MetaStatus, command: TemplateCommand) -> Result<MetaStatus, &'static str> {
+    use MetaStatus::{Approved, Disabled, Draft, Paused, Pending, Rejected};
+    match (command, status) {
+        (TemplateCommand::Edit, Pending) => Err("cannot be changed while the platform reviews it"),
+        (TemplateCommand::Edit, Draft | Approved | Rejected | Paused | Disabled) => Ok(Draft),
+        (TemplateCommand::Submit, Draft | Rejected) => Ok(Pending),
+        (TemplateCommand::Submit, Pending) => Err("is already submitted"),
+        (TemplateCommand::Submit, Approved) => Err("is already approved"),
+        (TemplateCommand::Submit, Paused | Disabled) => Err("was stopped by the platform; change it first"),
+        // What is a draft again has changed since: the verdict was on something else.
+        (TemplateCommand::Verdict(_), Draft) => Err("was changed since it was submitted"),
+        (TemplateCommand::Verdict(verdict), Pending | Approved | Rejected | Paused | Disabled) => Ok(verdict),
+    }
+}
+
+/// The status that an event of the platform's template callback means; none for events that change nothing for us.
+pub fn platform_verdict(event: &str) -> Option<MetaStatus> {
+    match event {
+        "APPROVED" | "REINSTATED" => Some(MetaStatus::Approved),
+        "REJECTED" => Some(MetaStatus::Rejected),
+        "PAUSED" => Some(MetaStatus::Paused),
+        "DISABLED" | "DELETED" => Some(MetaStatus::Disabled),
+        "PENDING" | "IN_APPEAL" => Some(MetaStatus::Pending),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_table() {
+        let verdict = TemplateCommand::Verdict(MetaStatus::Approved);
+        let row = |command| {
+            let cell = |&status| transition(status, command).map_or("-", MetaStatus::as_str);
+            MetaStatus::ALL.iter().map(cell).collect::<Vec<_>>().join(" ")
+        };
+        // From:                                   draft   pending  approved rejected paused   disabled
+        assert_eq!(row(TemplateCommand::Edit), "draft - draft draft draft draft");
+        assert_eq!(row(TemplateCommand::Submit), "pending - - pending - -");
+        assert_eq!(row(verdict), "- approved approved approved approved approved");
+    }
+
+    #[test]
+    fn unknown_events_change_nothing() {
+        assert_eq!(platform_verdict("FLAGGED"), None);
+        assert_eq!(platform_verdict("REINSTATED"), Some(MetaStatus::Approved));
+    }
+}

@@ -1,0 +1,403 @@
+//! The rules and use cases of templates, with mocked ports.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use super::*;
+use crate::shared::{
+    AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
+    TemplateId, Tenant, UserId, Write,
+};
+use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProfile, SubmittedTemplate};
+
+const NOW: time::OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+/// A template the platform has approved, for the tests of other contexts too.
+pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
+    Template {
+        id: TemplateId(Uuid::from_u128(3)),
+        account_id: AccountId(Uuid::from_u128(9)),
+        name: "boas_vindas".into(),
+        category: Category::Marketing,
+        language: "pt_BR".into(),
+        template_type: TemplateType::Standard,
+        header_type: HeaderType::None,
+        header_text: None,
+        header_media_url: None,
+        body_text: Some(body.into()),
+        footer_text: None,
+        buttons: vec![],
+        variables: examples.iter().map(|&example| example.to_owned()).collect(),
+        carousel_cards: vec![],
+        folder_id: None,
+        profile_id: Some(ProfileId(Uuid::from_u128(4))),
+        meta_template_id: Some("77".into()),
+        meta_status: MetaStatus::Approved,
+        rejection_reason: None,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+fn tenant() -> Tenant {
+    Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
+}
+
+fn input() -> TemplateInput {
+    TemplateInput {
+        name: Some("boas_vindas".into()),
+        category: Some("MARKETING".into()),
+        language: Some("pt_BR".into()),
+        template_type: Some("standard".into()),
+        body_text: Some(Some("Oi {{1}}, use {{2}} hoje.".into())),
+        example_values: Some(Some(vec!["Ana".into(), "PROMO10".into()])),
+        ..TemplateInput::default()
+    }
+}
+
+fn templates(store: MockTemplateStore, profiles: MockProfileStore, gateway: MockWhatsappGateway) -> Templates {
+    let mut cipher = MockCipher::new();
+    cipher.expect_open().returning(|_| Some("token".into()));
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(NOW);
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(1));
+    let (store, profiles, gateway) = (Arc::new(store), Arc::new(profiles), Arc::new(gateway));
+    Templates::new(
+        store,
+        profiles,
+        gateway,
+        Arc::new(cipher),
+        Arc::new(clock),
+        Arc::new(ids),
+    )
+}
+
+async fn faults_of(input: TemplateInput) -> Vec<String> {
+    let templates = templates(
+        MockTemplateStore::new(),
+        MockProfileStore::new(),
+        MockWhatsappGateway::new(),
+    );
+    match templates.create(&tenant(), input).await {
+        Err(TemplateError::Invalid(errors)) => errors.0.into_keys().collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
+    let mut store = MockTemplateStore::new();
+    store.expect_insert().returning(|_| Ok(()));
+    let made = templates(store, MockProfileStore::new(), MockWhatsappGateway::new())
+        .create(&tenant(), input())
+        .await;
+    let made = made.unwrap();
+    assert_eq!((made.meta_status, made.variables.len()), (MetaStatus::Draft, 2));
+}
+
+#[tokio::test]
+async fn each_rule_names_its_field() {
+    let empty = faults_of(TemplateInput::default()).await;
+    assert_eq!(empty, ["category", "language", "name", "template_type"]);
+    let long = |chars| Some(Some("x".repeat(chars)));
+    let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
+    let cases = [
+        (
+            "name",
+            TemplateInput {
+                name: Some("Boas".into()),
+                ..input()
+            },
+        ),
+        (
+            "name",
+            TemplateInput {
+                name: Some("x".repeat(513)),
+                ..input()
+            },
+        ),
+        (
+            "category",
+            TemplateInput {
+                category: Some("marketing".into()),
+                ..input()
+            },
+        ),
+        (
+            "language",
+            TemplateInput {
+                language: Some("pt-BR".into()),
+                ..input()
+            },
+        ),
+        (
+            "template_type",
+            TemplateInput {
+                template_type: Some("video".into()),
+                ..input()
+            },
+        ),
+        (
+            "header_type",
+            TemplateInput {
+                header_type: Some(Some("sound".into())),
+                ..input()
+            },
+        ),
+        (
+            "header_text",
+            TemplateInput {
+                header_text: long(61),
+                ..input()
+            },
+        ),
+        (
+            "header_text",
+            TemplateInput {
+                header_type: Some(Some("text".into())),
+                ..input()
+            },
+        ),
+        (
+            "header_media_url",
+            TemplateInput {
+                header_media_url: Some(Some("file:///etc".into())),
+                ..input()
+            },
+        ),
+        (
+            "footer_text",
+            TemplateInput {
+                footer_text: long(61),
+                ..input()
+            },
+        ),
+        (
+            "footer_text",
+            TemplateInput {
+                footer_text: Some(Some("{{1}}".into())),
+                ..input()
+            },
+        ),
+        (
+            "body_text",
+            TemplateInput {
+                body_text: Some(Some("{{1}} {{3}} a".into())),
+                ..input()
+            },
+        ),
+        (
+            "example_values",
+            TemplateInput {
+                example_values: None,
+                ..input()
+            },
+        ),
+        (
+            "example_values[1]",
+            TemplateInput {
+                example_values: Some(Some(vec!["a".into(), " ".into()])),
+                ..input()
+            },
+        ),
+        (
+            "buttons",
+            TemplateInput {
+                buttons: Some(Some(vec![button; 11])),
+                ..input()
+            },
+        ),
+        (
+            "buttons[0].type",
+            TemplateInput {
+                buttons: Some(Some(vec![json!({ "text": "x" })])),
+                ..input()
+            },
+        ),
+        (
+            "carousel_cards",
+            TemplateInput {
+                template_type: Some("carousel".into()),
+                ..input()
+            },
+        ),
+        (
+            "carousel_cards",
+            TemplateInput {
+                carousel_cards: Some(Some(vec![json!({})])),
+                ..input()
+            },
+        ),
+    ];
+    for (field, input) in cases {
+        assert_eq!(faults_of(input.clone()).await, [field], "{input:?}");
+    }
+    let body = TemplateInput {
+        body_text: long(1025),
+        example_values: None,
+        ..input()
+    };
+    assert_eq!(faults_of(body).await, ["body_text"]);
+}
+
+#[tokio::test]
+async fn changed_content_is_a_draft_again_and_a_moved_template_is_not() {
+    let update = async |stored: Template, input: TemplateInput| {
+        let mut store = MockTemplateStore::new();
+        store.expect_find().return_once(move |_, _| Ok(Some(stored)));
+        store.expect_update().returning(|_, _, _| Ok(Write::Done));
+        let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
+        templates.update(&tenant(), TemplateId(Uuid::from_u128(3)), input).await
+    };
+    let stored = || approved_template("Oi {{1}}!", &["Ana"]);
+    let body = TemplateInput {
+        body_text: Some(Some("Olá {{1}}!".into())),
+        ..TemplateInput::default()
+    };
+    let edited = update(stored(), body.clone()).await.unwrap();
+    assert_eq!(
+        (edited.meta_status, edited.meta_template_id.as_deref()),
+        (MetaStatus::Draft, Some("77"))
+    );
+    let renamed = TemplateInput {
+        name: Some("outro".into()),
+        ..TemplateInput::default()
+    };
+    assert_eq!(update(stored(), renamed).await.unwrap().meta_template_id, None);
+    let folder = Some(Some(FolderId(Uuid::nil())));
+    let moved = update(
+        stored(),
+        TemplateInput {
+            folder_id: folder,
+            ..TemplateInput::default()
+        },
+    )
+    .await
+    .unwrap();
+    assert_eq!(moved.meta_status, MetaStatus::Approved);
+    let pending = Template {
+        meta_status: MetaStatus::Pending,
+        ..stored()
+    };
+    assert!(matches!(update(pending, body).await, Err(TemplateError::Invalid(_))));
+}
+
+fn number() -> StoredProfile {
+    let profile = Profile {
+        id: ProfileId(Uuid::from_u128(4)),
+        name: "Loja".into(),
+        phone_number_id: "1065".into(),
+        waba_id: "1022".into(),
+        messages_per_second: None,
+        created_at: NOW,
+        updated_at: NOW,
+    };
+    StoredProfile {
+        profile,
+        token: Sealed(vec![1]),
+    }
+}
+
+fn draft() -> Template {
+    Template {
+        meta_status: MetaStatus::Draft,
+        meta_template_id: None,
+        ..approved_template("Oi {{1}}!", &["Ana"])
+    }
+}
+
+async fn submit(
+    template: Template,
+    profile: Option<StoredProfile>,
+    answer: Result<SubmittedTemplate, GatewayError>,
+    write: Result<Write<MetaStatus>, StoreError>,
+) -> Result<Submission, TemplateError> {
+    let mut store = MockTemplateStore::new();
+    store.expect_find().return_once(move |_, _| Ok(Some(template)));
+    store
+        .expect_update()
+        .withf(|template, expected, events| {
+            template.meta_status == MetaStatus::Pending
+                && template.meta_template_id.as_deref() == Some("594")
+                && *expected == MetaStatus::Draft
+                && matches!(events, [Event::Notification(_)])
+        })
+        .return_once(|_, _, _| write);
+    let mut profiles = MockProfileStore::new();
+    profiles.expect_default_profile().return_once(|_| Ok(profile));
+    let mut gateway = MockWhatsappGateway::new();
+    gateway.expect_submit_template().return_once(|_, _, _| answer);
+    templates(store, profiles, gateway)
+        .submit(&tenant(), TemplateId(Uuid::from_u128(3)), None)
+        .await
+}
+
+fn accepted() -> Result<SubmittedTemplate, GatewayError> {
+    let (meta_template_id, status) = ("594".into(), "PENDING".into());
+    Ok(SubmittedTemplate {
+        meta_template_id,
+        status,
+        category: "MARKETING".into(),
+    })
+}
+
+#[tokio::test]
+async fn a_submitted_template_is_pending_and_notified() {
+    let submission = submit(draft(), Some(number()), accepted(), Ok(Write::Done))
+        .await
+        .unwrap();
+    assert_eq!(
+        (submission.meta_template_id.as_str(), submission.status.as_str()),
+        ("594", "PENDING")
+    );
+}
+
+#[tokio::test]
+async fn what_stops_a_submission() {
+    let done = || Ok(Write::Done);
+    let no_number = submit(draft(), None, accepted(), done()).await;
+    assert!(matches!(no_number, Err(TemplateError::Invalid(e)) if e.0.contains_key("profile_id")));
+    let approved = submit(approved_template("Oi", &[]), Some(number()), accepted(), done()).await;
+    assert!(matches!(approved, Err(TemplateError::Invalid(e)) if e.0.contains_key("meta_status")));
+    let bodyless = submit(
+        Template {
+            body_text: None,
+            ..draft()
+        },
+        Some(number()),
+        accepted(),
+        done(),
+    )
+    .await;
+    assert!(matches!(bodyless, Err(TemplateError::Invalid(e)) if e.0.contains_key("body_text")));
+    let refused = Err(GatewayError::Refused {
+        code: 2_388_019,
+        message: "too many".into(),
+    });
+    let refused = submit(draft(), Some(number()), refused, done()).await;
+    assert!(matches!(refused, Err(TemplateError::Platform(_))));
+    let raced = submit(
+        draft(),
+        Some(number()),
+        accepted(),
+        Ok(Write::Stale(MetaStatus::Pending)),
+    )
+    .await;
+    assert!(matches!(raced, Err(TemplateError::Invalid(_))));
+}
+
+#[test]
+fn header_and_body_share_one_numbering() {
+    let template = Template {
+        header_type: HeaderType::Text,
+        header_text: Some("Cupom {{2}}".into()),
+        ..approved_template("Oi {{1}}, {{2}} e {{1}}.", &["Ana", "X5"])
+    };
+    let submission = TemplateSubmission::of(&template).unwrap();
+    assert_eq!(submission.header.unwrap().1, ["X5"]);
+    assert_eq!(submission.body.1, ["Ana", "X5"]);
+}

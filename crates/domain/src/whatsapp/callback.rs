@@ -1,0 +1,239 @@
+//! Reading a callback of the platform: from its JSON to news, in the order given. What is not news for us is skipped,
+//! and so is one malformed item: the rest of a batch must not be lost with it.
+
+use serde_json::Value;
+use thiserror::Error;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::campaigns::SendStatus;
+use crate::shared::SendId;
+use crate::templates::{MetaStatus, platform_verdict};
+
+/// A piece of news.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Of a message.
+    Delivery(Delivery),
+    /// Of a template.
+    Template(TemplateNews),
+}
+
+/// News of a message, and the number it left from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The platform's id of the number.
+    pub phone_number_id: String,
+    /// The news.
+    pub news: DeliveryNews,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryNews {
+    /// Our id of the send, echoed by the platform.
+    pub send_id: Option<SendId>,
+    /// The platform's id of the message.
+    pub message_id: String,
+    /// Never pending.
+    pub status: SendStatus,
+    /// When it happened, by the platform's clock.
+    pub at: OffsetDateTime,
+    /// The platform's error code.
+    pub error_code: Option<i64>,
+    /// The platform's words.
+    pub error_message: Option<String>,
+}
+
+/// The platform's verdict on a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TemplateNews {
+    /// The platform's id of the business account.
+    pub waba_id: String,
+    /// The platform's id of the template.
+    pub meta_template_id: String,
+    /// The verdict.
+    pub verdict: MetaStatus,
+    /// Why, when it was refused.
+    pub reason: Option<String>,
+}
+
+/// The body is not a callback at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the body is not a callback of the platform")]
+pub struct Unreadable;
+
+/// A callback's news.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallbackBody {
+    /// In the order given.
+    pub news: Vec<News>,
+}
+
+impl CallbackBody {
+    /// Reads a body.
+    pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
+        let json: Value = serde_json::from_slice(body).map_err(|_| Unreadable)?;
+        let entries = json.get("entry").and_then(Value::as_array).ok_or(Unreadable)?;
+        let mut news = Vec::new();
+        for entry in entries {
+            let waba_id = text(entry, "id").unwrap_or_default();
+            for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
+                let Some(value) = change.get("value") else { continue };
+                match change.get("field").and_then(Value::as_str) {
+                    Some("messages") => news.extend(deliveries(value).map(News::Delivery)),
+                    Some("message_template_status_update") => {
+                        news.extend(template_news(&waba_id, value).map(News::Template));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(Self { news })
+    }
+}
+
+fn deliveries(value: &Value) -> impl Iterator<Item = Delivery> + '_ {
+    let phone_number_id = value
+        .get("metadata")
+        .and_then(|metadata| text(metadata, "phone_number_id"));
+    let statuses = value.get("statuses").and_then(Value::as_array).into_iter().flatten();
+    statuses.filter_map(move |status| {
+        Some(Delivery {
+            phone_number_id: phone_number_id.clone()?,
+            news: delivery_news(status)?,
+        })
+    })
+}
+
+fn delivery_news(status: &Value) -> Option<DeliveryNews> {
+    let word = status.get("status")?.as_str()?;
+    let known = word.parse().ok().filter(|status| *status != SendStatus::Pending)?;
+    let seconds = text(status, "timestamp")?.parse().ok()?;
+    let error = status.get("errors").and_then(|errors| errors.get(0));
+    let details = error.and_then(|error| {
+        let details = error.get("error_data").and_then(|data| text(data, "details"));
+        details
+            .or_else(|| text(error, "message"))
+            .or_else(|| text(error, "title"))
+    });
+    Some(DeliveryNews {
+        send_id: text(status, "biz_opaque_callback_data")
+            .and_then(|id| Uuid::parse_str(&id).ok())
+            .map(SendId),
+        message_id: text(status, "id")?,
+        status: known,
+        at: OffsetDateTime::from_unix_timestamp(seconds).ok()?,
+        error_code: error.and_then(|error| error.get("code")).and_then(Value::as_i64),
+        error_message: details,
+    })
+}
+
+fn template_news(waba_id: &str, value: &Value) -> Option<TemplateNews> {
+    let verdict = platform_verdict(value.get("event")?.as_str()?)?;
+    let rejection = value.get("rejection_info").and_then(|info| text(info, "reason"));
+    let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
+    Some(TemplateNews {
+        waba_id: waba_id.to_owned(),
+        meta_template_id: text(value, "message_template_id")?,
+        verdict,
+        reason: reason.filter(|_| verdict == MetaStatus::Rejected),
+    })
+}
+
+/// A field that the platform gives as a string or as a number.
+fn text(object: &Value, field: &str) -> Option<String> {
+    match object.get(field)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn read(body: &Value) -> Vec<News> {
+        CallbackBody::read(body.to_string().as_bytes()).unwrap().news
+    }
+
+    fn messages(statuses: &Value) -> Value {
+        json!({ "object": "whatsapp_business_account", "entry": [{ "id": "102", "changes": [{ "field": "messages",
+            "value": { "metadata": { "phone_number_id": "1065" }, "statuses": statuses } }] }] })
+    }
+
+    #[test]
+    fn a_failed_status_tells_why_and_whose() {
+        let send = Uuid::from_u128(5);
+        let news = read(&messages(
+            &json!([{ "id": "wamid.1", "status": "failed", "timestamp": "1750030073",
+            "biz_opaque_callback_data": send, "errors": [{ "code": 131049, "message": "m",
+            "error_data": { "details": "too many" } }] }]),
+        ));
+        let expected = DeliveryNews {
+            send_id: Some(SendId(send)),
+            message_id: "wamid.1".into(),
+            status: SendStatus::Failed,
+            at: datetime!(2025-06-15 23:27:53 UTC),
+            error_code: Some(131_049),
+            error_message: Some("too many".into()),
+        };
+        assert_eq!(
+            news,
+            [News::Delivery(Delivery {
+                phone_number_id: "1065".into(),
+                news: expected
+            })]
+        );
+    }
+
+    #[test]
+    fn a_malformed_or_unknown_item_loses_nothing_else() {
+        let statuses = json!([{ "id": "a", "status": "played", "timestamp": "1" }, 7, { "status": "read" },
+            { "id": "b", "status": "pending", "timestamp": "1" }, { "id": "c", "status": "read", "timestamp": "x" },
+            { "id": "d", "status": "read", "timestamp": "1", "biz_opaque_callback_data": "not ours" }]);
+        let news = read(&messages(&statuses));
+        let [News::Delivery(delivery)] = &news[..] else {
+            panic!("{news:?}")
+        };
+        assert_eq!((delivery.news.message_id.as_str(), delivery.news.send_id), ("d", None));
+    }
+
+    #[test]
+    fn template_ids_come_as_numbers() {
+        let value =
+            |event: &str| json!({ "event": event, "message_template_id": 1689556908129835_i64, "reason": "SCAM" });
+        let body = |event| {
+            json!({ "entry": [{ "id": "102", "changes": [
+            { "field": "message_template_status_update", "value": value(event) }] }] })
+        };
+        let News::Template(news) = read(&body("REJECTED")).remove(0) else {
+            panic!()
+        };
+        assert_eq!(
+            (news.waba_id.as_str(), news.meta_template_id.as_str()),
+            ("102", "1689556908129835")
+        );
+        assert_eq!(
+            (news.verdict, news.reason.as_deref()),
+            (MetaStatus::Rejected, Some("SCAM"))
+        );
+        let News::Template(news) = read(&body("APPROVED")).remove(0) else {
+            panic!()
+        };
+        assert_eq!((news.verdict, news.reason), (MetaStatus::Approved, None));
+        assert_eq!(read(&body("FLAGGED")), []);
+    }
+
+    #[test]
+    fn what_is_no_callback_is_told_apart_from_one_without_news() {
+        assert_eq!(CallbackBody::read(b"{\"entry\":[]}"), Ok(CallbackBody::default()));
+        for body in [&b"{"[..], b"[]", b"{}", b"{\"entry\":3}", b""] {
+            assert_eq!(CallbackBody::read(body), Err(Unreadable));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! WhatsApp: the connected numbers, and what the platform calls back about.
+//!
+//! Owns profiles (numbers with their tokens), the gateway port, and the reading of callbacks. Does not own what a
+//! status means for a campaign's send (`campaigns`) or a template (`templates`): it only delivers the news.
+
+mod callback;
+mod callbacks;
+mod model;
+mod ports;
+mod service;
+
+pub use callback::{CallbackBody, Delivery, DeliveryNews, News, TemplateNews};
+pub use callbacks::{Callbacks, PROCESSING_LEASE};
+pub use model::*;
+pub use ports::*;
+pub use service::Profiles;

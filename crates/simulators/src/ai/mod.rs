@@ -1,0 +1,168 @@
+//! The extraction service: chat completions in the OpenAI-compatible form, answered by plain rules instead of a model,
+//! so that a run without a network shows a real result.
+
+mod extract;
+
+use std::io;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::fault::{Fault, Script};
+use crate::host::{Answer, Call, Host, Service};
+use crate::ledger::{Entry, Ledger};
+use crate::{now_ms, set};
+
+/// The settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The address to listen on.
+    pub bind: String,
+    /// The bearer token wanted; none: any.
+    pub api_key: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: "127.0.0.1:0".into(),
+            api_key: None,
+        }
+    }
+}
+
+/// The running simulator; it stops when dropped.
+pub struct Ai {
+    host: Host,
+    core: Arc<Core>,
+}
+
+impl Ai {
+    /// Listens and returns, or says why it cannot listen.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let core = Arc::new(Core {
+            api_key: options.api_key,
+            script: Script::default(),
+            ledger: Ledger::default(),
+        });
+        let host = Host::start(&options.bind, Arc::<Core>::clone(&core))?;
+        Ok(Self { host, core })
+    }
+
+    /// `http://127.0.0.1:PORT`, where the control routes are.
+    pub fn origin(&self) -> String {
+        self.host.origin()
+    }
+
+    /// The address the product is configured with.
+    pub fn base_url(&self) -> String {
+        format!("{}/v1", self.origin())
+    }
+
+    /// Adds faults. Any answer can be scripted with [`crate::fault::FaultKind::Status`] and a [`completion`].
+    pub fn script(&self, faults: Vec<Fault>) {
+        self.core.script.add(faults);
+    }
+
+    /// Every request received, oldest first.
+    pub fn ledger(&self) -> Vec<Entry> {
+        self.core.ledger.entries()
+    }
+}
+
+/// A completion's body: for scripted answers such as cut JSON, a code fence, or a refusal.
+pub fn completion(content: Option<&str>, finish_reason: &str, refusal: Option<&str>) -> Value {
+    json!({
+        "id": format!("chatcmpl-{}", Uuid::new_v4().simple()),
+        "object": "chat.completion",
+        "created": now_ms() / 1000,
+        "model": "simulator",
+        "choices": [{
+            "index": 0,
+            "finish_reason": finish_reason,
+            "logprobs": null,
+            "message": { "role": "assistant", "content": content, "refusal": refusal },
+        }],
+        "usage": { "prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0 },
+    })
+}
+
+struct Core {
+    api_key: Option<String>,
+    script: Script<Fault>,
+    ledger: Ledger,
+}
+
+impl Service for Core {
+    fn answer(&self, call: &Call) -> Answer {
+        match (call.method.as_str(), call.segments().as_slice()) {
+            ("GET", ["_sim", "ledger"]) => Answer::ok(&json!(self.ledger.entries())),
+            ("POST", ["_sim", "faults"]) => self.script.scripted_by(call),
+            ("DELETE", ["_sim", "faults"]) => {
+                self.script.clear();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["_sim", "reset"]) => {
+                self.script.clear();
+                self.ledger.clear();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["v1", "chat", "completions"]) => self.script.through(call, || self.complete(call)),
+            _ => error(404, "not_found", "unknown path"),
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+}
+
+impl Core {
+    fn complete(&self, call: &Call) -> Answer {
+        let token = call
+            .header("authorization")
+            .and_then(|header| header.strip_prefix("Bearer "));
+        let known = token.is_some_and(|token| self.api_key.as_deref().is_none_or(|key| key == token));
+        if !known {
+            return error(401, "invalid_api_key", "Incorrect API key provided");
+        }
+        let body = call.json();
+        let content = |message: &Value| match message.get("content") {
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(Value::Array(parts)) => Some(
+                parts
+                    .iter()
+                    .filter_map(|part| part.get("text").and_then(Value::as_str))
+                    .collect::<Vec<_>>()
+                    .join("\n"),
+            ),
+            _ => None,
+        };
+        let messages = body
+            .get("messages")
+            .and_then(Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let by_user = |message: &&Value| message.get("role").and_then(Value::as_str) == Some("user");
+        let Some(prompt) = messages.iter().rfind(by_user).and_then(content) else {
+            return error(400, "invalid_request", "a user message is required");
+        };
+        let facts = extract::facts(&prompt, body.pointer("/response_format/json_schema/schema")).to_string();
+        let mut answer = completion(Some(&facts), "stop", None);
+        let (asked, told) = (prompt.split_whitespace().count(), facts.split_whitespace().count());
+        set(
+            &mut answer,
+            "usage",
+            json!({ "prompt_tokens": asked, "completion_tokens": told, "total_tokens": asked + told }),
+        );
+        if let Some(model) = body.get("model") {
+            set(&mut answer, "model", model.clone());
+        }
+        Answer::ok(&answer)
+    }
+}
+
+fn error(status: u16, code: &str, message: &str) -> Answer {
+    let error = json!({ "message": message, "type": "invalid_request_error", "param": null, "code": code });
+    Answer::json(status, &json!({ "error": error }))
+}

@@ -1,0 +1,185 @@
+//! The background worker that posts callbacks: a bounded queue ordered by due time, one thread, one POST after the
+//! other, each repeated until it is answered with 200 or given up. One worker keeps callbacks in order.
+
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::locked;
+
+/// How many jobs may wait; beyond it new ones are dropped and counted.
+const CAPACITY: usize = 500_000;
+/// How many due jobs are handed out at once.
+const BATCH: usize = 50;
+const TRIES: u32 = 20;
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One POST.
+pub(crate) struct Parcel {
+    pub(crate) url: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Whether anything but 200 is followed by another try.
+    pub(crate) retry: bool,
+}
+
+/// What became of the callbacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Deliveries {
+    /// POSTs answered with 200.
+    pub delivered: u64,
+    /// POSTs given up.
+    pub given_up: u64,
+    /// Jobs dropped because the queue was full.
+    pub dropped: u64,
+    /// Jobs that wait or are being posted.
+    pub waiting: usize,
+}
+
+struct State<J> {
+    jobs: BTreeMap<(Instant, u64), J>,
+    sequence: u64,
+    busy: usize,
+    stopped: bool,
+    counts: Deliveries,
+}
+
+pub(crate) struct Queue<J> {
+    state: Mutex<State<J>>,
+    changed: Condvar,
+}
+
+impl<J> Default for Queue<J> {
+    fn default() -> Self {
+        let (jobs, counts) = (BTreeMap::new(), Deliveries::default());
+        Self {
+            state: Mutex::new(State {
+                jobs,
+                sequence: 0,
+                busy: 0,
+                stopped: false,
+                counts,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+}
+
+impl<J> Queue<J> {
+    pub(crate) fn push(&self, due: Instant, job: J) {
+        let mut state = locked(&self.state);
+        if state.jobs.len() >= CAPACITY {
+            state.counts.dropped += 1;
+            return;
+        }
+        state.sequence += 1;
+        let key = (due, state.sequence);
+        state.jobs.insert(key, job);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn stop(&self) {
+        locked(&self.state).stopped = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn deliveries(&self) -> Deliveries {
+        let state = locked(&self.state);
+        Deliveries {
+            waiting: state.jobs.len() + state.busy,
+            ..state.counts
+        }
+    }
+
+    /// Waits until nothing is queued or under way; false when the time ran out first.
+    pub(crate) fn wait_idle(&self, at_most: Duration) -> bool {
+        let busy = |state: &mut State<J>| state.busy > 0 || !state.jobs.is_empty();
+        let waited = self.changed.wait_timeout_while(locked(&self.state), at_most, busy);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    /// The worker's loop, until [`Queue::stop`]. A POST under way at that moment still ends.
+    pub(crate) fn work(&self, pack: impl Fn(Vec<J>) -> Vec<Parcel>) {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        while let Some(jobs) = self.due() {
+            for parcel in pack(jobs) {
+                let delivered = self.deliver(&agent, &parcel);
+                let counts = &mut locked(&self.state).counts;
+                if delivered {
+                    counts.delivered += 1;
+                } else {
+                    counts.given_up += 1;
+                }
+            }
+            locked(&self.state).busy = 0;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits for the next due jobs; none when stopped.
+    fn due(&self) -> Option<Vec<J>> {
+        let mut state = locked(&self.state);
+        loop {
+            if state.stopped {
+                return None;
+            }
+            let now = Instant::now();
+            let mut due = Vec::new();
+            while due.len() < BATCH && state.jobs.first_key_value().is_some_and(|((at, _), _)| *at <= now) {
+                due.extend(state.jobs.pop_first().map(|(_, job)| job));
+            }
+            if !due.is_empty() {
+                state.busy = due.len();
+                return Some(due);
+            }
+            let next = state
+                .jobs
+                .first_key_value()
+                .map(|((at, _), _)| at.saturating_duration_since(now));
+            let pause = next.unwrap_or(Duration::from_secs(3600));
+            state = self
+                .changed
+                .wait_timeout(state, pause)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    fn deliver(&self, agent: &ureq::Agent, parcel: &Parcel) -> bool {
+        let mut pause = FIRST_PAUSE;
+        for left in (0..TRIES).rev() {
+            if post(agent, parcel) {
+                return true;
+            }
+            if left == 0 || !parcel.retry || self.stopped_within(pause) {
+                return false;
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        false
+    }
+
+    fn stopped_within(&self, pause: Duration) -> bool {
+        let running = |state: &mut State<J>| !state.stopped;
+        let waited = self.changed.wait_timeout_while(locked(&self.state), pause, running);
+        waited.unwrap_or_else(PoisonError::into_inner).0.stopped
+    }
+}
+
+fn post(agent: &ureq::Agent, parcel: &Parcel) -> bool {
+    let mut request = agent.post(&parcel.url).header("Content-Type", "application/json");
+    for (name, value) in &parcel.headers {
+        request = request.header(*name, value);
+    }
+    request
+        .send(parcel.body.as_slice())
+        .is_ok_and(|answer| answer.status().as_u16() == 200)
+}

@@ -1,0 +1,281 @@
+//! One small HTTP server on a thread of its own, stopped on drop. All simulators share it, so each of them is only a
+//! function from a request to an answer; waiting, closing the connection and recording happen here, once.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{io, thread};
+
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::dev::ServerHandle;
+use actix_web::http::StatusCode;
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
+use serde_json::{Value, json};
+
+use crate::ledger::Ledger;
+
+/// The largest body taken: above the largest document the messaging platform accepts.
+const LARGEST_BODY: usize = 128 * 1024 * 1024;
+
+/// What a simulator is: an answer for every request, and the ledger the host writes.
+pub(crate) trait Service: Send + Sync + 'static {
+    fn answer(&self, call: &Call) -> Answer;
+    fn ledger(&self) -> &Ledger;
+    /// Ends the background work; called once, when the host is dropped.
+    fn stop(&self) {}
+}
+
+/// A request, read whole.
+pub(crate) struct Call {
+    pub(crate) method: String,
+    pub(crate) path: String,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) body: web::Bytes,
+    headers: HashMap<String, String>,
+}
+
+impl Call {
+    fn new(request: &HttpRequest, body: web::Bytes) -> Self {
+        let query = web::Query::<Vec<(String, String)>>::from_query(request.query_string());
+        let headers = request.headers().iter();
+        Self {
+            method: request.method().to_string(),
+            path: request.path().replace("%3A", ":").replace("%3a", ":"),
+            query: query.map(web::Query::into_inner).unwrap_or_default(),
+            body,
+            headers: headers
+                .map(|(name, value)| {
+                    (
+                        name.as_str().to_owned(),
+                        String::from_utf8_lossy(value.as_bytes()).into_owned(),
+                    )
+                })
+                .collect(),
+        }
+    }
+
+    /// A header by its lower-case name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(String::as_str)
+    }
+
+    /// A query parameter; an empty one counts as absent.
+    pub(crate) fn param(&self, name: &str) -> Option<&str> {
+        self.query
+            .iter()
+            .find(|(key, value)| key == name && !value.is_empty())
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; null when it is none.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    pub(crate) fn segments(&self) -> Vec<&str> {
+        self.path.split('/').filter(|segment| !segment.is_empty()).collect()
+    }
+
+    /// A simulator's own control route, which is neither checked for a key nor recorded.
+    pub(crate) fn is_control(&self) -> bool {
+        self.path.starts_with("/_sim/")
+    }
+}
+
+/// What goes back, and how long it waits first.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) after: Duration,
+    pub(crate) reply: Reply,
+}
+
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Send {
+        status: u16,
+        headers: Vec<(&'static str, String)>,
+        body: Vec<u8>,
+    },
+    /// Closes the connection without a byte.
+    Close,
+}
+
+impl Answer {
+    pub(crate) fn json(status: u16, body: &Value) -> Self {
+        Self::raw(status, body.to_string())
+    }
+
+    pub(crate) fn ok(body: &Value) -> Self {
+        Self::json(200, body)
+    }
+
+    pub(crate) fn raw(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        let reply = Reply::Send {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        };
+        Self {
+            after: Duration::ZERO,
+            reply,
+        }
+    }
+
+    pub(crate) fn close() -> Self {
+        Self {
+            after: Duration::ZERO,
+            reply: Reply::Close,
+        }
+    }
+
+    /// The answer to a control route that was not understood.
+    pub(crate) fn refuse(status: u16, why: impl std::fmt::Display) -> Self {
+        Self::json(status, &json!({ "error": why.to_string() }))
+    }
+
+    pub(crate) fn with_header(mut self, name: &'static str, value: impl ToString) -> Self {
+        if let Reply::Send { headers, .. } = &mut self.reply {
+            headers.push((name, value.to_string()));
+        }
+        self
+    }
+
+    pub(crate) fn delayed(mut self, milliseconds: u64) -> Self {
+        self.after += Duration::from_millis(milliseconds);
+        self
+    }
+
+    /// The status sent; none when the connection is closed instead.
+    pub(crate) fn status(&self) -> Option<u16> {
+        match &self.reply {
+            Reply::Send { status, .. } => Some(*status),
+            Reply::Close => None,
+        }
+    }
+
+    fn into_response(self) -> HttpResponse {
+        match self.reply {
+            Reply::Close => HttpResponse::Ok().body(Broken),
+            Reply::Send { status, headers, body } => {
+                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+                let mut response = HttpResponse::build(status);
+                response.content_type("application/json");
+                for header in headers {
+                    response.insert_header(header);
+                }
+                response.body(body)
+            }
+        }
+    }
+}
+
+/// A body that fails before its first byte: the server then drops the connection with nothing written.
+struct Broken;
+
+impl MessageBody for Broken {
+    type Error = io::Error;
+
+    fn size(&self) -> BodySize {
+        BodySize::Stream
+    }
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<web::Bytes, io::Error>>> {
+        Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())))
+    }
+}
+
+/// A running server.
+pub(crate) struct Host {
+    address: SocketAddr,
+    server: ServerHandle,
+    service: Arc<dyn Service>,
+    thread: Option<JoinHandle<()>>,
+}
+
+type Started = io::Result<(SocketAddr, ServerHandle)>;
+
+impl Host {
+    /// Returns when the port listens, or says why it does not.
+    pub(crate) fn start(bind: &str, service: Arc<dyn Service>) -> io::Result<Self> {
+        let (tell, hear) = mpsc::channel();
+        let (bind, served) = (bind.to_owned(), Arc::clone(&service));
+        let thread = thread::Builder::new()
+            .name("simulator".into())
+            .spawn(move || run(&bind, served, &tell))?;
+        let ended = || Err(io::Error::other("the server's thread ended before it listened"));
+        let (address, server) = hear.recv().unwrap_or_else(|_| ended())?;
+        Ok(Self {
+            address,
+            server,
+            service,
+            thread: Some(thread),
+        })
+    }
+
+    /// `http://127.0.0.1:PORT`
+    pub(crate) fn origin(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.service.stop();
+        // The order to stop is sent by the call itself; the future only waits for it, which joining does here.
+        drop(self.server.stop(false));
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server thread has been reported on its own; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
+    rt::System::new().block_on(async {
+        let app = move || {
+            App::new()
+                .app_data(web::PayloadConfig::new(LARGEST_BODY))
+                .app_data(web::Data::<dyn Service>::from(Arc::clone(&service)))
+                .default_service(web::to(serve))
+        };
+        let bound = HttpServer::new(app)
+            .workers(1)
+            .disable_signals()
+            .shutdown_timeout(1)
+            .bind(bind);
+        let listening = bound.and_then(|server| {
+            let address = server
+                .addrs()
+                .first()
+                .copied()
+                .ok_or_else(|| io::Error::other("no address was bound"))?;
+            Ok((address, server.run()))
+        });
+        match listening {
+            Ok((address, server)) => {
+                // Nobody hears it only when the starter is gone; the server then ends with its handle's command.
+                let _ = tell.send(Ok((address, server.handle())));
+                let _ = server.await;
+            }
+            Err(error) => {
+                let _ = tell.send(Err(error));
+            }
+        }
+    });
+}
+
+async fn serve(request: HttpRequest, body: web::Bytes, service: web::Data<dyn Service>) -> HttpResponse {
+    let call = Call::new(&request, body);
+    let answer = service.answer(&call);
+    if !call.is_control() {
+        service.ledger().record(&call, answer.status());
+    }
+    if !answer.after.is_zero() {
+        rt::time::sleep(answer.after).await;
+    }
+    answer.into_response()
+}

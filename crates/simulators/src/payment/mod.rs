@@ -1,0 +1,314 @@
+//! The payment gateway: customers, subscriptions and payments in memory, with its errors and its webhooks.
+
+mod money;
+mod routes;
+mod store;
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use std::{io, thread};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::courier::{Deliveries, Parcel, Queue};
+use crate::fault::{Fault, Script};
+use crate::host::{Answer, Call, Host, Service};
+use crate::ledger::{Entry, Ledger};
+use crate::{locked, set};
+use store::{Refusal, Store, now, text};
+
+/// The settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The address to listen on.
+    pub bind: String,
+    /// The key wanted in the header `access_token`.
+    pub api_key: String,
+    /// Where webhook events go; none: nowhere.
+    pub webhook_url: Option<String>,
+    /// Sent with every event in the header `asaas-access-token`.
+    pub webhook_token: String,
+    /// How long a new subscription shows no payment yet.
+    pub first_charge_after_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: "127.0.0.1:0".into(),
+            api_key: "gateway-key".into(),
+            webhook_url: None,
+            webhook_token: "gateway-webhook-token".into(),
+            first_charge_after_ms: 0,
+        }
+    }
+}
+
+/// The running simulator; it stops when dropped.
+pub struct Payment {
+    host: Host,
+    core: Arc<Core>,
+}
+
+impl Payment {
+    /// Listens and returns, or says why it cannot listen.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let bind = options.bind.clone();
+        let (store, script, ledger, queue) = Default::default();
+        let core = Arc::new(Core {
+            options: Mutex::new(options),
+            store,
+            script,
+            ledger,
+            queue,
+        });
+        let host = Host::start(&bind, Arc::<Core>::clone(&core))?;
+        let worker = Arc::clone(&core);
+        thread::Builder::new()
+            .name("webhooks".into())
+            .spawn(move || worker.queue.work(|due| worker.pack(due)))?;
+        Ok(Self { host, core })
+    }
+
+    /// `http://127.0.0.1:PORT`, where the control routes are.
+    pub fn origin(&self) -> String {
+        self.host.origin()
+    }
+
+    /// The address the product is configured with.
+    pub fn base_url(&self) -> String {
+        format!("{}/v3", self.origin())
+    }
+
+    pub fn script(&self, faults: Vec<Fault>) {
+        self.core.script.add(faults);
+    }
+
+    /// Every request received, oldest first, with its body as it came: card numbers included.
+    pub fn ledger(&self) -> Vec<Entry> {
+        self.core.ledger.entries()
+    }
+
+    pub fn deliveries(&self) -> Deliveries {
+        self.core.queue.deliveries()
+    }
+
+    /// Waits until no webhook is queued or under way; false when the time ran out first.
+    pub fn wait_idle(&self, at_most: std::time::Duration) -> bool {
+        self.core.queue.wait_idle(at_most)
+    }
+
+    /// Changes the options while running; a changed `bind` has no effect.
+    pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
+        change(&mut locked(&self.core.options));
+    }
+
+    /// Sends an event about a payment or a subscription by hand; false if there is none with this id.
+    pub fn send_event(&self, event: &Event) -> bool {
+        self.core.send_event(event)
+    }
+}
+
+/// An event sent by hand: any name, more than once, or with a wrong token.
+#[derive(Debug, Clone, serde::Deserialize)]
+pub struct Event {
+    /// For example `PAYMENT_RECEIVED` or `SUBSCRIPTION_INACTIVATED`.
+    pub event: String,
+    /// A payment or a subscription.
+    pub id: String,
+    /// How often the same event is sent.
+    #[serde(default = "once")]
+    pub times: u32,
+    #[serde(default)]
+    pub wrong_token: bool,
+}
+
+fn once() -> u32 {
+    1
+}
+
+/// A webhook POST to come.
+#[derive(Debug, Clone)]
+struct Hook {
+    body: Value,
+    wrong_token: bool,
+}
+
+struct Core {
+    options: Mutex<Options>,
+    store: Mutex<Store>,
+    script: Script<Fault>,
+    ledger: Ledger,
+    queue: Queue<Hook>,
+}
+
+impl Service for Core {
+    fn answer(&self, call: &Call) -> Answer {
+        let segments = call.segments();
+        match segments.as_slice() {
+            ["_sim", route @ ..] => self.control(call, route),
+            ["v3", route @ ..] | ["api", "v3", route @ ..] => self.script.through(call, || match self.refused(call) {
+                Some(refusal) => refusal,
+                None => self.route(call, route),
+            }),
+            _ => not_found(),
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn stop(&self) {
+        self.queue.stop();
+    }
+}
+
+impl Core {
+    fn control(&self, call: &Call, route: &[&str]) -> Answer {
+        match (call.method.as_str(), route) {
+            ("GET", ["ledger"]) => Answer::ok(&json!(self.ledger.entries())),
+            ("GET", ["counters"]) => Answer::ok(&json!({ "webhooks": self.queue.deliveries() })),
+            ("POST", ["faults"]) => self.script.scripted_by(call),
+            ("DELETE", ["faults"]) => {
+                self.script.clear();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["reset"]) => {
+                self.script.clear();
+                self.ledger.clear();
+                *locked(&self.store) = Store::default();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["events"]) => match serde_json::from_slice(&call.body) {
+                Ok(event) if self.send_event(&event) => Answer::ok(&json!({})),
+                Ok(_) => Answer::refuse(404, "no such payment or subscription"),
+                Err(error) => Answer::refuse(400, error),
+            },
+            ("POST", ["subscriptions", id, "charge"]) => self.charge(id, &call.json()),
+            _ => Answer::refuse(404, "no such control route"),
+        }
+    }
+
+    /// A further payment of a subscription, due on `dueDate`.
+    fn charge(&self, id: &str, body: &Value) -> Answer {
+        let due = text(body, "dueDate");
+        if !store::is_date(due) {
+            return Answer::refuse(400, "dueDate is wanted as YYYY-MM-DD");
+        }
+        let mut store = locked(&self.store);
+        let Some(subscription) = store.subscriptions.get(id).cloned() else {
+            return Answer::refuse(404, "no such subscription");
+        };
+        let payment = store.charge(&subscription, due);
+        self.tell_charge(&payment);
+        Answer::ok(&payment)
+    }
+
+    /// What refuses a request before it is looked at: key, user agent, a body on GET.
+    fn refused(&self, call: &Call) -> Option<Answer> {
+        if call.header("access_token") != Some(locked(&self.options).api_key.as_str()) {
+            let refusal = store::refuse("invalid_access_token", "A chave de API fornecida é inválida");
+            return Some(errors(401, &[refusal]));
+        }
+        let nameless = call.header("user-agent").is_none_or(str::is_empty);
+        if nameless || (call.method == "GET" && !call.body.is_empty()) {
+            return Some(Answer::raw(403, ""));
+        }
+        None
+    }
+
+    fn send_event(&self, event: &Event) -> bool {
+        let store = locked(&self.store);
+        let Some(object) = store
+            .payments
+            .get(&event.id)
+            .or_else(|| store.subscriptions.get(&event.id))
+        else {
+            return false;
+        };
+        let hook = Hook {
+            body: event_body(&event.event, object),
+            wrong_token: event.wrong_token,
+        };
+        for _ in 0..event.times {
+            self.queue.push(Instant::now(), hook.clone());
+        }
+        true
+    }
+
+    fn tell(&self, event: &str, object: &Value) {
+        self.queue.push(
+            Instant::now(),
+            Hook {
+                body: event_body(event, object),
+                wrong_token: false,
+            },
+        );
+    }
+
+    fn tell_charge(&self, payment: &Value) {
+        self.tell("PAYMENT_CREATED", payment);
+        if text(payment, "status") == "CONFIRMED" {
+            self.tell("PAYMENT_CONFIRMED", payment);
+        }
+    }
+
+    fn pack(&self, due: Vec<Hook>) -> Vec<Parcel> {
+        let options = locked(&self.options).clone();
+        let Some(url) = options.webhook_url else {
+            return Vec::new();
+        };
+        let parcel = |hook: Hook| {
+            let token = if hook.wrong_token {
+                "wrong".to_owned()
+            } else {
+                options.webhook_token.clone()
+            };
+            let headers = vec![("asaas-access-token", token)];
+            Parcel {
+                url: url.clone(),
+                headers,
+                body: hook.body.to_string().into_bytes(),
+                retry: !hook.wrong_token,
+            }
+        };
+        due.into_iter().map(parcel).collect()
+    }
+}
+
+/// An event as the webhook carries it. Subscriptions are shown with the dates of that kind of event, `DD/MM/YYYY`.
+fn event_body(event: &str, object: &Value) -> Value {
+    let at = now();
+    let time = format!("{} {:02}:{:02}:{:02}", at.date(), at.hour(), at.minute(), at.second());
+    let mut shown = object.clone();
+    let kind = if text(object, "object") == "subscription" {
+        "subscription"
+    } else {
+        "payment"
+    };
+    if kind == "subscription" {
+        for field in ["dateCreated", "nextDueDate"] {
+            let reversed: Vec<&str> = text(object, field).rsplit('-').collect();
+            set(&mut shown, field, json!(reversed.join("/")));
+        }
+    }
+    let id = format!("evt_{}&1", Uuid::new_v4().simple());
+    json!({
+        "id": id, "event": event, "dateCreated": time,
+        "account": { "id": "7b1f0a52-0000-4000-8000-000000000001", "ownerId": null }, kind: shown,
+    })
+}
+
+fn errors(status: u16, refusals: &[Refusal]) -> Answer {
+    let entry = |refusal: &Refusal| json!({ "code": refusal.code, "description": refusal.description });
+    Answer::json(
+        status,
+        &json!({ "errors": refusals.iter().map(entry).collect::<Vec<_>>() }),
+    )
+}
+
+fn not_found() -> Answer {
+    Answer::raw(404, "")
+}

@@ -1,0 +1,272 @@
+//! The gateway's routes: each reads the request, changes the store, tells the webhook, and answers.
+
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use super::store::{Collection, is, refuse, text, today};
+use super::{Core, errors, not_found};
+use crate::host::{Answer, Call};
+use crate::{locked, now_ms, set};
+
+/// A PNG of one pixel, where the QR code would be.
+const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==";
+
+impl Core {
+    pub(super) fn route(&self, call: &Call, route: &[&str]) -> Answer {
+        match (call.method.as_str(), route) {
+            ("POST", ["customers"]) => match locked(&self.store).create_customer(&call.json()) {
+                Ok(customer) => Answer::ok(&customer),
+                Err(refusals) => errors(400, &refusals),
+            },
+            ("GET", ["customers"]) => list(
+                call,
+                &locked(&self.store).customers,
+                &["externalReference", "cpfCnpj", "email", "name"],
+            ),
+            ("GET", ["customers", id]) => found(locked(&self.store).customers.get(id)),
+            ("PUT" | "POST", ["customers", id]) => found(change(&mut locked(&self.store).customers, id, call).as_ref()),
+            ("DELETE", ["customers", id]) => deleted(&mut locked(&self.store).customers, id),
+            ("POST", ["subscriptions"]) => self.subscribe(call),
+            ("GET", ["subscriptions"]) => {
+                let filters = ["customer", "billingType", "status", "externalReference"];
+                list(call, &locked(&self.store).subscriptions, &filters)
+            }
+            ("GET", ["subscriptions", id]) => found(locked(&self.store).subscriptions.get(id)),
+            ("PUT" | "POST", ["subscriptions", id]) => self.change_subscription(id, call),
+            ("PUT", ["subscriptions", id, "creditCard"]) => match locked(&self.store).replace_card(id, &call.json()) {
+                Ok(subscription) => found(subscription.as_ref()),
+                Err(refusals) => errors(400, &refusals),
+            },
+            ("DELETE", ["subscriptions", id]) => self.cancel(id),
+            ("GET", ["subscriptions", id, "payments"]) => self.payments_of(id, call),
+            ("GET", ["payments"]) => {
+                let filters = ["customer", "subscription", "billingType", "status", "externalReference"];
+                list(call, &locked(&self.store).payments, &filters)
+            }
+            ("GET", ["payments", id]) => found(locked(&self.store).payments.get(id)),
+            ("DELETE", ["payments", id]) => self.delete_payment(id),
+            ("GET", ["payments", id, part]) => found(
+                locked(&self.store)
+                    .payments
+                    .get(id)
+                    .and_then(|p| show(p, part))
+                    .as_ref(),
+            ),
+            ("POST", ["sandbox", "payment", id, "confirm"]) => self.confirm(id),
+            ("POST", ["sandbox", "payment", id, "overdue"]) => self.overdue(id),
+            _ => not_found(),
+        }
+    }
+
+    fn subscribe(&self, call: &Call) -> Answer {
+        let (subscription, payment) = match locked(&self.store).create_subscription(&call.json()) {
+            Ok(created) => created,
+            Err(refusals) => return errors(400, &refusals),
+        };
+        self.tell("SUBSCRIPTION_CREATED", &subscription);
+        self.tell_charge(&payment);
+        Answer::ok(&subscription)
+    }
+
+    fn change_subscription(&self, id: &str, call: &Call) -> Answer {
+        let (body, mut store) = (call.json(), locked(&self.store));
+        let Some(changed) = change(&mut store.subscriptions, id, call) else {
+            return not_found();
+        };
+        if is(&body, "updatePendingPayments", "true") {
+            for payment in store
+                .payments
+                .matching_mut(&[("subscription", id), ("status", "PENDING")])
+            {
+                for field in ["value", "billingType"] {
+                    if let Some(value) = body.get(field) {
+                        set(payment, field, value.clone());
+                    }
+                }
+            }
+        }
+        drop(store);
+        let event = if is(&body, "status", "INACTIVE") {
+            "SUBSCRIPTION_INACTIVATED"
+        } else {
+            "SUBSCRIPTION_UPDATED"
+        };
+        self.tell(event, &changed);
+        Answer::ok(&changed)
+    }
+
+    /// Deletes a subscription with its pending and overdue payments.
+    fn cancel(&self, id: &str) -> Answer {
+        let mut store = locked(&self.store);
+        let answer = deleted(&mut store.subscriptions, id);
+        if answer.status() != Some(200) {
+            return answer;
+        }
+        let of_this = [("subscription", id)];
+        for payment in store.payments.matching_mut(&of_this).filter(|payment| is_open(payment)) {
+            set(payment, "deleted", json!(true));
+            self.tell("PAYMENT_DELETED", payment);
+        }
+        if let Some(subscription) = store.subscriptions.get(id) {
+            self.tell("SUBSCRIPTION_DELETED", subscription);
+        }
+        answer
+    }
+
+    fn payments_of(&self, id: &str, call: &Call) -> Answer {
+        let hidden_ms = locked(&self.options).first_charge_after_ms;
+        let store = locked(&self.store);
+        let Some(subscription) = store.subscriptions.get(id) else {
+            return not_found();
+        };
+        let created = store.created_ms.get(text(subscription, "id")).copied().unwrap_or(0);
+        if now_ms() < created + hidden_ms {
+            return page(call, Vec::new());
+        }
+        let mut filters = vec![("subscription", id), ("deleted", "false")];
+        filters.extend(call.param("status").map(|status| ("status", status)));
+        page(call, store.payments.matching(&filters).cloned().collect())
+    }
+
+    fn delete_payment(&self, id: &str) -> Answer {
+        let mut store = locked(&self.store);
+        match store.payments.get(id) {
+            None => return not_found(),
+            Some(payment) if !is_open(payment) => {
+                return errors(400, &[refuse("invalid_action", "A cobrança não pode ser removida.")]);
+            }
+            Some(payment) => self.tell("PAYMENT_DELETED", payment),
+        }
+        deleted(&mut store.payments, id)
+    }
+
+    /// Pays: Pix is received, a slip is confirmed and received, a card is confirmed.
+    fn confirm(&self, id: &str) -> Answer {
+        let mut store = locked(&self.store);
+        let Some(payment) = store.payments.get_mut(id) else {
+            return not_found();
+        };
+        if !is_open(payment) {
+            return errors(400, &[refuse("invalid_action", "A cobrança não pode ser confirmada.")]);
+        }
+        let steps: &[&str] = match text(payment, "billingType") {
+            "CREDIT_CARD" => &["CONFIRMED"],
+            "BOLETO" => &["CONFIRMED", "RECEIVED"],
+            _ => &["RECEIVED"],
+        };
+        let day = json!(today().to_string());
+        for status in steps {
+            set(payment, "status", json!(status));
+            let dates: &[&str] = match *status {
+                "CONFIRMED" => &["confirmedDate", "clientPaymentDate"],
+                _ => &["paymentDate", "clientPaymentDate", "creditDate"],
+            };
+            for field in dates {
+                set(payment, field, day.clone());
+            }
+            self.tell(&format!("PAYMENT_{status}"), payment);
+        }
+        Answer::ok(payment)
+    }
+
+    fn overdue(&self, id: &str) -> Answer {
+        let mut store = locked(&self.store);
+        let Some(payment) = store.payments.get_mut(id) else {
+            return not_found();
+        };
+        if !is(payment, "status", "PENDING") {
+            return errors(400, &[refuse("invalid_action", "A cobrança não está pendente.")]);
+        }
+        set(payment, "status", json!("OVERDUE"));
+        self.tell("PAYMENT_OVERDUE", payment);
+        Answer::ok(payment)
+    }
+}
+
+fn is_open(payment: &Value) -> bool {
+    is(payment, "deleted", "false") && matches!(text(payment, "status"), "PENDING" | "OVERDUE")
+}
+
+/// Overlays the body's fields on an object; none if there is no such object.
+fn change(collection: &mut Collection, id: &str, call: &Call) -> Option<Value> {
+    let object = collection.get_mut(id)?;
+    if let (Some(fields), Value::Object(mut changes)) = (object.as_object_mut(), call.json()) {
+        for kept in ["id", "object", "deleted", "dateCreated", "updatePendingPayments"] {
+            changes.remove(kept);
+        }
+        fields.extend(changes);
+    }
+    Some(object.clone())
+}
+
+fn deleted(collection: &mut Collection, id: &str) -> Answer {
+    match collection.get_mut(id) {
+        Some(object) if !is(object, "deleted", "true") => {
+            set(object, "deleted", json!(true));
+            Answer::ok(&json!({ "deleted": true, "id": id }))
+        }
+        _ => not_found(),
+    }
+}
+
+fn found(object: Option<&Value>) -> Answer {
+    object.map_or_else(not_found, Answer::ok)
+}
+
+fn list(call: &Call, collection: &Collection, filters: &[&'static str]) -> Answer {
+    let mut wanted: Vec<(&str, &str)> = filters
+        .iter()
+        .filter_map(|field| Some((*field, call.param(field)?)))
+        .collect();
+    if call.param("includeDeleted") != Some("true") {
+        wanted.push(("deleted", "false"));
+    }
+    page(call, collection.matching(&wanted).cloned().collect())
+}
+
+/// The envelope of lists.
+fn page(call: &Call, objects: Vec<Value>) -> Answer {
+    let number = |name: &str| call.param(name).and_then(|value| value.parse::<usize>().ok());
+    let (offset, limit) = (
+        number("offset").unwrap_or(0),
+        number("limit").unwrap_or(10).clamp(1, 100),
+    );
+    let total = objects.len();
+    let data: Vec<Value> = objects.into_iter().skip(offset).take(limit).collect();
+    Answer::ok(&json!({
+        "object": "list", "hasMore": offset + data.len() < total, "totalCount": total,
+        "limit": limit, "offset": offset, "data": data,
+    }))
+}
+
+/// One part of a payment; none if there is no such part.
+fn show(payment: &Value, part: &str) -> Option<Value> {
+    let id = text(payment, "id");
+    let pix = || {
+        let expires = OffsetDateTime::now_utc() + Duration::days(365);
+        json!({
+            "encodedImage": PIXEL,
+            "payload": format!("00020126580014br.gov.bcb.pix0136{id}5204000053039865802BR6304ABCD"),
+            "expirationDate": format!("{} 23:59:59", expires.date()),
+        })
+    };
+    let slip = || {
+        json!({
+            "identificationField": "00190000090275928800021932978170187890000005000",
+            "nossoNumero": "27592880",
+            "barCode": "00191878900000050000000002759288002193297817",
+        })
+    };
+    let is_kind = |kind: &str| is(payment, "billingType", kind) || is(payment, "billingType", "UNDEFINED");
+    match part {
+        "status" => Some(json!({ "status": payment.get("status") })),
+        "pixQrCode" => Some(pix()),
+        "identificationField" => Some(slip()),
+        "billingInfo" => Some(json!({
+            "pix": is_kind("PIX").then(pix),
+            "bankSlip": is_kind("BOLETO").then(slip),
+            "creditCard": payment.get("creditCard"),
+        })),
+        _ => None,
+    }
+}

@@ -1,0 +1,196 @@
+//! Callbacks: what is queued, how several that are due become one signed POST, and the signature.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use super::graph::in_status;
+use super::{Core, DISPLAY_NUMBER};
+use crate::courier::Parcel;
+use crate::{locked, set};
+
+/// An accepted message, as far as its statuses need it.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) id: String,
+    pub(super) number: String,
+    pub(super) waba: String,
+    pub(super) recipient: String,
+    pub(super) by_user_id: bool,
+    pub(super) callback_data: Option<String>,
+    pub(super) category: String,
+}
+
+/// One thing that falls due.
+#[derive(Debug, Clone)]
+pub(super) enum Job {
+    Status {
+        message: Arc<Message>,
+        status: &'static str,
+        /// Unix seconds at which the status came to be, whatever the order of delivery.
+        at: u64,
+        wrong_signature: bool,
+    },
+    /// The review of a template ends; void if the template changed meanwhile.
+    Decide {
+        id: u64,
+        version: u32,
+        event: &'static str,
+        reason: Option<String>,
+    },
+    /// Any other change, ready made.
+    Change { waba: String, change: Value },
+}
+
+pub(super) fn template_change(value: Value) -> Value {
+    json!({ "field": "message_template_status_update", "value": value })
+}
+
+impl Core {
+    /// Carries out what is due and makes the POSTs that tell of it: the rightly signed in one, the others in another.
+    pub(super) fn pack(&self, due: Vec<Job>) -> Vec<Parcel> {
+        let (mut right, mut wrong) = (Envelope::default(), Envelope::default());
+        for job in due {
+            match job {
+                Job::Status {
+                    message,
+                    status,
+                    at,
+                    wrong_signature,
+                } => {
+                    let envelope = if wrong_signature { &mut wrong } else { &mut right };
+                    envelope.add_status(&message, status_of(&message, status, at));
+                }
+                Job::Decide {
+                    id,
+                    version,
+                    event,
+                    reason,
+                } => {
+                    let reason = reason.as_deref();
+                    let decided = locked(&self.state)
+                        .templates
+                        .set_status(id, Some(version), event, reason);
+                    if let Some(template) = decided {
+                        right.add(&template.waba, template_change(template.update(event, reason)));
+                    }
+                }
+                Job::Change { waba, change } => right.add(&waba, change),
+            }
+        }
+        let options = self.options();
+        let Some(url) = options.callback_url else {
+            return Vec::new();
+        };
+        let parcel = |envelope: Envelope, secret: &str, retry: bool| {
+            let body = envelope.into_body()?;
+            let headers = vec![("X-Hub-Signature-256", signature(secret, &body))];
+            Some(Parcel {
+                url: url.clone(),
+                headers,
+                body,
+                retry,
+            })
+        };
+        let wrong_secret = format!("not {}", options.app_secret);
+        [
+            parcel(right, &options.app_secret, true),
+            parcel(wrong, &wrong_secret, false),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+/// The changes of one POST, by business account.
+#[derive(Default)]
+struct Envelope(BTreeMap<String, Vec<Value>>);
+
+impl Envelope {
+    fn add(&mut self, waba: &str, change: Value) {
+        self.0.entry(waba.to_owned()).or_default().push(change);
+    }
+
+    /// Puts the status beside the others of the same phone number.
+    fn add_status(&mut self, message: &Message, status: Value) {
+        let changes = self.0.entry(message.waba.clone()).or_default();
+        let same_number = |change: &&mut Value| {
+            change
+                .pointer("/value/metadata/phone_number_id")
+                .and_then(Value::as_str)
+                == Some(message.number.as_str())
+        };
+        let statuses = changes
+            .iter_mut()
+            .find(same_number)
+            .and_then(|change| change.pointer_mut("/value/statuses"));
+        match statuses.and_then(Value::as_array_mut) {
+            Some(statuses) => statuses.push(status),
+            None => changes.push(messages_change(&message.number, "statuses", status)),
+        }
+    }
+
+    fn into_body(self) -> Option<Vec<u8>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let entries: Vec<Value> = self
+            .0
+            .into_iter()
+            .map(|(waba, changes)| json!({ "id": waba, "changes": changes }))
+            .collect();
+        Some(
+            json!({ "object": "whatsapp_business_account", "entry": entries })
+                .to_string()
+                .into_bytes(),
+        )
+    }
+}
+
+/// A change of the field `messages` that holds one item under `list` (`statuses` or `messages`).
+pub(super) fn messages_change(number: &str, list: &str, item: Value) -> Value {
+    let metadata = json!({ "display_phone_number": DISPLAY_NUMBER, "phone_number_id": number });
+    let value = json!({ "messaging_product": "whatsapp", "metadata": metadata, list: [item] });
+    json!({ "field": "messages", "value": value })
+}
+
+fn status_of(message: &Message, status: &str, at: u64) -> Value {
+    let mut item = json!({
+        "id": message.id,
+        "status": status,
+        "timestamp": at.to_string(),
+        if message.by_user_id { "recipient_user_id" } else { "recipient_id" }: message.recipient,
+    });
+    if let Some(data) = &message.callback_data {
+        set(&mut item, "biz_opaque_callback_data", json!(data));
+    }
+    if status == "failed" {
+        set(
+            &mut item,
+            "errors",
+            json!([in_status(131026, "Message undeliverable.")]),
+        );
+    } else {
+        let category = message.category.to_ascii_lowercase();
+        set(
+            &mut item,
+            "pricing",
+            json!({ "billable": true, "pricing_model": "PMP", "type": "regular", "category": category }),
+        );
+    }
+    item
+}
+
+/// The value of `X-Hub-Signature-256` for a raw body.
+pub fn signature(app_secret: &str, body: &[u8]) -> String {
+    // HMAC takes keys of every length, so the error does not happen; no signature would be the safe answer to it.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(app_secret.as_bytes()) else {
+        return String::new();
+    };
+    mac.update(body);
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}

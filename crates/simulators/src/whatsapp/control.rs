@@ -1,0 +1,234 @@
+//! The control routes under `/_sim/`: faults, ledger, counters, templates, inbound messages, options.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Core;
+use super::callback::{Job, messages_change, template_change};
+use super::definition::{parameters, text};
+use super::options::Options;
+use super::phone::wa_id;
+use crate::courier::Deliveries;
+use crate::host::{Answer, Call};
+use crate::ledger::Entry;
+use crate::{locked, now_ms, set};
+
+/// A request as the ledger shows it, with what matters of a message taken out.
+#[derive(Debug, Clone, Serialize)]
+pub struct Received {
+    #[serde(flatten)]
+    pub request: Entry,
+    pub to: Option<String>,
+    pub callback_data: Option<String>,
+    pub template: Option<String>,
+    pub language: Option<String>,
+    /// Every parameter as text, in order.
+    pub parameters: Vec<String>,
+}
+
+impl From<Entry> for Received {
+    fn from(request: Entry) -> Self {
+        let at = |path: &str| request.body.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        Self {
+            to: at("/to"),
+            callback_data: at("/biz_opaque_callback_data"),
+            template: at("/template/name").or_else(|| at("/name")),
+            language: at("/template/language/code").or_else(|| at("/language")),
+            parameters: request.body.get("template").map(parameters).unwrap_or_default(),
+            request,
+        }
+    }
+}
+
+/// How many sends were accepted and rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    pub accepted: u64,
+    pub rejected: u64,
+    /// Distinct recipients of accepted sends.
+    pub recipients: usize,
+    /// The most accepted sends one recipient got.
+    pub per_recipient_max: u32,
+    pub callbacks: Deliveries,
+}
+
+/// A message from a user to the business.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Inbound {
+    pub phone_number_id: String,
+    /// The sender in any written form with the country code; it arrives as the platform's id.
+    pub from: String,
+    pub text: String,
+    /// The sender's profile name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The id of the message this one answers.
+    #[serde(default)]
+    pub context_id: Option<String>,
+    /// The payload of a template's quick reply: the message then is a pressed button labelled `text`.
+    #[serde(default)]
+    pub button_payload: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct StatusByHand {
+    event: String,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+impl Core {
+    pub(super) fn control(&self, call: &Call, route: &[&str]) -> Answer {
+        match (call.method.as_str(), route) {
+            ("GET", ["ledger"]) => Answer::ok(&json!(self.received())),
+            ("GET", ["counters"]) => Answer::ok(&json!(self.counters())),
+            ("POST", ["faults"]) => self.faults.scripted_by(call),
+            ("DELETE", ["faults"]) => {
+                self.faults.clear();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["reset"]) => {
+                self.reset();
+                Answer::ok(&json!({}))
+            }
+            ("POST", ["templates"]) => {
+                let body = call.json();
+                Answer::ok(&json!({ "id": self.add_template(&body) }))
+            }
+            ("POST", ["templates", id, "status"]) => match serde_json::from_slice::<StatusByHand>(&call.body) {
+                Ok(by_hand) if self.set_template_status(id, &by_hand.event, by_hand.reason.as_deref()) => {
+                    Answer::ok(&json!({}))
+                }
+                Ok(_) => Answer::refuse(404, "no such template"),
+                Err(error) => Answer::refuse(400, error),
+            },
+            ("POST", ["inbound"]) => match serde_json::from_slice(&call.body) {
+                Ok(inbound) => Answer::ok(&json!({ "id": self.inbound(&inbound) })),
+                Err(error) => Answer::refuse(400, error),
+            },
+            ("GET", ["options"]) => Answer::ok(&json!(self.options())),
+            ("POST", ["options"]) => self.change_options(call.json()),
+            _ => Answer::refuse(404, "no such control route"),
+        }
+    }
+
+    pub(super) fn received(&self) -> Vec<Received> {
+        self.ledger.entries().into_iter().map(Received::from).collect()
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        let state = locked(&self.state);
+        Counters {
+            accepted: state.accepted,
+            rejected: state.rejected,
+            recipients: state.per_recipient.len(),
+            per_recipient_max: state.per_recipient.values().copied().max().unwrap_or(0),
+            callbacks: self.queue.deliveries(),
+        }
+    }
+
+    /// Forgets everything but the options.
+    pub(super) fn reset(&self) {
+        self.faults.clear();
+        self.ledger.clear();
+        let mut state = locked(&self.state);
+        let mut templates = std::mem::take(&mut state.templates);
+        templates.clear();
+        *state = super::State {
+            templates,
+            ..Default::default()
+        };
+    }
+
+    pub(super) fn add_template(&self, body: &Value) -> String {
+        let options = self.options();
+        let waba = Some(text(body, "waba_id"))
+            .filter(|waba| !waba.is_empty())
+            .unwrap_or(&options.waba_id);
+        let status = Some(text(body, "status"))
+            .filter(|status| !status.is_empty())
+            .unwrap_or("APPROVED");
+        locked(&self.state).templates.insert(waba, body, status).id.to_string()
+    }
+
+    pub(super) fn set_template_status(&self, id: &str, event: &str, reason: Option<&str>) -> bool {
+        let id = id.parse().unwrap_or(0);
+        let Some(template) = locked(&self.state).templates.set_status(id, None, event, reason) else {
+            return false;
+        };
+        let change = template_change(template.update(event, reason));
+        self.queue.push(
+            Instant::now(),
+            Job::Change {
+                waba: template.waba,
+                change,
+            },
+        );
+        true
+    }
+
+    pub(super) fn inbound(&self, inbound: &Inbound) -> String {
+        let id = format!("wamid.{}", uuid::Uuid::new_v4().simple());
+        let from = wa_id(&inbound.from);
+        let mut message = json!({ "from": from, "id": id, "timestamp": (now_ms() / 1000).to_string() });
+        match &inbound.button_payload {
+            Some(payload) => {
+                set(&mut message, "type", json!("button"));
+                set(
+                    &mut message,
+                    "button",
+                    json!({ "payload": payload, "text": inbound.text }),
+                );
+            }
+            None => {
+                set(&mut message, "type", json!("text"));
+                set(&mut message, "text", json!({ "body": inbound.text }));
+            }
+        }
+        if let Some(context) = &inbound.context_id {
+            set(
+                &mut message,
+                "context",
+                json!({ "from": super::DISPLAY_NUMBER, "id": context }),
+            );
+        }
+        let mut change = messages_change(&inbound.phone_number_id, "messages", message);
+        let name = inbound.name.as_deref().unwrap_or("Cliente");
+        if let Some(value) = change.get_mut("value") {
+            set(
+                value,
+                "contacts",
+                json!([{ "profile": { "name": name }, "wa_id": from }]),
+            );
+        }
+        self.queue.push(
+            Instant::now(),
+            Job::Change {
+                waba: self.options().waba_id,
+                change,
+            },
+        );
+        id
+    }
+
+    fn change_options(&self, changes: Value) -> Answer {
+        let mut options = locked(&self.options);
+        let mut wanted = json!(*options);
+        let (Value::Object(fields), Value::Object(changes)) = (&mut wanted, changes) else {
+            return Answer::refuse(400, "an object of options is wanted");
+        };
+        fields.extend(changes);
+        match serde_json::from_value::<Options>(wanted) {
+            Ok(changed) => {
+                *options = Options {
+                    bind: options.bind.clone(),
+                    ..changed
+                };
+                Answer::ok(&json!(*options))
+            }
+            Err(error) => Answer::refuse(400, error),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! What a template's definition demands: at creation (the platform's format rules) and at every send (the number and
+//! the kind of the parameters).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::graph::GraphError;
+
+/// Checks a definition as the platform does at creation.
+pub(super) fn check(template: &Value) -> Result<(), GraphError> {
+    let bad = |details: &str| Err(GraphError::new(100, details));
+    let name = text(template, "name");
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if name.is_empty() || name.len() > 512 || !name.chars().all(plain) {
+        return bad("name must be 1 to 512 lower-case letters, digits and underscores");
+    }
+    if text(template, "language").is_empty() {
+        return bad("language is required");
+    }
+    let category = text(template, "category");
+    if !["MARKETING", "UTILITY", "AUTHENTICATION"].contains(&category) {
+        return bad("category must be MARKETING, UTILITY or AUTHENTICATION");
+    }
+    if category != "AUTHENTICATION" && component(template, "BODY").is_none() {
+        return bad("a BODY component is required");
+    }
+    components(template).iter().try_for_each(check_component)
+}
+
+fn check_component(component: &Value) -> Result<(), GraphError> {
+    let content = text(component, "text");
+    let length = content.chars().count();
+    match kind(component).as_str() {
+        "HEADER" if length > 60 => Err(GraphError::new(2388040, "the header is longer than 60 characters")),
+        "HEADER" if variables(content).len() > 1 => Err(GraphError::new(2388047, "the header has several variables")),
+        "FOOTER" if length > 60 => Err(GraphError::new(2388040, "the footer is longer than 60 characters")),
+        "FOOTER" if !variables(content).is_empty() => Err(GraphError::new(2388073, "the footer has a variable")),
+        "BODY" => check_body(component, content, length),
+        "BUTTONS" => check_buttons(list(component, "buttons")),
+        "HEADER" | "FOOTER" | "CAROUSEL" | "LIMITED_TIME_OFFER" => Ok(()),
+        other => Err(GraphError::new(100, format!("unknown component type {other:?}"))),
+    }
+}
+
+fn check_body(component: &Value, content: &str, length: usize) -> Result<(), GraphError> {
+    if length > 1024 {
+        return Err(GraphError::new(2388040, "the body is longer than 1024 characters"));
+    }
+    let trimmed = content.trim();
+    if trimmed.starts_with("{{") || trimmed.ends_with("}}") {
+        return Err(GraphError::new(
+            2388299,
+            "the body may not begin or end with a variable",
+        ));
+    }
+    let wanted = variables(content).len();
+    let positional = component.pointer("/example/body_text/0").and_then(Value::as_array);
+    let named = component
+        .pointer("/example/body_text_named_params")
+        .and_then(Value::as_array);
+    let given = positional.or(named).map_or(0, Vec::len);
+    if wanted != given {
+        return Err(GraphError::new(
+            2388072,
+            format!("the body has {wanted} variables and {given} examples"),
+        ));
+    }
+    Ok(())
+}
+
+fn check_buttons(buttons: &[Value]) -> Result<(), GraphError> {
+    if buttons.len() > 10 {
+        return Err(GraphError::new(100, "more than 10 buttons"));
+    }
+    if buttons.iter().any(|button| text(button, "text").chars().count() > 25) {
+        return Err(GraphError::new(
+            2388040,
+            "a button's label is longer than 25 characters",
+        ));
+    }
+    Ok(())
+}
+
+/// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind.
+pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), GraphError> {
+    for part in ["HEADER", "BODY"] {
+        let given = components(sent).iter().find(|component| kind(component) == part);
+        let given = given.map_or(&[][..], |component| list(component, "parameters"));
+        match component(template, part) {
+            Some(defined) => check_part(part, defined, given)?,
+            None => same_count(part, 0, given.len())?,
+        }
+    }
+    if let Some(buttons) = component(template, "BUTTONS") {
+        check_button_parameters(list(buttons, "buttons"), components(sent))?;
+    }
+    let Some(carousel) = component(template, "CAROUSEL") else {
+        return Ok(());
+    };
+    let given = components(sent).iter().find(|component| kind(component) == "CAROUSEL");
+    let given = given.map_or(&[][..], |component| list(component, "cards"));
+    let cards = list(carousel, "cards");
+    same_count("cards", cards.len(), given.len())?;
+    cards
+        .iter()
+        .zip(given)
+        .try_for_each(|(card, given)| check_parameters(card, given))
+}
+
+fn check_part(part: &str, defined: &Value, given: &[Value]) -> Result<(), GraphError> {
+    let format = text(defined, "format").to_ascii_uppercase();
+    if part == "HEADER" && !format.is_empty() && format != "TEXT" {
+        same_count(part, 1, given.len())?;
+        let matches = given.iter().all(|parameter| kind(parameter) == format);
+        return if matches {
+            Ok(())
+        } else {
+            Err(format_mismatch(part, &format))
+        };
+    }
+    let wanted = variables(text(defined, "text"));
+    same_count(part, wanted.len(), given.len())?;
+    let named = given
+        .iter()
+        .filter_map(|parameter| parameter.get("parameter_name"))
+        .filter_map(Value::as_str);
+    match named.into_iter().find(|name| !wanted.contains(*name)) {
+        Some(name) => Err(format_mismatch(part, name)),
+        None => Ok(()),
+    }
+}
+
+fn check_button_parameters(buttons: &[Value], sent: &[Value]) -> Result<(), GraphError> {
+    for (position, button) in buttons.iter().enumerate() {
+        let entry = sent
+            .iter()
+            .find(|component| kind(component) == "BUTTON" && index(component) == Some(position));
+        let given = entry.map_or(0, |component| list(component, "parameters").len());
+        let wanted = match kind(button).as_str() {
+            "URL" => usize::from(!variables(text(button, "url")).is_empty()),
+            "COPY_CODE" => 1,
+            // A quick reply may carry a payload, the other kinds take what the application gives them.
+            _ => given,
+        };
+        same_count("button", wanted, given)?;
+    }
+    Ok(())
+}
+
+fn same_count(part: &str, wanted: usize, given: usize) -> Result<(), GraphError> {
+    if wanted == given {
+        return Ok(());
+    }
+    let part = part.to_ascii_lowercase();
+    let details = format!(
+        "{part}: number of localizable_params ({given}) does not match the expected number of params ({wanted})"
+    );
+    Err(GraphError::new(132000, details))
+}
+
+fn format_mismatch(part: &str, what: &str) -> GraphError {
+    GraphError::new(
+        132012,
+        format!("{}: the parameters do not fit {what}", part.to_ascii_lowercase()),
+    )
+}
+
+/// The parameters of a send as plain text, in the order in which they were sent.
+pub(super) fn parameters(sent: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    for component in components(sent) {
+        for parameter in list(component, "parameters") {
+            let of_kind = |field: &str| {
+                parameter
+                    .get(text(parameter, "type"))
+                    .and_then(|media| media.get(field))
+            };
+            let value = ["text", "payload", "coupon_code"]
+                .into_iter()
+                .find_map(|field| parameter.get(field));
+            let value = value.or_else(|| of_kind("id")).or_else(|| of_kind("link"));
+            found.push(value.and_then(Value::as_str).unwrap_or_default().to_owned());
+        }
+        found.extend(list(component, "cards").iter().flat_map(parameters));
+    }
+    found
+}
+
+/// The distinct variables of a text: `{{1}}` or `{{first_name}}`.
+fn variables(content: &str) -> BTreeSet<&str> {
+    content
+        .split("{{")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("}}"))
+        .map(|(name, _)| name.trim())
+        .collect()
+}
+
+fn index(component: &Value) -> Option<usize> {
+    match component.get("index")? {
+        Value::String(index) => index.parse().ok(),
+        index => index.as_u64().and_then(|index| usize::try_from(index).ok()),
+    }
+}
+
+fn component<'a>(template: &'a Value, wanted: &str) -> Option<&'a Value> {
+    components(template).iter().find(|component| kind(component) == wanted)
+}
+
+fn components(template: &Value) -> &[Value] {
+    list(template, "components")
+}
+
+fn kind(component: &Value) -> String {
+    text(component, "type").to_ascii_uppercase()
+}
+
+pub(super) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counts_variables_of_header_body_and_buttons() {
+        let template = json!({ "components": [
+            { "type": "HEADER", "format": "IMAGE" },
+            { "type": "BODY", "text": "Oi {{1}}, use {{2}} e {{1}}." },
+            { "type": "BUTTONS", "buttons": [
+                { "type": "QUICK_REPLY", "text": "Sair" },
+                { "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}" } ] } ] });
+        let sent = |body: usize, index: Value| {
+            let texts = vec![json!({ "type": "text", "text": "x" }); body];
+            json!({ "components": [
+                { "type": "header", "parameters": [{ "type": "image", "image": { "id": "7" } }] },
+                { "type": "body", "parameters": texts },
+                { "type": "button", "sub_type": "URL", "index": index, "parameters": [{ "type": "text", "text": "a" }] } ] })
+        };
+        assert!(check_parameters(&template, &sent(2, json!(1))).is_ok());
+        assert!(
+            check_parameters(&template, &sent(2, json!("1"))).is_ok(),
+            "the index may be text"
+        );
+        assert!(check_parameters(&template, &sent(1, json!(1))).is_err());
+        assert!(check_parameters(&template, &json!({})).is_err());
+        assert_eq!(parameters(&sent(1, json!(1))), ["7", "x", "a"]);
+    }
+
+    #[test]
+    fn carousel_cards_are_checked_one_by_one() {
+        let card = json!({ "components": [{ "type": "HEADER", "format": "IMAGE" }] });
+        let template = json!({ "components": [
+            { "type": "BODY", "text": "Oi" }, { "type": "CAROUSEL", "cards": [card, card] } ] });
+        let given = json!({ "components": [
+            { "type": "header", "parameters": [{ "type": "image", "image": { "link": "https://x.example" } }] }] });
+        let sent = |cards: Vec<&Value>| json!({ "components": [{ "type": "carousel", "cards": cards }] });
+        assert!(check_parameters(&template, &sent(vec![&given, &given])).is_ok());
+        assert!(check_parameters(&template, &sent(vec![&given])).is_err());
+        assert!(check_parameters(&template, &sent(vec![&given, &json!({})])).is_err());
+    }
+}

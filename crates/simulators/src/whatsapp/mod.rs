@@ -1,0 +1,305 @@
+//! The messaging platform: sends, templates, uploads and media as the Cloud API answers them, signed callbacks, and
+//! faults on demand.
+
+mod callback;
+mod control;
+mod definition;
+mod fault;
+mod graph;
+mod media;
+mod options;
+mod pace;
+mod phone;
+mod registry;
+mod send;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use serde_json::{Value, json};
+
+pub use callback::signature;
+pub use control::{Counters, Inbound, Received};
+pub use fault::{Fault, FaultKind, On};
+pub use options::{Approval, Options};
+pub use phone::wa_id;
+
+use callback::Job;
+use graph::GraphError;
+use pace::Pace;
+use registry::{Query, Registry, Template};
+
+use crate::courier::Queue;
+use crate::fault::Script;
+use crate::host::{Answer, Call, Host, Service};
+use crate::ledger::Ledger;
+use crate::locked;
+
+/// The business's own number, as callbacks show it.
+const DISPLAY_NUMBER: &str = "551130000000";
+
+/// The running simulator; it stops when dropped.
+pub struct Whatsapp {
+    host: Host,
+    core: Arc<Core>,
+}
+
+impl Whatsapp {
+    /// Listens and returns, or says why it cannot listen.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let bind = options.bind.clone();
+        let core = Arc::new(Core {
+            options: Mutex::new(options),
+            ..Core::default()
+        });
+        let host = Host::start(&bind, Arc::<Core>::clone(&core))?;
+        let worker = Arc::clone(&core);
+        thread::Builder::new()
+            .name("callbacks".into())
+            .spawn(move || worker.queue.work(|due| worker.pack(due)))?;
+        Ok(Self { host, core })
+    }
+
+    /// `http://127.0.0.1:PORT`, where the control routes are.
+    pub fn origin(&self) -> String {
+        self.host.origin()
+    }
+
+    /// The address the product is configured with: origin and version.
+    pub fn base_url(&self) -> String {
+        format!("{}/v25.0", self.origin())
+    }
+
+    /// Adds faults to the script.
+    pub fn script(&self, faults: Vec<Fault>) {
+        self.core.faults.add(faults);
+    }
+
+    /// Every request received, oldest first.
+    pub fn ledger(&self) -> Vec<Received> {
+        self.core.received()
+    }
+
+    /// The sends among them, whatever was answered.
+    pub fn sends(&self) -> Vec<Received> {
+        let is_send = |received: &Received| received.request.path.ends_with("/messages");
+        self.ledger().into_iter().filter(is_send).collect()
+    }
+
+    pub fn counters(&self) -> Counters {
+        self.core.counters()
+    }
+
+    /// Adds a template without review: name, language, category, components, and `waba_id` and `status` if they are
+    /// not the default one and APPROVED. Returns its id.
+    pub fn add_template(&self, template: &Value) -> String {
+        self.core.add_template(template)
+    }
+
+    /// Sets a template's status and sends the callback; false if there is no such template.
+    pub fn set_template_status(&self, id: &str, event: &str, reason: Option<&str>) -> bool {
+        self.core.set_template_status(id, event, reason)
+    }
+
+    /// Sends an inbound message's callback and returns the message's id.
+    pub fn inbound(&self, inbound: &Inbound) -> String {
+        self.core.inbound(inbound)
+    }
+
+    /// Changes the options while running; a changed `bind` has no effect.
+    pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
+        change(&mut locked(&self.core.options));
+    }
+
+    /// Waits until no callback is queued or under way; false when the time ran out first.
+    pub fn wait_idle(&self, at_most: Duration) -> bool {
+        self.core.queue.wait_idle(at_most)
+    }
+
+    /// Forgets templates, faults, ledger and counters.
+    pub fn reset(&self) {
+        self.core.reset();
+    }
+}
+
+#[derive(Default)]
+struct Core {
+    options: Mutex<Options>,
+    state: Mutex<State>,
+    faults: Script<Fault>,
+    ledger: Ledger,
+    queue: Queue<Job>,
+}
+
+#[derive(Default)]
+struct State {
+    templates: Registry,
+    uploads: media::Uploads,
+    numbers: Pace,
+    pairs: Pace,
+    accepted: u64,
+    rejected: u64,
+    per_recipient: HashMap<String, u32>,
+}
+
+impl Service for Core {
+    fn answer(&self, call: &Call) -> Answer {
+        let segments = call.segments();
+        match segments.as_slice() {
+            ["_sim", route @ ..] => self.control(call, route),
+            [version, route @ ..] if is_version(version) => match authorized(call) {
+                true => self.route(call, route).unwrap_or_else(|error| error.answer()),
+                false => GraphError::unauthorized().answer(),
+            },
+            _ => GraphError::new(2500, "Unknown path components")
+                .with_status(404)
+                .answer(),
+        }
+    }
+
+    fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    fn stop(&self) {
+        self.queue.stop();
+    }
+}
+
+impl Core {
+    fn options(&self) -> Options {
+        locked(&self.options).clone()
+    }
+
+    fn route(&self, call: &Call, route: &[&str]) -> Result<Answer, GraphError> {
+        match (call.method.as_str(), route) {
+            ("POST", [number, "messages"]) => Ok(self.send(number, call)),
+            ("POST", [_, "media"]) => media::media(call),
+            ("POST", [_, "uploads"]) => locked(&self.state).uploads.open(call),
+            ("POST", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.receive(upload, call),
+            ("GET", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.show(upload),
+            ("POST", [waba, "message_templates"]) => self.create_template(waba, call),
+            ("GET", [waba, "message_templates"]) => Ok(self.list_templates(waba, call)),
+            ("DELETE", [waba, "message_templates"]) => self.delete_templates(waba, call),
+            ("POST", [id]) => self.edit_template(id, call),
+            ("GET", [id]) => self.show(id, call),
+            _ => Err(GraphError::new(2500, "Unknown path components").with_status(404)),
+        }
+    }
+
+    fn create_template(&self, waba: &str, call: &Call) -> Result<Answer, GraphError> {
+        let fault = self
+            .faults
+            .take(|fault| fault.on == On::Template)
+            .map(|fault| fault.kind);
+        if let Some(rejection) = fault.as_ref().and_then(send::rejection) {
+            return Ok(rejection);
+        }
+        let template = locked(&self.state).templates.create(waba, &call.json())?;
+        self.review(&template);
+        let mut created = template.shown(Some("status,category"));
+        if let (Some(FaultKind::AnswerWithoutId), Some(fields)) = (&fault, created.as_object_mut()) {
+            fields.remove("id");
+        }
+        Ok(send::spoiled(fault.as_ref(), Answer::ok(&created)))
+    }
+
+    /// Queues the platform's decision on a template.
+    fn review(&self, template: &Template) {
+        let (event, after_ms, reason) = match self.options().template_approval {
+            Approval::Approve { after_ms } => ("APPROVED", after_ms, None),
+            Approval::Reject { after_ms, reason } => ("REJECTED", after_ms, Some(reason)),
+            Approval::Manual => return,
+        };
+        let decision = Job::Decide {
+            id: template.id,
+            version: template.version,
+            event,
+            reason,
+        };
+        self.queue
+            .push(Instant::now() + Duration::from_millis(after_ms), decision);
+    }
+
+    fn list_templates(&self, waba: &str, call: &Call) -> Answer {
+        let limit = call
+            .param("limit")
+            .and_then(|limit| limit.parse::<usize>().ok())
+            .unwrap_or(25);
+        let query = Query {
+            url: format!("http://{}{}", call.header("host").unwrap_or_default(), call.path),
+            name: call.param("name"),
+            status: call.param("status"),
+            fields: call.param("fields"),
+            after: call.param("after"),
+            limit: limit.clamp(1, 250),
+        };
+        Answer::ok(&locked(&self.state).templates.page(waba, &query))
+    }
+
+    fn delete_templates(&self, waba: &str, call: &Call) -> Result<Answer, GraphError> {
+        let Some(name) = call.param("name") else {
+            return Err(GraphError::new(100, "name is required"));
+        };
+        // An id that is no number names no template.
+        let id = call.param("hsm_id").map(|id| id.parse().unwrap_or(0));
+        match locked(&self.state).templates.delete(waba, name, id) {
+            0 => Err(GraphError::new(100, "Message template not found")),
+            _ => Ok(Answer::ok(&json!({ "success": true }))),
+        }
+    }
+
+    fn edit_template(&self, id: &str, call: &Call) -> Result<Answer, GraphError> {
+        let template = locked(&self.state)
+            .templates
+            .edit(id.parse().unwrap_or(0), &call.json())?;
+        self.review(&template);
+        Ok(Answer::ok(&json!({ "success": true })))
+    }
+
+    /// `GET /{id}`: a template if there is one with this id, else a phone number.
+    fn show(&self, id: &str, call: &Call) -> Result<Answer, GraphError> {
+        let (state, options) = (locked(&self.state), self.options());
+        let number = id.parse().unwrap_or(0);
+        if let Some(template) = state.templates.get(number) {
+            return Ok(Answer::ok(&template.shown(call.param("fields"))));
+        }
+        if state.templates.was_deleted(number) {
+            return Err(GraphError::new(
+                100,
+                "Unsupported get request: the object does not exist.",
+            ));
+        }
+        let mut shown = json!({
+            "id": id,
+            "display_phone_number": DISPLAY_NUMBER,
+            "verified_name": "Empresa de Teste",
+            "quality_rating": "GREEN",
+            "throughput": { "level": "STANDARD" },
+            "whatsapp_business_manager_messaging_limit": options.messaging_limit,
+        });
+        if let (Some(wanted), Some(fields)) = (call.param("fields"), shown.as_object_mut()) {
+            fields.retain(|field, _| field == "id" || wanted.split(',').any(|name| name == field));
+        }
+        Ok(Answer::ok(&shown))
+    }
+}
+
+/// `v25.0`
+fn is_version(segment: &str) -> bool {
+    let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let numbers = segment.strip_prefix('v').and_then(|numbers| numbers.split_once('.'));
+    numbers.is_some_and(|(major, minor)| digits(major) && digits(minor))
+}
+
+/// Every token opens the door but one that begins with `expired`.
+fn authorized(call: &Call) -> bool {
+    let header = call.header("authorization").unwrap_or_default();
+    let token = header
+        .strip_prefix("Bearer ")
+        .or_else(|| header.strip_prefix("OAuth "))
+        .unwrap_or_default();
+    !token.is_empty() && !token.starts_with("expired")
+}

@@ -1,0 +1,35 @@
+//! The platform's two limits on sends: messages per second and phone number, and messages per recipient.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// One allowance per key: a steady interval, with bursts that borrow from the future.
+#[derive(Debug, Default)]
+pub(super) struct Pace(HashMap<String, Instant>);
+
+impl Pace {
+    /// Whether one more may pass now; if so it is counted.
+    pub(super) fn admit(&mut self, key: &str, interval: Duration, burst: u32, now: Instant) -> bool {
+        let next = self.0.get(key).copied().unwrap_or(now).max(now);
+        if next.duration_since(now) > interval * burst.saturating_sub(1) {
+            return false;
+        }
+        self.0.insert(key.to_owned(), next + interval);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_one_per_interval() {
+        let (mut pace, start, second) = (Pace::default(), Instant::now(), Duration::from_secs(1));
+        let passed = (0..10).filter(|_| pace.admit("a", second, 3, start)).count();
+        assert_eq!(passed, 3);
+        assert!(pace.admit("b", second, 3, start), "another key has its own allowance");
+        assert!(pace.admit("a", second, 3, start + second));
+        assert!(!pace.admit("a", second, 3, start + second));
+    }
+}

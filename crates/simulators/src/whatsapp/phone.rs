@@ -1,0 +1,30 @@
+//! How the platform names a recipient: the Brazilian ninth digit is absent from ids in the area codes from 31 on.
+
+/// The id the platform answers for a dialled number. Brazilian mobiles lose the ninth digit from area code 31 on and
+/// have it below; every other number stands as its digits.
+pub fn wa_id(dialled: &str) -> String {
+    let digits: String = dialled.chars().filter(char::is_ascii_digit).collect();
+    let Some(national) = digits.strip_prefix("55") else {
+        return digits;
+    };
+    let Some((area, subscriber)) = national.split_at_checked(2) else {
+        return digits;
+    };
+    let keeps_ninth = area < "31";
+    match (subscriber.len(), subscriber.strip_prefix('9')) {
+        (9, Some(short)) if !keeps_ninth => format!("55{area}{short}"),
+        (8, _) if keeps_ninth && subscriber.starts_with(['6', '7', '8', '9']) => format!("55{area}9{subscriber}"),
+        _ => digits,
+    }
+}
+
+/// A number that is always the same for the same recipient: picks who never reads, who fails, and the jitter.
+pub(super) fn lot(recipient: &str, purpose: &str) -> u64 {
+    let bytes = recipient.bytes().chain(purpose.bytes());
+    let mut hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    // The multiplication spreads upwards only; fold the high half down so that a remainder sees all of it.
+    hash ^= hash >> 32;
+    hash
+}

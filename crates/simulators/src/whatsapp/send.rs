@@ -1,0 +1,321 @@
+//! `POST /{phone_number_id}/messages`: checks, limits, scripted faults, the answer, and the statuses that follow.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::callback::{Job, Message};
+use super::definition::{check_parameters, text};
+use super::fault::FaultKind;
+use super::graph::GraphError;
+use super::options::Options;
+use super::phone::{lot, wa_id};
+use super::{Core, State};
+use crate::fault::BROKEN_JSON;
+use crate::host::{Answer, Call};
+use crate::{locked, now_ms};
+
+const PAIR_INTERVAL: Duration = Duration::from_secs(6);
+const PAIR_BURST: u32 = 45;
+
+/// Who a message goes to.
+struct Recipient {
+    /// As the application wrote it.
+    input: String,
+    /// As the platform names it: a phone's id, or a user's.
+    id: String,
+    by_user_id: bool,
+}
+
+impl Core {
+    pub(super) fn send(&self, number: &str, call: &Call) -> Answer {
+        let options = self.options();
+        let answer = self.try_send(number, call, &options).unwrap_or_else(|answer| {
+            locked(&self.state).rejected += 1;
+            answer
+        });
+        answer.delayed(options.latency_ms)
+    }
+
+    /// The answer: in the error, the message was rejected and nothing follows.
+    fn try_send(&self, number: &str, call: &Call, options: &Options) -> Result<Answer, Answer> {
+        let body = call.json();
+        let recipient = read(&body).map_err(|error| error.answer())?;
+        let fault = self
+            .faults
+            .take(|fault| !fault.is_of_callbacks() && fault.fits_send(&recipient.id));
+        let fault = fault.map(|fault| fault.kind);
+        if let Some(rejection) = fault.as_ref().and_then(rejection) {
+            return Err(rejection);
+        }
+        let message = self
+            .accept(number, &body, &recipient, options)
+            .map_err(|error| error.answer())?;
+        let id = message.id.clone();
+        self.schedule(message, options);
+        Ok(match fault {
+            Some(FaultKind::AnswerWithoutId) => Answer::ok(&acceptance(&recipient, None)),
+            fault => spoiled(fault.as_ref(), Answer::ok(&acceptance(&recipient, Some(&id)))),
+        })
+    }
+
+    /// Applies the limits and the template's rules, and counts the message as accepted.
+    fn accept(
+        &self,
+        number: &str,
+        body: &Value,
+        to: &Recipient,
+        options: &Options,
+    ) -> Result<Arc<Message>, GraphError> {
+        let mut state = locked(&self.state);
+        limit(&mut state, number, &to.id, options)?;
+        let (waba, category) = match body.get("template") {
+            Some(template) => fitting_template(&state, template, options)?,
+            None => (options.waba_id.clone(), "SERVICE".to_owned()),
+        };
+        state.accepted += 1;
+        *state.per_recipient.entry(to.id.clone()).or_default() += 1;
+        Ok(Arc::new(Message {
+            id: format!(
+                "wamid.{}",
+                STANDARD.encode(format!("{}{}", to.id, Uuid::new_v4().simple()))
+            ),
+            number: number.to_owned(),
+            waba,
+            recipient: to.id.clone(),
+            by_user_id: to.by_user_id,
+            callback_data: body
+                .get("biz_opaque_callback_data")
+                .and_then(Value::as_str)
+                .map(str::to_owned),
+            category,
+        }))
+    }
+
+    /// Queues the statuses of an accepted message.
+    fn schedule(&self, message: Arc<Message>, options: &Options) {
+        let fault = self
+            .faults
+            .take(|fault| fault.is_of_callbacks() && fault.fits_send(&message.recipient));
+        let fault = fault.map(|fault| fault.kind);
+        let mut statuses = statuses(&message.recipient, options);
+        let mut copies = 1;
+        match fault {
+            Some(FaultKind::DropCallbacks) => return,
+            Some(FaultKind::DuplicateCallbacks { n }) => copies += n,
+            Some(FaultKind::ReorderCallbacks) => reverse_delivery(&mut statuses),
+            _ => {}
+        }
+        let (now, wall) = (Instant::now(), now_ms());
+        for Planned {
+            status,
+            after_ms,
+            delivered_after_ms,
+        } in statuses
+        {
+            let job = Job::Status {
+                message: Arc::clone(&message),
+                status,
+                at: (wall + after_ms) / 1000,
+                wrong_signature: fault == Some(FaultKind::WrongSignature),
+            };
+            for _ in 0..copies {
+                self.queue
+                    .push(now + Duration::from_millis(delivered_after_ms), job.clone());
+            }
+        }
+    }
+}
+
+/// A status, when it comes to be and when it is told.
+struct Planned {
+    status: &'static str,
+    after_ms: u64,
+    delivered_after_ms: u64,
+}
+
+fn statuses(recipient: &str, options: &Options) -> Vec<Planned> {
+    let drawn = |purpose: &str, percent: u8| lot(recipient, purpose) % 100 < u64::from(percent);
+    let steps = if drawn("fail", options.fail_percent) {
+        vec![("failed", options.sent_ms)]
+    } else {
+        let read = options.read_ms.filter(|_| !drawn("read", options.never_read_percent));
+        vec![
+            ("sent", options.sent_ms),
+            ("delivered", options.delivered_ms),
+            ("read", read),
+        ]
+    };
+    // The same stretch for all of a recipient's statuses, so that their order stays.
+    let stretch = 100 + lot(recipient, "jitter") % (u64::from(options.jitter_percent) + 1);
+    let planned = |(status, after): (&'static str, Option<u64>)| {
+        let after_ms = after? * stretch / 100;
+        Some(Planned {
+            status,
+            after_ms,
+            delivered_after_ms: after_ms,
+        })
+    };
+    steps.into_iter().filter_map(planned).collect()
+}
+
+/// The last status is told when the first was due, and so on.
+fn reverse_delivery(statuses: &mut [Planned]) {
+    let times: Vec<u64> = statuses.iter().map(|planned| planned.after_ms).collect();
+    statuses.reverse();
+    for (planned, time) in statuses.iter_mut().zip(times) {
+        planned.delivered_after_ms = time;
+    }
+}
+
+fn read(body: &Value) -> Result<Recipient, GraphError> {
+    if text(body, "messaging_product") != "whatsapp" {
+        return Err(GraphError::new(100, "messaging_product must be whatsapp"));
+    }
+    match text(body, "type") {
+        "template" => {
+            let template = body.get("template").unwrap_or(&Value::Null);
+            let language = template
+                .pointer("/language/code")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            if text(template, "name").is_empty() || language.is_empty() {
+                return Err(GraphError::new(
+                    131008,
+                    "template.name and template.language.code are required",
+                ));
+            }
+        }
+        "text" | "" => {
+            let content = body.pointer("/text/body").and_then(Value::as_str).unwrap_or_default();
+            if content.is_empty() {
+                return Err(GraphError::new(131008, "text.body is required"));
+            }
+        }
+        "image" | "video" | "document" | "audio" | "interactive" => {}
+        other => return Err(GraphError::new(131009, format!("type {other:?} is not supported"))),
+    }
+    let (to, user) = (text(body, "to"), text(body, "recipient"));
+    if to.is_empty() && !user.is_empty() {
+        return Ok(Recipient {
+            input: user.to_owned(),
+            id: user.to_owned(),
+            by_user_id: true,
+        });
+    }
+    if to.is_empty() {
+        return Err(GraphError::new(131008, "to is required"));
+    }
+    let id = wa_id(to);
+    if !(8..=15).contains(&id.len()) {
+        return Err(GraphError::new(
+            131009,
+            "to is not a phone number with its country code",
+        ));
+    }
+    Ok(Recipient {
+        input: to.to_owned(),
+        id,
+        by_user_id: false,
+    })
+}
+
+fn limit(state: &mut State, number: &str, recipient: &str, options: &Options) -> Result<(), GraphError> {
+    let now = Instant::now();
+    // The number first: what it rejects takes nothing of the recipient's allowance.
+    if let Some(rate) = options.number_rate.map(|rate| rate.max(1))
+        && !state.numbers.admit(number, Duration::from_secs(1) / rate, rate, now)
+    {
+        return Err(GraphError::throttled());
+    }
+    let pair = format!("{number}/{recipient}");
+    if options.pair_limit && !state.pairs.admit(&pair, PAIR_INTERVAL, PAIR_BURST, now) {
+        return Err(GraphError::new(
+            131056,
+            "Too many messages to this recipient in a short time.",
+        ));
+    }
+    Ok(())
+}
+
+/// Business account and category of the template a send names. A registry that knows no template accepts every name.
+fn fitting_template(state: &State, sent: &Value, options: &Options) -> Result<(String, String), GraphError> {
+    if state.templates.is_empty() {
+        return Ok((options.waba_id.clone(), "MARKETING".to_owned()));
+    }
+    let language = sent
+        .pointer("/language/code")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let name = text(sent, "name");
+    let Some(template) = state.templates.find(name, language) else {
+        return Err(GraphError::new(
+            132001,
+            format!("template name ({name}) does not exist in {language}"),
+        ));
+    };
+    match template.status.as_str() {
+        "APPROVED" => {}
+        "PAUSED" => return Err(GraphError::new(132015, format!("template ({name}) is paused"))),
+        "DISABLED" => return Err(GraphError::new(132016, format!("template ({name}) is disabled"))),
+        status => {
+            return Err(GraphError::new(
+                132001,
+                format!("template ({name}) is {status}, not APPROVED"),
+            ));
+        }
+    }
+    check_parameters(&template.definition, sent)?;
+    Ok((template.waba.clone(), text(&template.definition, "category").to_owned()))
+}
+
+fn acceptance(recipient: &Recipient, id: Option<&str>) -> Value {
+    let named = if recipient.by_user_id { "user_id" } else { "wa_id" };
+    let message = match id {
+        Some(id) => json!({ "id": id, "message_status": "accepted" }),
+        None => json!({ "message_status": "accepted" }),
+    };
+    json!({
+        "messaging_product": "whatsapp",
+        "contacts": [{ "input": recipient.input, named: recipient.id }],
+        "messages": [message],
+    })
+}
+
+/// The answer of a fault that rejects; none of one that accepts.
+pub(super) fn rejection(fault: &FaultKind) -> Option<Answer> {
+    match fault {
+        FaultKind::Error {
+            code,
+            http_status,
+            details,
+        } => Some(
+            GraphError::new(*code, details.as_str())
+                .with_status(*http_status)
+                .answer(),
+        ),
+        FaultKind::Throttle => Some(GraphError::throttled().answer()),
+        FaultKind::RateLimited { retry_after_s } => {
+            let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
+            Some(error.answer().with_header("Retry-After", retry_after_s))
+        }
+        _ => None,
+    }
+}
+
+/// What a fault makes of the answer to something that was carried out.
+pub(super) fn spoiled(fault: Option<&FaultKind>, answer: Answer) -> Answer {
+    match fault {
+        Some(FaultKind::Hang { ms }) => answer.delayed(*ms),
+        Some(FaultKind::AcceptThenReset) => Answer::close(),
+        Some(FaultKind::AcceptThenStatus500) => GraphError::new(131000, "Something went wrong.")
+            .with_status(500)
+            .answer(),
+        Some(FaultKind::GarbageJson) => Answer::raw(200, BROKEN_JSON),
+        _ => answer,
+    }
+}

@@ -1,0 +1,126 @@
+//! The messaging simulator's faults and limits at the answer to a send, and its end.
+
+use std::io::{Read, Write};
+use std::time::Instant;
+
+use recado_simulators::whatsapp::{Fault, FaultKind, Options, Whatsapp};
+use serde_json::Value;
+
+use crate::whatsapp::{TO, code, message, send, start};
+use crate::{request, until};
+
+#[test]
+fn faults_that_reject_leave_nothing_behind() {
+    let whatsapp = start(Options::default());
+    let details = "Message undeliverable.".to_owned();
+    whatsapp.script(vec![
+        Fault::send_to(
+            "+5531988887777",
+            FaultKind::Error {
+                code: 131026,
+                http_status: 400,
+                details,
+            },
+        ),
+        Fault::send(FaultKind::Throttle),
+        Fault::send(FaultKind::RateLimited { retry_after_s: 7 }),
+    ]);
+    let throttled = send(&whatsapp, TO);
+    assert_eq!((throttled.status, code(&throttled)), (400, 130429));
+    let limited = send(&whatsapp, TO);
+    assert_eq!((limited.status, limited.retry_after.as_deref()), (429, Some("7")));
+    assert_eq!(send(&whatsapp, TO).status, 200);
+    let failed = send(&whatsapp, "553188887777");
+    assert_eq!(code(&failed), 131026, "another written form of the scripted recipient");
+    assert_eq!(
+        failed.json()["error"]["error_data"]["details"],
+        "Message undeliverable."
+    );
+    let counters = whatsapp.counters();
+    assert_eq!((counters.accepted, counters.rejected), (1, 3));
+}
+
+#[test]
+fn faults_that_accept_record_the_message() {
+    let whatsapp = start(Options::default());
+    whatsapp.script(vec![
+        Fault::send(FaultKind::AcceptThenStatus500),
+        Fault::send(FaultKind::GarbageJson),
+        Fault::send(FaultKind::AnswerWithoutId),
+        Fault::send(FaultKind::Hang { ms: 300 }),
+        Fault::send(FaultKind::AcceptThenReset),
+    ]);
+    let failed = send(&whatsapp, TO);
+    assert_eq!((failed.status, code(&failed)), (500, 131000));
+    let garbage = send(&whatsapp, TO);
+    assert_eq!(garbage.status, 200);
+    assert!(serde_json::from_str::<Value>(&garbage.text).is_err());
+    let nameless = send(&whatsapp, TO);
+    assert_eq!(nameless.status, 200);
+    assert!(nameless.json()["messages"][0]["id"].is_null());
+    let began = Instant::now();
+    assert_eq!(send(&whatsapp, TO).status, 200);
+    assert!(began.elapsed().as_millis() >= 300);
+
+    let mut stream = std::net::TcpStream::connect(whatsapp.origin().strip_prefix("http://").unwrap()).unwrap();
+    let body = message(TO, &["Ana"]).to_string();
+    let head = format!(
+        "POST /v25.0/1065/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    // Closed in either way, but without a byte.
+    let _ = stream.read_to_end(&mut answer);
+    assert_eq!(answer, b"");
+    assert_eq!(whatsapp.counters().accepted, 5);
+    let statuses: Vec<Option<u16>> = whatsapp.sends().iter().map(|sent| sent.request.status).collect();
+    assert_eq!(statuses, [Some(500), Some(200), Some(200), Some(200), None]);
+}
+
+#[test]
+fn limits_per_number_and_per_recipient() {
+    let whatsapp = start(Options {
+        number_rate: Some(1),
+        ..Options::default()
+    });
+    assert_eq!(send(&whatsapp, TO).status, 200);
+    until("the throughput limit", || send(&whatsapp, TO).text.contains("130429"));
+    whatsapp.set_options(|options| (options.number_rate, options.pair_limit) = (None, true));
+    let mut passed = 0;
+    until("the pair limit", || {
+        let answer = send(&whatsapp, "+5521987654321");
+        passed += u32::from(answer.status == 200);
+        answer.text.contains("131056")
+    });
+    assert!(passed >= 45);
+    assert_eq!(
+        send(&whatsapp, "+5521987654322").status,
+        200,
+        "another recipient has its own allowance"
+    );
+}
+
+#[test]
+fn the_port_is_free_again_after_drop() {
+    let whatsapp = start(Options::default());
+    whatsapp.script(vec![Fault::send(FaultKind::Hang { ms: 60_000 })]);
+    let url = format!("{}/1065/messages", whatsapp.base_url());
+    let hung = std::thread::spawn(move || {
+        let body = message(TO, &[]).to_string();
+        request("POST", &url, &[("authorization", "Bearer t")], Some(body.as_bytes())).is_err()
+    });
+    until("the hung send", || whatsapp.counters().accepted == 1);
+    let bind = whatsapp.origin().strip_prefix("http://").unwrap().to_owned();
+    drop(whatsapp);
+    assert!(hung.join().unwrap(), "a hung send ends with the simulator");
+    assert!(std::net::TcpStream::connect(&bind).is_err());
+    assert!(
+        Whatsapp::start(Options {
+            bind: "not an address".into(),
+            ..Options::default()
+        })
+        .is_err()
+    );
+}

@@ -1,0 +1,297 @@
+//! The payment simulator: keys, errors, objects, lists, faults and webhook events.
+
+use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::payment::{Event, Options, Payment};
+use serde_json::{Value, json};
+
+use crate::receiver::Receiver;
+use crate::{DEADLINE, Response, request, until};
+
+fn call(gateway: &Payment, method: &str, path: &str, body: Option<&Value>) -> Result<Response, ureq::Error> {
+    let bytes = body.map(|body| body.to_string().into_bytes());
+    let headers = [("access_token", "gateway-key"), ("user-agent", "recado")];
+    request(
+        method,
+        &format!("{}{path}", gateway.base_url()),
+        &headers,
+        bytes.as_deref(),
+    )
+}
+
+fn done(gateway: &Payment, method: &str, path: &str, body: Option<&Value>) -> Value {
+    let answer = call(gateway, method, path, body).unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json()
+}
+
+fn customer(gateway: &Payment) -> String {
+    let body = json!({ "name": "Loja Exemplo", "cpfCnpj": "12ABC34501DE35", "externalReference": "account-1" });
+    done(gateway, "POST", "/customers", Some(&body))["id"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+fn order(gateway: &Payment, kind: &str) -> Value {
+    json!({ "customer": customer(gateway), "billingType": kind, "value": 19.9, "nextDueDate": "2099-12-01",
+            "cycle": "MONTHLY", "externalReference": "account-1" })
+}
+
+fn card(number: &str) -> Value {
+    json!({ "holderName": "ANA", "number": number, "expiryMonth": "05", "expiryYear": "2099", "ccv": "123" })
+}
+
+fn holder() -> Value {
+    json!({ "name": "Ana", "email": "ana@loja.example", "cpfCnpj": "52998224725", "postalCode": "01001000",
+            "addressNumber": "1", "phone": "11961234567" })
+}
+
+#[test]
+fn wants_a_key_and_a_user_agent() {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let url = format!("{}/customers", gateway.base_url());
+    let keyless = request("GET", &url, &[("user-agent", "x"), ("access_token", "other")], None).unwrap();
+    assert_eq!(keyless.status, 401);
+    assert!(keyless.json()["errors"][0]["code"].is_string());
+    let nameless = request(
+        "GET",
+        &url,
+        &[("user-agent", ""), ("access_token", "gateway-key")],
+        None,
+    )
+    .unwrap();
+    assert_eq!(nameless.status, 403);
+    assert_eq!(call(&gateway, "GET", "/nothing", None).unwrap().status, 404);
+}
+
+#[test]
+fn refuses_what_is_missing() {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let answer = call(&gateway, "POST", "/customers", Some(&json!({ "cpfCnpj": "1" }))).unwrap();
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json()["errors"][0]["code"], "invalid_name");
+    assert_eq!(answer.json()["errors"][1]["code"], "invalid_cpfCnpj");
+    let answer = call(&gateway, "POST", "/subscriptions", Some(&json!({ "value": "19.9" }))).unwrap();
+    assert_eq!(answer.json()["errors"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn a_subscription_from_order_to_deletion() {
+    let receiver = Receiver::start(0);
+    let url = Some(receiver.url.clone());
+    let gateway = Payment::start(Options {
+        webhook_url: url,
+        ..Options::default()
+    })
+    .unwrap();
+    let made = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")));
+    let id = made["id"].as_str().unwrap();
+    assert!(id.starts_with("sub_"));
+    assert_eq!((&made["status"], &made["deleted"]), (&json!("ACTIVE"), &json!(false)));
+    assert_eq!(made["value"].to_string(), "19.9");
+    assert_eq!(done(&gateway, "GET", &format!("/subscriptions/{id}"), None), made);
+    let listed = done(&gateway, "GET", "/subscriptions?externalReference=account-1", None);
+    assert_eq!((&listed["object"], &listed["totalCount"]), (&json!("list"), &json!(1)));
+    assert_eq!(
+        done(&gateway, "GET", "/subscriptions?externalReference=other", None)["totalCount"],
+        0
+    );
+
+    let payments = done(&gateway, "GET", &format!("/subscriptions/{id}/payments"), None);
+    let payment = payments["data"][0]["id"].as_str().unwrap();
+    assert_eq!(payments["data"][0]["netValue"].to_string(), "17.91");
+    let change = json!({ "value": 97, "updatePendingPayments": true });
+    assert_eq!(
+        done(&gateway, "PUT", &format!("/subscriptions/{id}"), Some(&change))["value"],
+        97
+    );
+    assert_eq!(
+        done(&gateway, "GET", &format!("/payments/{payment}"), None)["value"],
+        97
+    );
+    done(&gateway, "POST", &format!("/sandbox/payment/{payment}/overdue"), None);
+    done(&gateway, "POST", &format!("/sandbox/payment/{payment}/confirm"), None);
+    assert_eq!(
+        done(&gateway, "GET", &format!("/payments/{payment}/status"), None),
+        json!({ "status": "RECEIVED" })
+    );
+    assert_eq!(
+        call(&gateway, "POST", &format!("/sandbox/payment/{payment}/confirm"), None)
+            .unwrap()
+            .status,
+        400
+    );
+    let gone = done(&gateway, "DELETE", &format!("/subscriptions/{id}"), None);
+    assert_eq!(gone, json!({ "deleted": true, "id": id }));
+    assert_eq!(
+        call(&gateway, "DELETE", &format!("/subscriptions/{id}"), None)
+            .unwrap()
+            .status,
+        404
+    );
+    assert_eq!(done(&gateway, "GET", "/subscriptions", None)["totalCount"], 0);
+
+    assert!(gateway.wait_idle(DEADLINE));
+    assert_told(&receiver, id);
+}
+
+/// The events of that life, in order.
+fn assert_told(receiver: &Receiver, id: &str) {
+    let posts = receiver.posts();
+    let events: Vec<Value> = posts.iter().map(|post| post.json()).collect();
+    let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    let wanted = [
+        "SUBSCRIPTION_CREATED",
+        "PAYMENT_CREATED",
+        "SUBSCRIPTION_UPDATED",
+        "PAYMENT_OVERDUE",
+        "PAYMENT_RECEIVED",
+        "SUBSCRIPTION_DELETED",
+    ];
+    assert_eq!(names, wanted);
+    assert_eq!(events[0]["subscription"]["nextDueDate"], "01/12/2099");
+    assert!(events[0]["payment"].is_null());
+    assert_eq!(events[4]["payment"]["subscription"], json!(id));
+    assert!(
+        posts
+            .iter()
+            .all(|post| post.headers["asaas-access-token"] == "gateway-webhook-token")
+    );
+}
+
+#[test]
+fn the_parts_of_a_payment() {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let made = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")));
+    let payments = done(
+        &gateway,
+        "GET",
+        &format!("/subscriptions/{}/payments", made["id"].as_str().unwrap()),
+        None,
+    );
+    let payment = payments["data"][0]["id"].as_str().unwrap();
+    let code = done(&gateway, "GET", &format!("/payments/{payment}/pixQrCode"), None);
+    assert!(code["payload"].is_string() && code["encodedImage"].is_string() && code["expirationDate"].is_string());
+    assert!(
+        done(
+            &gateway,
+            "GET",
+            &format!("/payments/{payment}/identificationField"),
+            None
+        )["barCode"]
+            .is_string()
+    );
+    assert!(done(&gateway, "GET", &format!("/payments/{payment}/billingInfo"), None)["bankSlip"].is_null());
+}
+
+#[test]
+fn cards_are_refused_hidden_and_charged_today() {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let mut body = order(&gateway, "CREDIT_CARD");
+    (body["creditCardHolderInfo"], body["remoteIp"]) = (holder(), json!("203.0.113.9"));
+    body["creditCard"] = card("4000000000000002");
+    let refused = call(&gateway, "POST", "/subscriptions", Some(&body)).unwrap();
+    assert_eq!(
+        (refused.status, &refused.json()["errors"][0]["code"]),
+        (400, &json!("invalid_creditCard"))
+    );
+    assert_eq!(done(&gateway, "GET", "/subscriptions", None)["totalCount"], 0);
+    (body["creditCard"], body["nextDueDate"]) = (card("4000000000001234"), json!("2020-01-01"));
+    let made = done(&gateway, "POST", "/subscriptions", Some(&body));
+    assert_eq!(made["creditCard"]["creditCardNumber"], "1234");
+    assert!(!made.to_string().contains("4000000000001234") && !made.to_string().contains("123\""));
+    let path = format!(
+        "/subscriptions/{}/payments?status=CONFIRMED",
+        made["id"].as_str().unwrap()
+    );
+    assert_eq!(done(&gateway, "GET", &path, None)["totalCount"], 1);
+    let replaced =
+        json!({ "creditCard": card("5000000000009999"), "creditCardHolderInfo": holder(), "remoteIp": "203.0.113.9" });
+    let path = format!("/subscriptions/{}/creditCard", made["id"].as_str().unwrap());
+    assert_eq!(
+        done(&gateway, "PUT", &path, Some(&replaced))["creditCard"]["creditCardNumber"],
+        "9999"
+    );
+}
+
+#[test]
+fn lists_are_paged() {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let ids: Vec<String> = (0..5).map(|_| customer(&gateway)).collect();
+    let page = done(&gateway, "GET", "/customers?offset=2&limit=2", None);
+    assert_eq!((&page["hasMore"], &page["totalCount"]), (&json!(true), &json!(5)));
+    assert_eq!(
+        (&page["data"][0]["id"], &page["data"][1]["id"]),
+        (&json!(ids[2]), &json!(ids[3]))
+    );
+    assert_eq!(
+        done(&gateway, "GET", "/customers?offset=4&limit=2", None)["hasMore"],
+        false
+    );
+}
+
+#[test]
+fn scripted_faults() {
+    let gateway = Payment::start(Options {
+        first_charge_after_ms: 3_600_000,
+        ..Options::default()
+    })
+    .unwrap();
+    let body = order(&gateway, "BOLETO");
+    let limited = FaultKind::Status {
+        http_status: 429,
+        body: json!({}),
+        retry_after_s: Some(3),
+    };
+    gateway.script(vec![
+        Fault::new(limited).on("GET", "/payments"),
+        Fault::new(FaultKind::AcceptThenReset).on("POST", "/subscriptions"),
+    ]);
+    assert!(call(&gateway, "POST", "/subscriptions", Some(&body)).is_err());
+    let kept = done(&gateway, "GET", "/subscriptions?externalReference=account-1", None);
+    assert_eq!(kept["totalCount"], 1, "the order was carried out");
+    let id = kept["data"][0]["id"].as_str().unwrap();
+    let answer = call(&gateway, "GET", &format!("/subscriptions/{id}/payments"), None).unwrap();
+    assert_eq!((answer.status, answer.retry_after.as_deref()), (429, Some("3")));
+    let none_yet = done(&gateway, "GET", &format!("/subscriptions/{id}/payments"), None);
+    assert_eq!(none_yet["totalCount"], 0);
+    gateway.set_options(|options| options.first_charge_after_ms = 0);
+    assert_eq!(
+        done(&gateway, "GET", &format!("/subscriptions/{id}/payments"), None)["totalCount"],
+        1
+    );
+    assert!(
+        gateway
+            .ledger()
+            .iter()
+            .any(|entry| entry.method == "POST" && entry.status.is_none())
+    );
+}
+
+#[test]
+fn events_by_hand() {
+    let receiver = Receiver::start(0);
+    let gateway = Payment::start(Options {
+        webhook_url: Some(receiver.url.clone()),
+        ..Options::default()
+    })
+    .unwrap();
+    let id = done(&gateway, "POST", "/subscriptions", Some(&order(&gateway, "PIX")))["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    until("the first events", || receiver.posts().len() == 2);
+    let event = json!({ "event": "SUBSCRIPTION_INACTIVATED", "id": id, "times": 2 }).to_string();
+    let url = format!("{}/_sim/events", gateway.origin());
+    assert_eq!(request("POST", &url, &[], Some(event.as_bytes())).unwrap().status, 200);
+    until("the doubled event", || receiver.posts().len() == 4);
+    assert_eq!(receiver.posts()[2].json()["id"], receiver.posts()[3].json()["id"]);
+    assert!(gateway.send_event(&Event {
+        event: "X".into(),
+        id,
+        times: 1,
+        wrong_token: true
+    }));
+    until("the forged event", || receiver.posts().len() == 5);
+    assert_eq!(receiver.posts()[4].headers["asaas-access-token"], "wrong");
+}

@@ -1,0 +1,252 @@
+//! The messaging simulator: answers, errors, files and control routes; and what its other tests share.
+
+use recado_simulators::whatsapp::{Inbound, Options, Whatsapp, wa_id};
+use serde_json::{Value, json};
+
+use crate::receiver::Receiver;
+use crate::{Response, request, until};
+
+pub(crate) const TO: &str = "+5511961234567";
+
+pub(crate) fn start(options: Options) -> Whatsapp {
+    Whatsapp::start(options).unwrap()
+}
+
+pub(crate) fn call(whatsapp: &Whatsapp, method: &str, path: &str, body: Option<&Value>) -> Response {
+    let url = format!("{}{path}", whatsapp.base_url());
+    let bytes = body.map(|body| body.to_string().into_bytes());
+    let headers = [("authorization", "Bearer token"), ("content-type", "application/json")];
+    request(method, &url, &headers, bytes.as_deref()).unwrap()
+}
+
+pub(crate) fn control(whatsapp: &Whatsapp, method: &str, path: &str, body: Option<&Value>) -> Response {
+    let bytes = body.map(|body| body.to_string().into_bytes());
+    request(
+        method,
+        &format!("{}/_sim{path}", whatsapp.origin()),
+        &[],
+        bytes.as_deref(),
+    )
+    .unwrap()
+}
+
+pub(crate) fn message(to: &str, parameters: &[&str]) -> Value {
+    let parameters: Vec<Value> = parameters
+        .iter()
+        .map(|text| json!({ "type": "text", "text": text }))
+        .collect();
+    json!({
+        "messaging_product": "whatsapp", "recipient_type": "individual", "to": to, "type": "template",
+        "biz_opaque_callback_data": "send-1",
+        "template": { "name": "promo", "language": { "code": "pt_BR" },
+                      "components": [{ "type": "body", "parameters": parameters }] } })
+}
+
+pub(crate) fn send(whatsapp: &Whatsapp, to: &str) -> Response {
+    call(whatsapp, "POST", "/1065/messages", Some(&message(to, &["Ana"])))
+}
+
+pub(crate) fn code(response: &Response) -> u64 {
+    response.json()["error"]["code"].as_u64().unwrap()
+}
+
+pub(crate) fn template(name: &str) -> Value {
+    json!({ "name": name, "language": "pt_BR", "category": "MARKETING", "components": [
+        { "type": "BODY", "text": "Oi {{1}}, tudo bem?", "example": { "body_text": [["Ana"]] } } ] })
+}
+
+#[test]
+fn accepts_a_send_as_the_platform_does() {
+    let whatsapp = start(Options::default());
+    let answer = send(&whatsapp, TO);
+    assert_eq!(answer.status, 200);
+    let body = answer.json();
+    assert_eq!(body["messaging_product"], "whatsapp");
+    assert_eq!(body["contacts"], json!([{ "input": TO, "wa_id": "5511961234567" }]));
+    assert_eq!(body["messages"][0]["message_status"], "accepted");
+    assert!(body["messages"][0]["id"].as_str().unwrap().starts_with("wamid."));
+    let south = send(&whatsapp, "+5531988887777").json();
+    assert_eq!(south["contacts"][0]["wa_id"], "553188887777");
+    let text = json!({ "messaging_product": "whatsapp", "to": TO, "type": "text", "text": { "body": "oi" } });
+    assert_eq!(call(&whatsapp, "POST", "/1065/messages", Some(&text)).status, 200);
+    let other_version = format!("{}/v26.0/1065/messages", whatsapp.origin());
+    let bytes = text.to_string();
+    let answer = request(
+        "POST",
+        &other_version,
+        &[("authorization", "Bearer t")],
+        Some(bytes.as_bytes()),
+    )
+    .unwrap();
+    assert_eq!(answer.status, 200);
+    let counters = whatsapp.counters();
+    assert_eq!(
+        (counters.accepted, counters.recipients, counters.per_recipient_max),
+        (4, 2, 3)
+    );
+}
+
+#[test]
+fn recipient_ids_follow_the_ninth_digit_rule() {
+    for (dialled, wanted) in [
+        ("+5511961234567", "5511961234567"),
+        ("5521987654321", "5521987654321"),
+        ("552187654321", "5521987654321"),
+        ("+5531988887777", "553188887777"),
+        ("553188887777", "553188887777"),
+        ("+5585991234567", "558591234567"),
+        ("+551133334444", "551133334444"),
+        ("+555133334444", "555133334444"),
+        ("+16505551234", "16505551234"),
+        ("55", "55"),
+    ] {
+        assert_eq!(wa_id(dialled), wanted, "{dialled}");
+    }
+}
+
+#[test]
+fn refuses_missing_and_expired_tokens() {
+    let whatsapp = start(Options::default());
+    let url = format!("{}/1065/messages", whatsapp.base_url());
+    for headers in [&[][..], &[("authorization", "Bearer expired-1")][..]] {
+        let answer = request("POST", &url, headers, Some(b"{}")).unwrap();
+        assert_eq!((answer.status, code(&answer)), (401, 190));
+        assert_eq!(answer.json()["error"]["type"], "OAuthException");
+    }
+}
+
+#[test]
+fn refuses_bad_messages() {
+    let whatsapp = start(Options::default());
+    let bad = |change: &dyn Fn(&mut Value)| {
+        let mut body = message(TO, &[]);
+        change(&mut body);
+        let answer = call(&whatsapp, "POST", "/1065/messages", Some(&body));
+        assert_eq!(answer.status, 400);
+        code(&answer)
+    };
+    assert_eq!(bad(&|body| body["messaging_product"] = json!("sms")), 100);
+    assert_eq!(bad(&|body| body["to"] = json!("")), 131008);
+    assert_eq!(bad(&|body| body["to"] = json!("123")), 131009);
+    assert_eq!(bad(&|body| body["type"] = json!("carrier pigeon")), 131009);
+    assert_eq!(bad(&|body| body["template"]["name"] = json!("")), 131008);
+    assert_eq!(whatsapp.counters().rejected, 5);
+}
+
+#[test]
+fn uploads_media_and_the_phone_number() {
+    let whatsapp = start(Options::default());
+    let webp = call(
+        &whatsapp,
+        "POST",
+        "/9/uploads?file_name=h.webp&file_length=6&file_type=image/webp",
+        None,
+    );
+    assert_eq!(webp.status, 400);
+    let opened = call(
+        &whatsapp,
+        "POST",
+        "/9/uploads?file_name=h.png&file_length=6&file_type=image/png",
+        None,
+    )
+    .json();
+    let id = opened["id"].as_str().unwrap();
+    assert!(id.starts_with("upload:"));
+    let url = format!("{}/{id}", whatsapp.base_url());
+    let part = |offset: &str, bytes: &[u8]| {
+        request(
+            "POST",
+            &url,
+            &[("authorization", "OAuth t"), ("file_offset", offset)],
+            Some(bytes),
+        )
+        .unwrap()
+    };
+    assert_eq!(part("0", b"abc").status, 200);
+    assert_eq!(part("0", b"abc").status, 400);
+    assert_eq!(
+        call(&whatsapp, "GET", &format!("/{id}"), None).json(),
+        json!({ "id": id, "file_offset": 3 })
+    );
+    assert!(part("3", b"def").json()["h"].as_str().unwrap().starts_with("4::"));
+    let media = format!("{}/1065/media", whatsapp.base_url());
+    let headers = [
+        ("authorization", "Bearer t"),
+        ("content-type", "multipart/form-data; boundary=x"),
+    ];
+    assert!(request("POST", &media, &headers, Some(b"--x--")).unwrap().json()["id"].is_string());
+    let number = call(&whatsapp, "GET", "/1065?fields=quality_rating,throughput", None).json();
+    assert_eq!(
+        number,
+        json!({ "id": "1065", "quality_rating": "GREEN", "throughput": { "level": "STANDARD" } })
+    );
+}
+
+#[test]
+fn control_routes() {
+    let receiver = Receiver::start(0);
+    let whatsapp = start(Options::default());
+    let set = json!({ "callback_url": receiver.url, "delivered_ms": null, "template_approval": { "kind": "manual" } });
+    assert_eq!(control(&whatsapp, "POST", "/options", Some(&set)).status, 200);
+    assert_eq!(
+        control(&whatsapp, "POST", "/options", Some(&json!({ "nonsense": 1 }))).status,
+        400
+    );
+    assert_eq!(
+        control(&whatsapp, "GET", "/options", None).json()["delivered_ms"],
+        Value::Null
+    );
+    let id = control(&whatsapp, "POST", "/templates", Some(&template("promo"))).json()["id"].clone();
+    let path = format!("/templates/{}/status", id.as_str().unwrap());
+    assert_eq!(
+        control(
+            &whatsapp,
+            "POST",
+            &path,
+            Some(&json!({ "event": "PAUSED", "reason": "x" }))
+        )
+        .status,
+        200
+    );
+    assert_eq!(
+        control(&whatsapp, "POST", &path, Some(&json!({ "event": "APPROVED" }))).status,
+        200
+    );
+    let faults = json!([{ "kind": "error", "code": 131049, "to": TO }, { "kind": "hang", "ms": 1, "on": "template" }]);
+    assert_eq!(
+        control(&whatsapp, "POST", "/faults", Some(&faults)).json(),
+        json!({ "scripted": 2 })
+    );
+    assert_eq!(
+        control(&whatsapp, "POST", "/faults", Some(&json!({ "kind": "?" }))).status,
+        400
+    );
+    assert_eq!(code(&send(&whatsapp, TO)), 131049);
+    let inbound = json!({ "phone_number_id": "1065", "from": "+5531988887777", "text": "SAIR" });
+    assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&inbound)).status, 200);
+    whatsapp.inbound(&Inbound {
+        phone_number_id: "1065".into(),
+        from: TO.into(),
+        text: "oi".into(),
+        ..Default::default()
+    });
+    until("two inbound messages", || receiver.changes("messages").len() == 2);
+    let first = receiver.changes("messages").remove(0);
+    assert_eq!(
+        (&first["from"], &first["text"]["body"]),
+        (&json!("553188887777"), &json!("SAIR"))
+    );
+    let entry = control(&whatsapp, "GET", "/ledger", None).json()[0].clone();
+    assert_eq!(
+        (&entry["to"], &entry["template"], &entry["status"]),
+        (&json!(TO), &json!("promo"), &json!(400))
+    );
+    assert_eq!(
+        (&entry["callback_data"], &entry["parameters"]),
+        (&json!("send-1"), &json!(["Ana"]))
+    );
+    assert_eq!(control(&whatsapp, "GET", "/counters", None).json()["rejected"], 1);
+    assert_eq!(control(&whatsapp, "POST", "/reset", None).status, 200);
+    assert!(whatsapp.ledger().is_empty());
+    assert_eq!(control(&whatsapp, "GET", "/nothing", None).status, 404);
+}

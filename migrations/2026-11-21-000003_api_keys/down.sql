@@ -1,0 +1,2 @@
+DROP TABLE api_key_hashes;
+DROP TABLE api_keys;

@@ -1,0 +1,3 @@
+DROP TABLE whatsapp_callbacks;
+DROP TABLE whatsapp_numbers;
+DROP TABLE whatsapp_profiles;

@@ -1,0 +1,2 @@
+DROP TABLE message_usage;
+DROP TABLE subscriptions;
