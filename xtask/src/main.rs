@@ -1,1 +1,98 @@
-fn main() {}
+//! `cargo xtask`: everything a developer or a build machine does with this repository besides plain cargo.
+//!
+//! It starts the services the product needs (PostgreSQL, Redis) by itself, so that nothing has to be installed or
+//! configured first; it runs the product in development, runs every check, and holds the few rules about the shape
+//! of the code that no compiler checks. One module per concern; a new command is one module and one line in `run`.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command line tool speaks through its terminal"
+)]
+
+mod dev;
+mod error;
+mod http;
+mod migrate;
+mod paths;
+mod process;
+mod progress;
+mod secrets;
+mod seed;
+mod services;
+mod signals;
+mod state;
+mod test;
+mod tidy;
+mod token;
+
+use std::process::ExitCode;
+
+use error::{Result, fail};
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  dev [--reset]        run the product here: database, counters, stand-ins for the outside world, server, demo data;
+                       --reset throws the development data away first
+  db                   start the development database alone, print its URLs, wait for Ctrl-C
+  migrate              run `recado migrate` on the development database
+  seed                 add the demo account to the running development server (dev does it, too)
+  token --email E [--user UUID] [--name N] [--hours H]
+                       print a session token for the development server
+  test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
+  tidy                 check the rules about the shape of the code
+
+environment:
+  DATABASE_URL, REDIS_URL            dev: use these instead of private servers
+  TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and a counter store)
+  PG_BIN, REDIS_BIN                  where the binaries of PostgreSQL and of Redis are
+  RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> Result<()> {
+    let Some((command, rest)) = args.split_first() else {
+        print!("{USAGE}");
+        return Ok(());
+    };
+    if rest.iter().any(|a| a == "--help" || a == "-h") {
+        print!("{USAGE}");
+        return Ok(());
+    }
+    match command.as_str() {
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        "dev" => dev::run(rest),
+        "db" => none(rest).and_then(|()| dev::database_only()),
+        "migrate" => none(rest).and_then(|()| migrate::run()),
+        "seed" => none(rest).and_then(|()| seed::run()),
+        "token" => token::run(rest),
+        "test" => test::run(rest),
+        "tidy" => none(rest).and_then(|()| tidy::run()),
+        other => {
+            eprint!("{USAGE}");
+            fail(format!("there is no command {other}"))
+        }
+    }
+}
+
+fn none(args: &[String]) -> Result<()> {
+    match args.first() {
+        None => Ok(()),
+        Some(arg) => fail(format!(
+            "unexpected argument {arg} (cargo xtask --help lists the commands)"
+        )),
+    }
+}

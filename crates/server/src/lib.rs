@@ -1,1 +1,13 @@
-//! x
+//! The server of Recado: configuration, wiring, routes, workers. Everything it decides is decided in `recado-domain`;
+//! everything it stores or calls goes through the adapter crates.
+
+pub mod app;
+pub mod config;
+pub mod error;
+pub mod logging;
+pub mod routes;
+pub mod serve;
+pub mod system;
+pub mod web;
+pub mod wiring;
+pub mod workers;

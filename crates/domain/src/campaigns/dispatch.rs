@@ -3,6 +3,9 @@
 //! The order of writes is what makes a crash harmless. A send is *claimed* before anything else, marked *started* just
 //! before its request leaves, and *recorded* after. Claimed and not started: nobody was called, another worker sends
 //! it. Started and not recorded: somebody may have been called, nobody sends it again.
+//!
+//! Only a send that this worker started has a result. The others of a claim need none: they are due for whoever claims
+//! next, and may be another worker's already, when this one lost the run without noticing.
 
 use std::sync::Arc;
 
@@ -19,13 +22,13 @@ use crate::shared::{Cipher, Event, Notification, NotificationKind, SendId, Store
 use crate::templates::values_of;
 use crate::whatsapp::{Line, OutboundTemplate, WhatsappGateway};
 
-/// How many sends are claimed, and their results written, together.
+/// How many sends are claimed, and their results written, together. A crash leaves at most so many unknown.
 const BATCH: i64 = 10;
 
 /// The same where no platform is called, so that nothing is waited for.
 const SIMULATED_BATCH: i64 = 500;
 
-/// The longest rest before a run looks again whether it was cancelled.
+/// How long a run may go, or rest, before it looks again whether it was cancelled, and shows that its worker lives.
 const LOOK_AGAIN: Duration = Duration::seconds(10);
 
 /// How a worker's part in a run ended.
@@ -88,7 +91,8 @@ impl Dispatcher {
         self.runs.take(self.worker, self.lease).await
     }
 
-    /// Carries out a run that this worker holds. On an error the lease runs out, and the run goes on then.
+    /// Carries out a run that this worker holds. After an error it may be called again, while the worker holds the run;
+    /// else the lease runs out, and another worker goes on.
     pub async fn carry_out(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         let Some(material) = self.runs.material(run).await? else {
             return Ok(RunEnd::Gone);
@@ -101,8 +105,7 @@ impl Dispatcher {
                 self.runs.release(run, self.worker).await?;
                 return Ok(RunEnd::HandedOver);
             }
-            let size = if script.line.is_some() { BATCH } else { SIMULATED_BATCH };
-            match self.runs.claim(run, self.worker, size, self.lease).await? {
+            match self.runs.claim(run, self.worker, script.batch(), self.lease).await? {
                 Claim::Sends(sends) => self.send_batch(run, &script, sends).await?,
                 Claim::Wait(time) => {
                     self.pacer.rest(time.min(LOOK_AGAIN)).await;
@@ -150,33 +153,33 @@ impl Dispatcher {
         }))
     }
 
+    /// Sends what was claimed, part by part, until the run has to stop; what left is recorded in any case.
     async fn send_batch(&self, run: QueuedRun, script: &Script, sends: Vec<ClaimedSend>) -> Result<(), StoreError> {
         let mut results = Vec::with_capacity(sends.len());
         let mut pause = None;
-        let size = if script.line.is_some() {
-            script.pace.in_flight()
-        } else {
-            sends.len().max(1)
-        };
-        let mut parts = sends.chunks(size);
-        for part in parts.by_ref() {
-            let Some(settled) = self.send_part(run, script, part).await? else {
-                results.extend(part.iter().map(|send| (send.id, SendResult::Released)));
-                break;
-            };
-            for (send, result, reason) in settled {
-                results.push((send, result));
-                pause = pause.or(reason);
+        let mut fault = None;
+        for part in sends.chunks(script.in_flight()) {
+            match self.send_part(run, script, part).await {
+                Ok(Some(settled)) => {
+                    for (send, result, reason) in settled {
+                        results.push((send, result));
+                        pause = pause.or(reason);
+                    }
+                }
+                Ok(None) => break,
+                Err(error) => fault = Some(error),
             }
-            if pause.is_some() {
+            if pause.is_some() || fault.is_some() {
                 break;
             }
         }
-        results.extend(parts.flatten().map(|send| (send.id, SendResult::Released)));
-        self.runs.record(run, &results).await?;
-        match pause {
-            Some(reason) => self.pause(run, &script.material, &reason).await,
-            None => Ok(()),
+        if !results.is_empty() {
+            self.runs.record(run, &results).await?;
+        }
+        match (fault, pause) {
+            (Some(error), _) => Err(error),
+            (None, Some(reason)) => self.pause(run, &script.material, &reason).await,
+            (None, None) => Ok(()),
         }
     }
 
@@ -253,6 +256,24 @@ impl Dispatcher {
 }
 
 impl Script {
+    /// How many sends to claim: no more than leave before it is time to look again.
+    fn batch(&self) -> i64 {
+        if self.line.is_none() {
+            return SIMULATED_BATCH;
+        }
+        let interval = self.pace.interval().whole_microseconds().max(1);
+        let leave = LOOK_AGAIN.whole_microseconds() / interval;
+        i64::try_from(leave).unwrap_or(BATCH).clamp(1, BATCH)
+    }
+
+    /// How many of them to start together.
+    fn in_flight(&self) -> usize {
+        match self.line {
+            Some(_) => self.pace.in_flight(),
+            None => usize::MAX,
+        }
+    }
+
     fn values(&self, recipient: &Recipient) -> Vec<String> {
         let variables = self.material.campaign.variables.clone().unwrap_or_default();
         variables.render(&self.material.template.variables, recipient)

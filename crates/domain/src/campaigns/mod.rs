@@ -1,16 +1,31 @@
 //! Campaigns: one template, sent once to each person of an audience, and what became of every message.
 //!
-//! A campaign is written as a `draft`, may wait as `scheduled`, is `sending` while its run goes on, and ends as `sent`
-//! (simulated), `completed`, `partial` or `cancelled`: [`transition`] is the whole machine. A **run** freezes the
-//! audience into one send a contact, reserves the month's quota, and then, batch by batch, claims sends, marks them
-//! started, calls the platform and records what came of it ([`Dispatcher`]). A send moves forward only:
-//! [`SendStatus::advance`]. Whatever crashes, nobody is written to twice: a send that was started and never recorded is
-//! *unknown*, settled by the platform's own news or by time, never sent again.
+//! **A campaign** names a template that the platform has approved, the sources of an [`Audience`] (nothing named means
+//! all contacts), and for each placeholder what stands in it ([`Variables`]). It is written as a `draft`, may wait as
+//! `scheduled`, is `sending` while its run goes on, and ends as `completed` (every send was accepted), `partial` (not
+//! every one), `sent` (simulated: the account has no number, so no platform was called) or `cancelled`. Content can be
+//! changed in `draft` and `scheduled` alone. [`transition`] is the whole machine; `status.golden` beside it shows every
+//! command in every status.
 //!
-//! Owns campaigns, sends and runs. Does not own templates, contacts, or the platform's wire form.
+//! **A run** is begun by [`Campaigns::start`], once [`prepare`] found nothing against it: it freezes the audience into
+//! one send a contact and reserves the month's quota for all of them, or does not happen at all. It waits in a queue
+//! where any server can pick it up; one *worker* at a time holds it, by a *lease* that it has to renew. The worker's
+//! [`Dispatcher`] claims some sends, marks them started, calls the platform, records what came of it, and so on until
+//! none is left; [`finish`] then concludes. A run *pauses* (still `sending`, with `paused_at`) when something concerns
+//! all its sends, such as a dead token, until somebody sees to it. A cancel stops it at once: nothing more leaves, and
+//! what did not leave stays pending.
+//!
+//! **A send** moves forward only, whoever brings the news and in whatever order: [`SendStatus::advance`]. The
+//! platform's answers come in five classes ([`SendOutcome`]) with one consequence each ([`settle`]). Whatever crashes,
+//! nobody is written to twice: a send that was started and never recorded is *unknown*, settled by the platform's own
+//! news or failed by time, never sent again.
+//!
+//! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
 mod audience;
 mod dispatch;
+#[cfg(test)]
+mod dispatch_tests;
 mod model;
 mod outcome;
 mod ports;

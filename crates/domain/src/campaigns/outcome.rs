@@ -74,7 +74,8 @@ pub enum SendResult {
         /// How long.
         delay: Duration,
     },
-    /// It did not leave and no attempt is counted: the run stops.
+    /// It was started and surely not processed, and no attempt is counted: the run stops, and the send is due again. Only
+    /// for sends that the reporter itself marked as started; nobody else can have started them meanwhile.
     Released,
 }
 

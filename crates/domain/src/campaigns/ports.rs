@@ -112,15 +112,19 @@ pub trait RunStore: Send + Sync {
     /// What a run is made of; none when its campaign is gone.
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
 
-    /// Claims up to `size` sends that are due, and renews the lease.
+    /// Claims up to `size` sends that are due, and renews the lease. Due is every pending send that is not started and
+    /// whose retry time has come, also one that was claimed before (by this worker or another) and never started.
     async fn claim(&self, run: QueuedRun, worker: Uuid, size: i64, lease: Duration) -> Result<Claim, StoreError>;
 
     /// Marks claimed sends as started, just before their requests leave. Returns those that still were the worker's:
-    /// only these may be sent.
+    /// only these may be sent. None are, once another worker holds the run or it was cancelled; a send that is started
+    /// already never is.
     async fn mark_started(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError>;
 
     /// Writes what came of sends, with the counters and the quota (an accepted send uses its place, a failed one gives
-    /// it back), in one transaction, each by `SendStatus::advance`.
+    /// it back), in one transaction, each by `SendStatus::advance`. The results are of sends that the caller had started;
+    /// it may have lost the run since, and they are true all the same. Once the run was finished, `Deferred` and
+    /// `Released` change nothing: nobody would send again, so the send stays unknown until time settles it.
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError>;
 
     /// Sets `paused_at` and the reason, and commits the events with it; changes nothing unless the run is going on.

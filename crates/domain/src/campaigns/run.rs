@@ -1,4 +1,5 @@
-//! The beginning and the end of a run: what has to be true before, and what is concluded after.
+//! The beginning and the end of a run: what has to be true before, and what is concluded after. Both are pure: the store
+//! reads the facts before, and writes the decision and its events in one transaction after.
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
@@ -117,15 +118,17 @@ impl Pace {
         }
     }
 
-    /// How many sends are started, and are in flight, together: what leaves within 50 ms, at least one. A crash leaves
-    /// at most so many unknown.
+    /// How many sends are started, and are in flight, together: what leaves within 50 ms, at least one. A batch that is
+    /// smaller bounds it, too.
     pub fn in_flight(self) -> usize {
         let interval = self.interval().whole_microseconds().max(1);
         usize::try_from(50_000 / interval).unwrap_or(1).clamp(1, 50)
     }
 }
 
-/// Decides whether a run may begin.
+/// Decides whether a run may begin: the campaign is a draft or scheduled, its template is approved, no placeholder is
+/// empty for everybody, and the plan is active. The store goes on to refuse an empty audience, a placeholder of
+/// [`RunStart::blanks`] that is empty for somebody in it, and a run beyond the month's limit.
 pub fn prepare(facts: RunFacts, trigger: Trigger, tenant: &Tenant, now: OffsetDateTime) -> Result<RunStart, Refusal> {
     let RunFacts {
         campaign,

@@ -86,14 +86,21 @@ pub struct Recipient {
     pub attributes: Map<String, Value>,
 }
 
-/// How many sends are in each status now; they add up to `total`. As published by `stats`.
+/// How many sends are in each status now: a send that was read is no longer counted as delivered. As published by
+/// `stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SendCounts {
+    /// All of them; what the others add up to.
     pub total: i64,
+    /// Not known to have left.
     pub pending: i64,
+    /// Accepted, and nothing more is known.
     pub sent: i64,
+    /// On the phone, and not opened.
     pub delivered: i64,
+    /// Opened.
     pub read: i64,
+    /// Lost.
     pub failed: i64,
 }
 

@@ -15,12 +15,14 @@ use crate::shared::{
     Write, text,
 };
 
+/// How long a name may be, in characters, and how much of an audience may be named.
 const NAME_CHARS: usize = 200;
 const RFM_SEGMENTS: usize = 20;
 const RFM_SEGMENT_CHARS: usize = 50;
 const TAG_IDS: usize = 100;
 
-/// How long the starter of an `execute` holds its run before it has to show itself again.
+/// How long a worker holds a run before it has to show itself again. Longer than a batch takes to leave and the last of
+/// its calls to time out, or the run changes hands for no reason.
 pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
 
 /// The use cases of campaigns.

@@ -50,7 +50,7 @@ enum Part {
 }
 
 impl Variables {
-    /// Checks every mapping: known placeholders' numbers, known fields, closed braces.
+    /// Checks every mapping: known placeholders' numbers, known fields, closed braces and none within.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (placeholder, mapping) in &self.0 {
@@ -116,6 +116,9 @@ fn parse(mapping: &str) -> Result<Vec<Part>, &'static str> {
     let mut rest = mapping;
     while let Some((text, after)) = rest.split_once('{') {
         let (inside, after) = after.split_once('}').ok_or("has a brace that is not closed")?;
+        if inside.contains('{') {
+            return Err("has a brace inside a field");
+        }
         let (name, fallback) = inside.split_once('|').unwrap_or((inside, ""));
         let field = match name.trim() {
             "name" => Field::Name,
@@ -172,6 +175,7 @@ fn value(field: &Field, contact: &Recipient) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -250,6 +254,7 @@ mod tests {
             ("x", "y"),
             ("03", ""),
             ("4", "{attributes.}"),
+            ("5", "{email|{name}}"),
         ]);
         let errors = wrong.validate().unwrap_err();
         let fields: Vec<&str> = errors.0.keys().map(String::as_str).collect();
@@ -260,11 +265,71 @@ mod tests {
                 "variables.1",
                 "variables.2",
                 "variables.4",
+                "variables.5",
                 "variables.x"
             ]
         );
         variables(&[("1", "{name|cliente}"), ("12", "plain } text")])
             .validate()
             .unwrap();
+    }
+
+    /// Anything a caller may write, with fields and braces more often than chance.
+    fn any_mapping() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just("{name}".to_owned()),
+            Just("{first_name|cliente}".to_owned()),
+            Just("{email}".to_owned()),
+            Just("{email|}".to_owned()),
+            Just("{attributes.coupon| }".to_owned()),
+            Just("{attributes.coupon|X5}".to_owned()),
+            "[{}| a]{0,4}",
+            "\\PC{0,6}",
+        ];
+        prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+    }
+
+    fn any_contact() -> impl Strategy<Value = Recipient> {
+        (
+            "[ a-zé]{0,8}",
+            prop::option::of("[ a-z@]{0,5}"),
+            prop::option::of("[ A-Z0-9]{0,3}"),
+        )
+            .prop_map(|(name, email, coupon)| Recipient {
+                name,
+                phone: "+5511961234567".into(),
+                email,
+                attributes: coupon
+                    .map(|coupon| ("coupon".to_owned(), coupon.into()))
+                    .into_iter()
+                    .collect(),
+            })
+    }
+
+    proptest! {
+        /// No field of a valid mapping reaches the recipient as it was written.
+        #[test]
+        fn a_valid_mapping_leaves_no_field(mapping in any_mapping(), contact in any_contact()) {
+            let variables = variables(&[("1", &mapping)]);
+            let [value] = &variables.render(&["Bia".into()], &contact)[..] else { panic!() };
+            if variables.validate().is_ok() {
+                prop_assert!(!value.contains('{'), "{mapping:?} became {value:?}");
+            } else {
+                prop_assert_eq!(value, "");
+            }
+        }
+
+        /// What is checked before a run is what is true in it: a value is empty just for those who have none of the
+        /// fields that the check named.
+        #[test]
+        fn blanks_foretell_what_is_empty(mapping in any_mapping(), contact in any_contact()) {
+            let variables = variables(&[("1", &mapping)]);
+            prop_assume!(variables.validate().is_ok());
+            let examples = ["Bia".to_owned()];
+            let blanks = variables.blanks(&examples);
+            let lacks = |field: &Field| value(field, &contact).trim().is_empty();
+            let foretold = blanks.iter().any(|blank| blank.fields.iter().all(lacks));
+            prop_assert_eq!(variables.render(&examples, &contact)[0].trim().is_empty(), foretold);
+        }
     }
 }

@@ -80,7 +80,7 @@ pub struct ContactInput {
 pub struct ImportRow {
     /// The contact; its phone is always there.
     pub contact: ContactDraft,
-    /// Labels by name; unknown ones are made. None when the file has no such column: tags are then left alone.
+    /// Labels to add, by name; unknown ones are made.
     pub tags: Vec<String>,
 }
 

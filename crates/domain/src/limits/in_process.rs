@@ -89,6 +89,7 @@ impl RateCounter for InProcessCounter {
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering};
 
+    use proptest::prelude::*;
     use time::{Duration, OffsetDateTime};
 
     use super::*;
@@ -158,5 +159,33 @@ mod tests {
         hand.0.store(60_000, Ordering::Relaxed);
         counter.count("last", LIMIT);
         assert_eq!(counter.logs.lock().unwrap().by_key.len(), 1);
+    }
+
+    proptest! {
+        /// The counter agrees with one that keeps every hit for ever and counts those of the window anew each time.
+        #[test]
+        fn it_counts_like_one_that_forgets_nothing(
+            requests in 0_u32..5,
+            hits in prop::collection::vec((0_i64..700, 0_usize..3), 0..80),
+        ) {
+            let limit = Limit { requests, window: Duration::seconds(1) };
+            let (hand, counter) = counter();
+            let mut kept: [Vec<i64>; 3] = Default::default();
+            let mut now = 0;
+            for (pause, key) in hits {
+                now += pause;
+                hand.0.store(now, Ordering::Relaxed);
+                let verdict = counter.count(["a", "b", "c"][key], limit);
+                let window: Vec<i64> = kept[key].iter().copied().filter(|at| at + 1000 > now).collect();
+                let used = u32::try_from(window.len()).unwrap();
+                let allowed = used < requests;
+                prop_assert_eq!(verdict.allowed, allowed);
+                prop_assert_eq!(verdict.remaining, requests - used - u32::from(allowed));
+                if allowed {
+                    kept[key].push(now);
+                    prop_assert_eq!(verdict.reset_at_ms, window.first().unwrap_or(&now) + 1000);
+                }
+            }
+        }
     }
 }

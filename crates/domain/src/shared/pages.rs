@@ -105,6 +105,8 @@ impl<T> Slice<T> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -134,5 +136,21 @@ mod tests {
         );
         let last = Slice::cut(vec![1, 2], 2, i32::to_string);
         assert_eq!((last.next_cursor, last.has_more), (None, false));
+    }
+
+    proptest! {
+        #[test]
+        fn every_query_is_a_page_within_bounds(page: Option<i64>, limit: Option<i64>, max in 1_i64..1000) {
+            let query = PageQuery::new(page, limit, 20, max);
+            prop_assert!(query.page() >= 1 && (1..=max).contains(&query.limit()));
+            let offset = i128::from(query.page() - 1) * i128::from(query.limit());
+            prop_assert_eq!(query.offset(), i64::try_from(offset).unwrap_or(i64::MAX));
+        }
+
+        #[test]
+        fn the_pages_hold_the_whole_list(limit in 1_i64..200, total in 0_i64..1_000_000_000) {
+            let pages = Page::<u8>::new(PageQuery::new(None, Some(limit), 20, 200), vec![], total).total_pages;
+            prop_assert!(pages * limit >= total && (pages - 1) * limit < total.max(1));
+        }
     }
 }

@@ -115,6 +115,23 @@ mod tests {
             prop_assert!(!slug.starts_with('-') && !slug.ends_with('-'));
         }
 
+        /// However many are taken, the next one is free, and again a slug.
+        #[test]
+        fn a_free_slug_is_always_found(name in "[a-z0-9 -]{0,60}") {
+            let base = slug(&name);
+            let mut taken = std::collections::BTreeSet::new();
+            for _ in 0..30 {
+                let asked = std::cell::Cell::new(0);
+                let free = free_slug(&base, |candidate| {
+                    asked.set(asked.get() + 1);
+                    taken.contains(candidate)
+                });
+                prop_assert!(asked.get() <= taken.len() + 2);
+                prop_assert!((1..=50).contains(&free.len()) && !free.starts_with('-') && !free.ends_with('-'));
+                prop_assert!(taken.insert(free));
+            }
+        }
+
         #[test]
         fn sanitizing_twice_changes_nothing(name in "[a-c<>/ \t]{0,40}") {
             let once = sanitize(&name);

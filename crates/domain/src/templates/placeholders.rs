@@ -8,6 +8,8 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("{{") {
+        // Of more than two braces, the last two count.
+        let after = after.trim_start_matches('{');
         let Some((inside, beyond)) = after.split_once("}}") else {
             break;
         };
@@ -29,13 +31,34 @@ fn number(inside: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::templates::values_of;
 
     #[test]
     fn only_numbers_in_double_braces_count() {
         let found = |text| placeholders(text).into_iter().collect::<Vec<_>>();
         assert_eq!(found("Oi {{2}}, {{1}} e {{2}}"), [1, 2]);
         assert_eq!(found("{{name}} {{ 1 }} {{01}} {{}} {1} {{3"), Vec::<usize>::new());
-        assert_eq!(found("{{{{1}}}}"), [1]);
+        assert_eq!((found("{{{{1}}}}"), found("{{{1}}}")), (vec![1], vec![1]));
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_is_found_just_where_it_stands_in_double_braces(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}") {
+            let found = placeholders(&text);
+            for number in 0..40 {
+                prop_assert_eq!(found.contains(&number), number > 0 && text.contains(&format!("{{{{{number}}}}}")));
+            }
+        }
+
+        #[test]
+        fn each_placeholder_gets_its_own_value(text in "(\\{\\{[1-9]\\}\\}|a){0,9}", known in 0_usize..12) {
+            let values: Vec<String> = (1..=known).map(|number| format!("value {number}")).collect();
+            let used = placeholders(&text).into_iter().filter(|number| *number <= known);
+            let expected: Vec<String> = used.map(|number| format!("value {number}")).collect();
+            prop_assert_eq!(values_of(&text, &values), expected);
+        }
     }
 }

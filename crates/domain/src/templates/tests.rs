@@ -99,149 +99,80 @@ async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
     assert_eq!((made.meta_status, made.variables.len()), (MetaStatus::Draft, 2));
 }
 
-#[tokio::test]
-async fn each_rule_names_its_field() {
-    let empty = faults_of(TemplateInput::default()).await;
-    assert_eq!(empty, ["category", "language", "name", "template_type"]);
-    let long = |chars| Some(Some("x".repeat(chars)));
-    let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
-    let cases = [
-        (
-            "name",
-            TemplateInput {
-                name: Some("Boas".into()),
-                ..input()
-            },
-        ),
-        (
-            "name",
-            TemplateInput {
-                name: Some("x".repeat(513)),
-                ..input()
-            },
-        ),
-        (
-            "category",
-            TemplateInput {
-                category: Some("marketing".into()),
-                ..input()
-            },
-        ),
-        (
-            "language",
-            TemplateInput {
-                language: Some("pt-BR".into()),
-                ..input()
-            },
-        ),
-        (
-            "template_type",
-            TemplateInput {
-                template_type: Some("video".into()),
-                ..input()
-            },
-        ),
-        (
-            "header_type",
-            TemplateInput {
-                header_type: Some(Some("sound".into())),
-                ..input()
-            },
-        ),
-        (
-            "header_text",
-            TemplateInput {
-                header_text: long(61),
-                ..input()
-            },
-        ),
-        (
-            "header_text",
-            TemplateInput {
-                header_type: Some(Some("text".into())),
-                ..input()
-            },
-        ),
-        (
-            "header_media_url",
-            TemplateInput {
-                header_media_url: Some(Some("file:///etc".into())),
-                ..input()
-            },
-        ),
-        (
-            "footer_text",
-            TemplateInput {
-                footer_text: long(61),
-                ..input()
-            },
-        ),
-        (
-            "footer_text",
-            TemplateInput {
-                footer_text: Some(Some("{{1}}".into())),
-                ..input()
-            },
-        ),
-        (
-            "body_text",
-            TemplateInput {
-                body_text: Some(Some("{{1}} {{3}} a".into())),
-                ..input()
-            },
-        ),
-        (
-            "example_values",
-            TemplateInput {
-                example_values: None,
-                ..input()
-            },
-        ),
-        (
-            "example_values[1]",
-            TemplateInput {
-                example_values: Some(Some(vec!["a".into(), " ".into()])),
-                ..input()
-            },
-        ),
-        (
-            "buttons",
-            TemplateInput {
-                buttons: Some(Some(vec![button; 11])),
-                ..input()
-            },
-        ),
-        (
-            "buttons[0].type",
-            TemplateInput {
-                buttons: Some(Some(vec![json!({ "text": "x" })])),
-                ..input()
-            },
-        ),
-        (
-            "carousel_cards",
-            TemplateInput {
-                template_type: Some("carousel".into()),
-                ..input()
-            },
-        ),
-        (
-            "carousel_cards",
-            TemplateInput {
-                carousel_cards: Some(Some(vec![json!({})])),
-                ..input()
-            },
-        ),
-    ];
+/// The input with one change.
+fn with(change: impl FnOnce(&mut TemplateInput)) -> TemplateInput {
+    let mut input = input();
+    change(&mut input);
+    input
+}
+
+fn text(text: &str) -> Option<Option<String>> {
+    Some(Some(text.to_owned()))
+}
+
+async fn each_is_refused_by_its_field(cases: impl IntoIterator<Item = (&str, TemplateInput)>) {
     for (field, input) in cases {
         assert_eq!(faults_of(input.clone()).await, [field], "{input:?}");
     }
-    let body = TemplateInput {
-        body_text: long(1025),
-        example_values: None,
-        ..input()
+}
+
+#[tokio::test]
+async fn what_has_to_be_there_is_named() {
+    let empty = faults_of(TemplateInput::default()).await;
+    assert_eq!(empty, ["category", "language", "name", "template_type"]);
+}
+
+#[tokio::test]
+async fn each_rule_of_a_word_names_its_field() {
+    each_is_refused_by_its_field([
+        ("name", with(|t| t.name = Some("Boas".into()))),
+        ("name", with(|t| t.name = Some("x".repeat(513)))),
+        ("category", with(|t| t.category = Some("marketing".into()))),
+        ("language", with(|t| t.language = Some("pt-BR".into()))),
+        ("template_type", with(|t| t.template_type = Some("video".into()))),
+        ("header_type", with(|t| t.header_type = text("sound"))),
+        ("header_media_url", with(|t| t.header_media_url = text("file:///etc"))),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn each_rule_of_a_text_names_its_field() {
+    let one_is_blank = Some(Some(vec!["a".into(), " ".into()]));
+    let too_long = |t: &mut TemplateInput| {
+        t.body_text = text(&"x".repeat(1025));
+        t.example_values = None;
     };
-    assert_eq!(faults_of(body).await, ["body_text"]);
+    each_is_refused_by_its_field([
+        ("header_text", with(|t| t.header_text = text(&"x".repeat(61)))),
+        ("header_text", with(|t| t.header_type = text("text"))),
+        ("footer_text", with(|t| t.footer_text = text(&"x".repeat(61)))),
+        ("footer_text", with(|t| t.footer_text = text("{{1}}"))),
+        ("body_text", with(too_long)),
+        ("body_text", with(|t| t.body_text = text("{{1}} {{3}} a"))),
+        ("example_values", with(|t| t.example_values = None)),
+        ("example_values[1]", with(|t| t.example_values = one_is_blank)),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn each_rule_of_buttons_and_cards_names_its_field() {
+    let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
+    let carousel = |t: &mut TemplateInput| t.template_type = Some("carousel".into());
+    each_is_refused_by_its_field([
+        ("buttons", with(|t| t.buttons = Some(Some(vec![button; 11])))),
+        (
+            "buttons[0].type",
+            with(|t| t.buttons = Some(Some(vec![json!({ "text": "x" })]))),
+        ),
+        ("carousel_cards", with(carousel)),
+        (
+            "carousel_cards",
+            with(|t| t.carousel_cards = Some(Some(vec![json!({})]))),
+        ),
+    ])
+    .await;
 }
 
 #[tokio::test]

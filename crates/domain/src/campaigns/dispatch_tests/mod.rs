@@ -1,0 +1,318 @@
+//! Carrying runs out, against a run store in memory: what each part of a run does, and what it never does.
+
+mod crashes;
+mod faults;
+mod overlaps;
+mod runs;
+mod stage;
+
+use time::Duration;
+use uuid::Uuid;
+
+use super::{CampaignStatus, Pace, RunEnd, RunReport, SendStatus, Variables};
+use crate::shared::{Event, NotificationKind, SendId};
+use crate::whatsapp::OutboundTemplate;
+use faults::Fault;
+use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, unknown};
+
+fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
+    RunEnd::Over(RunReport {
+        total,
+        sent,
+        failed: total - sent,
+        simulated: false,
+        status,
+        paused: false,
+    })
+}
+
+fn paused(total: i64, sent: i64) -> RunEnd {
+    RunEnd::Over(RunReport {
+        total,
+        sent,
+        failed: total - sent,
+        simulated: false,
+        status: CampaignStatus::Sending,
+        paused: true,
+    })
+}
+
+fn all_phones(contacts: usize) -> Vec<String> {
+    (0..contacts).map(phone).collect()
+}
+
+#[tokio::test]
+async fn everybody_is_written_to_once_in_batches_of_ten() {
+    let stage = Stage::new(23, |to, _| accepted(to));
+    assert_eq!(stage.carry_out().await, over(23, 23, CampaignStatus::Completed));
+    assert_eq!(stage.called(), all_phones(23));
+    let state = stage.runs.state();
+    assert_eq!(
+        (&state.claimed[..], &state.recorded[..]),
+        (&[10, 10, 3][..], &[10, 10, 3][..])
+    );
+    let [Event::Notification(end)] = &state.events[..] else {
+        panic!("{:?}", state.events)
+    };
+    assert_eq!(end.kind, NotificationKind::Success);
+}
+
+#[tokio::test]
+async fn the_message_bears_the_send_and_the_values() {
+    let stage = Stage::new(1, |to, _| accepted(to));
+    stage.runs.state().campaign_mut().variables = Some(Variables([("2".into(), "{email|nada}".into())].into()));
+    stage.carry_out().await;
+    let expected = OutboundTemplate {
+        send_id: SendId(Uuid::from_u128(1000)),
+        to: phone(0),
+        template: "boas_vindas".into(),
+        language: "pt_BR".into(),
+        header: vec![],
+        body: vec!["Ana".into(), "nada".into()],
+        buttons: vec![],
+    };
+    assert_eq!(stage.messages(), [expected]);
+}
+
+#[tokio::test]
+async fn a_refused_send_fails_alone_and_the_run_is_partial() {
+    let stage = Stage::new(12, |to, _| if to == phone(4) { failed() } else { accepted(to) });
+    assert_eq!(stage.carry_out().await, over(12, 11, CampaignStatus::Partial));
+    assert_eq!(stage.called().len(), 12);
+    assert_eq!(stage.row(4).error, Some((Some(131_026), "undeliverable".into())));
+}
+
+#[tokio::test]
+async fn a_simulated_run_calls_nobody_and_waits_for_nothing() {
+    let stage = Stage::new(1200, |to, _| accepted(to)).simulated();
+    let RunEnd::Over(report) = stage.carry_out().await else {
+        panic!()
+    };
+    assert_eq!(
+        (report.sent, report.status, report.simulated),
+        (1200, CampaignStatus::Sent, true)
+    );
+    assert_eq!(
+        (stage.called().len(), stage.asked().len(), stage.rests().len()),
+        (0, 0, 0)
+    );
+    assert_eq!(stage.runs.state().claimed, [500, 500, 200]);
+}
+
+#[tokio::test]
+async fn what_was_throttled_is_tried_again_after_its_wait() {
+    let stage = Stage::new(3, |to, call| {
+        if to == phone(1) && call < 2 {
+            throttled()
+        } else {
+            accepted(to)
+        }
+    });
+    assert_eq!(stage.carry_out().await, over(3, 3, CampaignStatus::Completed));
+    assert_eq!(stage.called(), [phone(0), phone(1), phone(2), phone(1), phone(1)]);
+    assert_eq!((stage.rests(), stage.row(1).attempts), (vec![1, 2], 2));
+}
+
+#[tokio::test]
+async fn throttling_that_does_not_end_fails_the_send_after_five_retries() {
+    let stage = Stage::new(2, |to, _| if to == phone(1) { throttled() } else { accepted(to) });
+    assert_eq!(stage.carry_out().await, over(2, 1, CampaignStatus::Partial));
+    assert_eq!(stage.ledger()[&phone(1)].len(), 6);
+    assert_eq!(
+        stage.rests(),
+        [1, 2, 4, 8, 10, 6],
+        "a wait is cut at 10 s, to look for a cancel"
+    );
+    let (code, message) = stage.row(1).error.unwrap();
+    assert_eq!(code, Some(130_429));
+    assert!(message.starts_with("gave up after 5 retries"), "{message}");
+}
+
+#[tokio::test]
+async fn an_unknown_outcome_is_never_called_again() {
+    let stage = Stage::new(3, |to, _| if to == phone(1) { unknown() } else { accepted(to) });
+    assert_eq!(stage.carry_out().await, over(3, 2, CampaignStatus::Partial));
+    assert_eq!(stage.called(), all_phones(3));
+    let row = stage.row(1);
+    assert_eq!(
+        (row.status, row.unknown, row.started),
+        (SendStatus::Pending, true, true)
+    );
+    assert_eq!(stage.take_over(SECOND).await, None);
+}
+
+#[tokio::test]
+async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
+    let stage = Stage::new(12, |to, call| {
+        if to == phone(2) && call == 0 {
+            halted()
+        } else {
+            accepted(to)
+        }
+    });
+    assert_eq!(stage.carry_out().await, paused(12, 2));
+    assert_eq!(stage.called(), all_phones(3));
+    {
+        let state = stage.runs.state();
+        assert_eq!(
+            state.campaign().pause_reason.as_deref(),
+            Some("token expired (code 190)")
+        );
+        assert!(state.rows[2..].iter().all(|row| !row.started && row.attempts == 0));
+        let [Event::Notification(told)] = &state.events[..] else {
+            panic!("{:?}", state.events)
+        };
+        assert_eq!(
+            (told.kind, &told.data["reason"]),
+            (NotificationKind::Warning, &"token expired (code 190)".into())
+        );
+    }
+    assert_eq!(stage.take_over(SECOND).await, None, "a paused run is nobody's to take");
+    stage.runs.resume();
+    assert_eq!(
+        stage.take_over(SECOND).await,
+        Some(over(12, 12, CampaignStatus::Completed))
+    );
+    assert_eq!(stage.called()[3..], all_phones(12)[2..]);
+}
+
+#[tokio::test]
+async fn what_was_in_flight_beside_a_halt_is_recorded() {
+    let stage = Stage::new(10, |to, _| if to == phone(1) { halted() } else { accepted(to) }).per_second(80);
+    assert_eq!(stage.carry_out().await, paused(10, 3));
+    assert_eq!(stage.called(), all_phones(4));
+}
+
+#[tokio::test]
+async fn after_a_cancel_nothing_leaves() {
+    // While the last call of a batch is under way, and in the middle of one.
+    for last in [9, 3] {
+        let stage = Stage::new(25, |to, _| accepted(to));
+        let runs = stage.runs.clone();
+        stage.during_call(last, move || runs.cancel());
+        let sent = i64::try_from(last).unwrap() + 1;
+        assert_eq!(stage.carry_out().await, over(25, sent, CampaignStatus::Cancelled));
+        assert_eq!(stage.called(), all_phones(last + 1));
+        assert_eq!(
+            stage.count(SendStatus::Sent),
+            last + 1,
+            "what left is recorded all the same"
+        );
+        assert_eq!(stage.runs.state().events, []);
+    }
+}
+
+#[tokio::test]
+async fn a_cancel_during_the_last_call_wins() {
+    let stage = Stage::new(3, |to, _| accepted(to));
+    let runs = stage.runs.clone();
+    stage.during_call(2, move || runs.cancel());
+    assert_eq!(stage.carry_out().await, over(3, 3, CampaignStatus::Cancelled));
+}
+
+#[tokio::test]
+async fn a_stopping_server_hands_over_and_nobody_is_forgotten_or_written_to_twice() {
+    for granted in [0, 4, 10] {
+        let stage = Stage::new(15, |to, _| accepted(to));
+        stage.stop_after(Some(granted));
+        assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
+        assert_eq!(stage.called(), all_phones(granted));
+        assert_eq!(
+            (stage.count(SendStatus::Sent), stage.runs.state().holder),
+            (granted, None)
+        );
+        stage.stop_after(None);
+        assert_eq!(
+            stage.take_over(SECOND).await,
+            Some(over(15, 15, CampaignStatus::Completed))
+        );
+        assert_eq!(stage.called(), all_phones(15));
+    }
+}
+
+#[tokio::test]
+async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
+    let stage = Stage::new(4, |to, _| accepted(to));
+    {
+        let mut state = stage.runs.state();
+        state.rows[0].recipient = None;
+        state.rows[2].recipient.as_mut().unwrap().name = "  ".into();
+    }
+    assert_eq!(stage.carry_out().await, over(4, 2, CampaignStatus::Partial));
+    assert_eq!(stage.called(), [phone(1), phone(3)]);
+    let message = |at| stage.row(at).error.unwrap().1;
+    assert_eq!(
+        message(0),
+        "the contact was deleted, or opted out, before the message left"
+    );
+    assert_eq!(message(2), "a placeholder is empty for this contact");
+}
+
+#[tokio::test]
+async fn each_part_asks_the_number_for_its_places() {
+    let asked = async |stage: Stage| {
+        stage.carry_out().await;
+        let asked = stage.asked();
+        assert!(asked.iter().all(|(number, ..)| number == "1065"));
+        let places: Vec<u32> = asked.iter().map(|(_, _, messages)| *messages).collect();
+        (asked[0].1, places)
+    };
+    let stage = |contacts| Stage::new(contacts, |to, _| accepted(to));
+    assert_eq!(
+        asked(stage(12)).await,
+        (Pace::Delay(Duration::milliseconds(200)), vec![1; 12])
+    );
+    assert_eq!(
+        asked(stage(12).per_second(80)).await,
+        (Pace::PerSecond(80), vec![4, 4, 2, 2])
+    );
+    let mut unpaced = stage(12);
+    unpaced.delay = Duration::ZERO;
+    assert_eq!(asked(unpaced).await, (Pace::Delay(Duration::ZERO), vec![10, 2]));
+}
+
+#[tokio::test]
+async fn a_slow_pace_claims_no_more_than_leaves_in_ten_seconds() {
+    for (delay, claimed) in [(1, vec![10, 2]), (4, vec![2; 6]), (60, vec![1; 12])] {
+        let mut stage = Stage::new(12, |to, _| accepted(to));
+        stage.delay = Duration::seconds(delay);
+        assert_eq!(stage.carry_out().await, over(12, 12, CampaignStatus::Completed));
+        assert_eq!(stage.runs.state().claimed, claimed);
+    }
+}
+
+#[tokio::test]
+async fn a_run_without_its_number_waits_for_somebody() {
+    let unreadable = Stage::new(3, |to, _| accepted(to));
+    let end = unreadable.dispatcher_with(FIRST, false).carry_out(RUN).await.unwrap();
+    let disconnected = Stage::new(3, |to, _| accepted(to));
+    disconnected.runs.state().material.as_mut().unwrap().profile = None;
+    assert_eq!((end, disconnected.carry_out().await), (paused(3, 0), paused(3, 0)));
+    for stage in [unreadable, disconnected] {
+        assert_eq!(stage.called().len(), 0);
+        let state = stage.runs.state();
+        let reason = state.campaign().pause_reason.as_deref();
+        assert_eq!(reason, Some("the WhatsApp number is not connected any more"));
+        assert!(matches!(&state.events[..], [Event::Notification(told)] if told.kind == NotificationKind::Warning));
+    }
+}
+
+#[tokio::test]
+async fn a_campaign_that_is_gone_is_nothing_to_carry_out() {
+    let stage = Stage::new(3, |to, _| accepted(to));
+    stage.runs.state().material = None;
+    assert_eq!(stage.carry_out().await, RunEnd::Gone);
+}
+
+#[tokio::test]
+async fn a_failing_store_does_not_lose_what_it_can_still_be_told() {
+    let stage = Stage::new(5, |to, _| accepted(to));
+    // material, claim; then for each send the mark and the call: the mark of the third one fails.
+    stage.fuse.set(6, Fault::ErrorBefore);
+    stage.dispatcher(FIRST).carry_out(RUN).await.unwrap_err();
+    assert_eq!(stage.called(), all_phones(2));
+    assert_eq!(stage.count(SendStatus::Sent), 2);
+    // The worker still holds the run, and may go on with it at once.
+    assert_eq!(stage.carry_out().await, over(5, 5, CampaignStatus::Completed));
+    assert_eq!(stage.called(), all_phones(5));
+}

@@ -1,0 +1,331 @@
+//! A run store in memory: one run, kept by the words of the port.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use time::Duration;
+use uuid::Uuid;
+
+use super::super::service::tests::NOW;
+use super::super::{
+    Campaign, CampaignStatus, Claim, ClaimedSend, Counted, QueuedRun, Recipient, RunFacts, RunMaterial, RunReport,
+    RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Trigger, finish,
+};
+use super::faults::Fuse;
+use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError};
+
+/// A send, as a database would keep it.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) id: SendId,
+    pub(super) recipient: Option<Recipient>,
+    pub(super) status: SendStatus,
+    pub(super) claimed_by: Option<Uuid>,
+    pub(super) started: bool,
+    pub(super) unknown: bool,
+    pub(super) attempts: u32,
+    pub(super) retry_at: Duration,
+    pub(super) error: Option<(Option<i64>, String)>,
+}
+
+/// The run and everything about it.
+pub(super) struct State {
+    pub(super) material: Option<RunMaterial>,
+    pub(super) rows: Vec<Row>,
+    pub(super) counts: SendCounts,
+    pub(super) holder: Option<Uuid>,
+    /// The database's clock, from the run's start.
+    pub(super) now: Duration,
+    pub(super) events: Vec<Event>,
+    /// How many sends each claim gave, and how many results each record brought.
+    pub(super) claimed: Vec<usize>,
+    pub(super) recorded: Vec<usize>,
+}
+
+pub(super) struct FakeRuns {
+    state: Mutex<State>,
+    fuse: Arc<Fuse>,
+}
+
+impl FakeRuns {
+    /// A run just begun, held by `holder`.
+    pub(super) fn new(
+        material: RunMaterial,
+        recipients: Vec<Option<Recipient>>,
+        holder: Uuid,
+        fuse: Arc<Fuse>,
+    ) -> Self {
+        let row = |(at, recipient): (u128, Option<Recipient>)| Row {
+            id: SendId(Uuid::from_u128(1000 + at)),
+            recipient,
+            status: SendStatus::Pending,
+            claimed_by: None,
+            started: false,
+            unknown: false,
+            attempts: 0,
+            retry_at: Duration::ZERO,
+            error: None,
+        };
+        let rows: Vec<Row> = (0..).zip(recipients).map(row).collect();
+        let total = i64::try_from(rows.len()).unwrap();
+        let counts = SendCounts {
+            total,
+            pending: total,
+            ..SendCounts::default()
+        };
+        let state = State {
+            material: Some(material),
+            rows,
+            counts,
+            holder: Some(holder),
+            now: Duration::ZERO,
+            events: vec![],
+            claimed: vec![],
+            recorded: vec![],
+        };
+        Self {
+            state: Mutex::new(state),
+            fuse,
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// What `Campaigns::cancel` leaves behind: the place in the queue is gone.
+    pub(super) fn cancel(&self) {
+        let mut state = self.state();
+        state.campaign_mut().status = CampaignStatus::Cancelled;
+        state.holder = None;
+    }
+
+    /// The lease runs out, and nobody has noticed yet.
+    pub(super) fn expire(&self) {
+        self.state().holder = None;
+    }
+
+    /// Somebody saw to what the run waited for.
+    pub(super) fn resume(&self) {
+        let mut state = self.state();
+        state.holder = None;
+        let campaign = state.campaign_mut();
+        campaign.paused_at = None;
+        campaign.pause_reason = None;
+    }
+}
+
+impl State {
+    pub(super) fn campaign(&self) -> &Campaign {
+        &self.material.as_ref().unwrap().campaign
+    }
+
+    pub(super) fn campaign_mut(&mut self) -> &mut Campaign {
+        &mut self.material.as_mut().unwrap().campaign
+    }
+
+    fn goes_on(&self) -> bool {
+        self.campaign().status == CampaignStatus::Sending && self.campaign().paused_at.is_none()
+    }
+
+    fn report(&self) -> Option<RunReport> {
+        let material = self.material.as_ref()?;
+        Some(RunReport::of(&material.campaign, &self.counts))
+    }
+
+    fn take(&mut self, worker: Uuid) -> Option<QueuedRun> {
+        if !self.goes_on() || self.holder.is_some() {
+            return None;
+        }
+        self.holder = Some(worker);
+        for row in &mut self.rows {
+            row.unknown |= row.started && row.status == SendStatus::Pending;
+        }
+        Some(super::stage::RUN)
+    }
+
+    fn claim(&mut self, worker: Uuid, size: i64) -> Claim {
+        if !self.goes_on() {
+            return Claim::Stopped;
+        }
+        if self.holder != Some(worker) {
+            return Claim::Lost;
+        }
+        let (now, size) = (self.now, usize::try_from(size).unwrap());
+        let open = |row: &&mut Row| row.status == SendStatus::Pending && !row.started;
+        let due = self.rows.iter_mut().filter(open).filter(|row| row.retry_at <= now);
+        let sends: Vec<ClaimedSend> = due
+            .take(size)
+            .map(|row| {
+                row.claimed_by = Some(worker);
+                ClaimedSend {
+                    id: row.id,
+                    attempts: row.attempts,
+                    recipient: row.recipient.clone(),
+                }
+            })
+            .collect();
+        if !sends.is_empty() {
+            self.claimed.push(sends.len());
+            return Claim::Sends(sends);
+        }
+        let next = self.rows.iter_mut().filter(open).map(|row| row.retry_at).min();
+        next.map_or(Claim::Exhausted, |next| Claim::Wait(next - now))
+    }
+
+    fn mark_started(&mut self, worker: Uuid, sends: &[SendId]) -> Vec<SendId> {
+        if self.holder != Some(worker) {
+            return vec![];
+        }
+        let mut started = Vec::new();
+        for row in self.rows.iter_mut().filter(|row| sends.contains(&row.id)) {
+            if row.claimed_by == Some(worker) && !row.started && row.status == SendStatus::Pending {
+                row.started = true;
+                started.push(row.id);
+            }
+        }
+        started
+    }
+
+    fn record(&mut self, results: &[(SendId, SendResult)]) {
+        self.recorded.push(results.len());
+        let finished = !matches!(
+            self.campaign().status,
+            CampaignStatus::Sending | CampaignStatus::Cancelled
+        );
+        for (id, result) in results {
+            let row = self.rows.iter_mut().find(|row| row.id == *id).unwrap();
+            let news = match result {
+                SendResult::Sent { .. } => SendStatus::Sent,
+                SendResult::Failed { .. } => SendStatus::Failed,
+                SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => SendStatus::Pending,
+            };
+            if let Some(to) = row.status.advance(news) {
+                self.counts = add(self.counts, Counted { from: row.status, to });
+                row.status = to;
+            }
+            match result {
+                SendResult::Failed { code, message } => row.error = Some((*code, message.clone())),
+                SendResult::Unknown => row.unknown = true,
+                SendResult::Deferred { .. } | SendResult::Released if finished => {}
+                SendResult::Deferred { delay } => {
+                    row.attempts += 1;
+                    row.retry_at = self.now + *delay;
+                    give_back(row);
+                }
+                SendResult::Released => give_back(row),
+                SendResult::Sent { .. } => {}
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
+        if let Some((campaign, events)) = ended {
+            *self.campaign_mut() = campaign;
+            self.events.extend(events);
+            self.holder = None;
+        }
+        self.report()
+    }
+
+    fn pause(&mut self, reason: &str, events: &[Event]) {
+        if self.goes_on() {
+            let campaign = self.campaign_mut();
+            campaign.paused_at = Some(NOW);
+            campaign.pause_reason = Some(reason.to_owned());
+            self.events.extend_from_slice(events);
+        }
+    }
+
+    fn fail_unknown(&mut self) -> u64 {
+        let mut failed = 0;
+        for row in &mut self.rows {
+            if row.started && row.status == SendStatus::Pending {
+                let counted = Counted {
+                    from: row.status,
+                    to: SendStatus::Failed,
+                };
+                self.counts = add(self.counts, counted);
+                row.status = SendStatus::Failed;
+                row.error = Some((None, "the outcome is unknown".to_owned()));
+                failed += 1;
+            }
+        }
+        failed
+    }
+}
+
+/// The port does not say who records: whatever the send is by now, it is due again.
+fn give_back(row: &mut Row) {
+    row.started = false;
+    row.unknown = false;
+    row.claimed_by = None;
+}
+
+fn add(counts: SendCounts, counted: Counted) -> SendCounts {
+    let deltas = SendCounts::deltas([counted]);
+    SendCounts {
+        total: counts.total,
+        pending: counts.pending + deltas.pending,
+        sent: counts.sent + deltas.sent,
+        delivered: counts.delivered + deltas.delivered,
+        read: counts.read + deltas.read,
+        failed: counts.failed + deltas.failed,
+    }
+}
+
+#[async_trait]
+impl RunStore for FakeRuns {
+    async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
+        Ok(None)
+    }
+
+    async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {
+        Ok(StartOutcome::Missing)
+    }
+
+    async fn take(&self, worker: Uuid, _: Duration) -> Result<Option<QueuedRun>, StoreError> {
+        self.fuse.stored(|| self.state().take(worker)).await
+    }
+
+    async fn material(&self, _: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
+        self.fuse.stored(|| self.state().material.clone()).await
+    }
+
+    async fn claim(&self, _: QueuedRun, worker: Uuid, size: i64, _: Duration) -> Result<Claim, StoreError> {
+        self.fuse.stored(|| self.state().claim(worker, size)).await
+    }
+
+    async fn mark_started(&self, _: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError> {
+        self.fuse.stored(|| self.state().mark_started(worker, sends)).await
+    }
+
+    async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        self.fuse.stored(|| self.state().record(results)).await
+    }
+
+    async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
+        self.fuse.stored(|| self.state().pause(reason, events)).await
+    }
+
+    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish()).await
+    }
+
+    async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().report()).await
+    }
+
+    async fn release(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        let release = || {
+            let mut state = self.state();
+            state.holder = state.holder.filter(|holder| *holder != worker);
+        };
+        self.fuse.stored(release).await
+    }
+
+    async fn fail_unknown(&self, _: Duration, _: i64) -> Result<u64, StoreError> {
+        Ok(self.state().fail_unknown())
+    }
+}

@@ -1,0 +1,331 @@
+//! Everything around a dispatcher under test: a run, a platform that keeps a ledger, a pacer that makes time pass.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use serde_json::Map;
+use time::Duration;
+use uuid::Uuid;
+
+use super::super::service::tests::{NOW, campaign};
+use super::super::{
+    Campaign, CampaignStatus, Dispatcher, Pace, Pacer, QueuedRun, Recipient, RunEnd, RunMaterial, SendOutcome,
+    SendStatus,
+};
+use super::faults::Fuse;
+use super::runs::{FakeRuns, Row};
+use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed};
+use crate::templates::TemplateSubmission;
+use crate::templates::tests::approved_template;
+use crate::whatsapp::{Line, OutboundTemplate, Profile, StoredProfile, SubmittedTemplate, WhatsappGateway};
+
+pub(super) const RUN: QueuedRun = QueuedRun {
+    account_id: AccountId(Uuid::from_u128(9)),
+    campaign_id: CampaignId(Uuid::from_u128(1)),
+};
+
+/// The worker that holds the run when it begins.
+pub(super) const FIRST: Uuid = Uuid::from_u128(71);
+pub(super) const SECOND: Uuid = Uuid::from_u128(72);
+pub(super) const THIRD: Uuid = Uuid::from_u128(73);
+
+/// What the platform answers to the so-many-th call (from 0) for a recipient.
+type Answers = Box<dyn Fn(&str, usize) -> SendOutcome + Send + Sync>;
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// The messaging platform: answers by the book of the test, and keeps what it was asked.
+pub(super) struct Platform {
+    answers: Answers,
+    calls: Mutex<Vec<(OutboundTemplate, SendOutcome)>>,
+    /// Done while the call of this number (from 0) is under way.
+    hook: Mutex<Option<(usize, Hook)>>,
+    fuse: Arc<Fuse>,
+}
+
+impl Platform {
+    fn answer(&self, message: &OutboundTemplate) -> SendOutcome {
+        let mut calls = self.calls.lock().unwrap();
+        let before = calls.iter().filter(|(earlier, _)| earlier.to == message.to).count();
+        let outcome = (self.answers)(&message.to, before);
+        calls.push((message.clone(), outcome.clone()));
+        outcome
+    }
+
+    fn hook_now(&self) -> Option<Hook> {
+        let calls = self.calls.lock().unwrap().len();
+        let mut hook = self.hook.lock().unwrap();
+        let due = hook.as_ref().is_some_and(|(call, _)| *call + 1 == calls);
+        hook.take_if(|_| due).map(|(_, hook)| hook)
+    }
+}
+
+#[async_trait]
+impl WhatsappGateway for Platform {
+    async fn send_template(&self, _: &Line, message: &OutboundTemplate) -> SendOutcome {
+        let outcome = self.fuse.called(|| self.answer(message)).await;
+        if let Some(hook) = self.hook_now() {
+            hook();
+        }
+        outcome
+    }
+
+    async fn submit_template<'a>(
+        &self,
+        _: &Line,
+        _: &TemplateSubmission,
+        _: Option<&'a str>,
+    ) -> Result<SubmittedTemplate, GatewayError> {
+        Err(GatewayError::NotConfigured("submission"))
+    }
+}
+
+/// Lets everything leave at once, and moves the store's clock instead of resting.
+struct TestPacer {
+    runs: Arc<FakeRuns>,
+    asked: Mutex<Vec<(String, Pace, u32)>>,
+    rests: Mutex<Vec<Duration>>,
+    /// How many requests for places are granted before the server stops.
+    granted: Mutex<Option<usize>>,
+    stopping: AtomicBool,
+}
+
+#[async_trait]
+impl Pacer for TestPacer {
+    async fn places(&self, phone_number_id: &str, pace: Pace, messages: u32) -> bool {
+        match self.granted.lock().unwrap().as_mut() {
+            Some(0) => {
+                self.stopping.store(true, Ordering::Relaxed);
+                return false;
+            }
+            Some(granted) => *granted -= 1,
+            None => {}
+        }
+        self.asked
+            .lock()
+            .unwrap()
+            .push((phone_number_id.to_owned(), pace, messages));
+        true
+    }
+
+    async fn rest(&self, time: Duration) -> bool {
+        self.rests.lock().unwrap().push(time);
+        self.runs.state().now += time;
+        !self.stopping()
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+/// One run of some contacts, and its surroundings.
+#[derive(Clone)]
+pub(super) struct Stage {
+    pub(super) runs: Arc<FakeRuns>,
+    pub(super) fuse: Arc<Fuse>,
+    platform: Arc<Platform>,
+    pacer: Arc<TestPacer>,
+    pub(super) delay: Duration,
+}
+
+pub(super) fn phone(at: usize) -> String {
+    format!("+55119{at:08}")
+}
+
+pub(super) fn recipient(at: usize) -> Recipient {
+    Recipient {
+        name: format!("Ana {at}"),
+        phone: phone(at),
+        email: None,
+        attributes: Map::new(),
+    }
+}
+
+fn number() -> StoredProfile {
+    let profile = Profile {
+        id: ProfileId(Uuid::from_u128(4)),
+        name: "Loja".into(),
+        phone_number_id: "1065".into(),
+        waba_id: "1022".into(),
+        messages_per_second: None,
+        created_at: NOW,
+        updated_at: NOW,
+    };
+    StoredProfile {
+        profile,
+        token: Sealed(vec![1]),
+    }
+}
+
+impl Stage {
+    /// So many contacts, all there, at the default pace of one message each 200 ms.
+    pub(super) fn new(contacts: usize, answers: impl Fn(&str, usize) -> SendOutcome + Send + Sync + 'static) -> Self {
+        let material = RunMaterial {
+            campaign: Campaign {
+                total_recipients: i64::try_from(contacts).unwrap(),
+                ..campaign(CampaignStatus::Sending)
+            },
+            template: approved_template("Oi {{1}}, use {{2}}.", &["Bia", "PROMO10"]),
+            profile: Some(number()),
+        };
+        let fuse = Arc::new(Fuse::default());
+        let recipients = (0..contacts).map(|at| Some(recipient(at))).collect();
+        let runs = Arc::new(FakeRuns::new(material, recipients, FIRST, fuse.clone()));
+        let platform = Arc::new(Platform {
+            answers: Box::new(answers),
+            calls: Mutex::default(),
+            hook: Mutex::default(),
+            fuse: fuse.clone(),
+        });
+        let pacer = Arc::new(TestPacer {
+            runs: runs.clone(),
+            asked: Mutex::default(),
+            rests: Mutex::default(),
+            granted: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        Self {
+            runs,
+            fuse,
+            platform,
+            pacer,
+            delay: Duration::milliseconds(200),
+        }
+    }
+
+    /// The number keeps a pace of its own.
+    pub(super) fn per_second(self, rate: i32) -> Self {
+        let mut state = self.runs.state();
+        let profile = state.material.as_mut().unwrap().profile.as_mut().unwrap();
+        profile.profile.messages_per_second = Some(rate);
+        drop(state);
+        self
+    }
+
+    pub(super) fn simulated(self) -> Self {
+        let mut state = self.runs.state();
+        state.campaign_mut().simulated = true;
+        state.material.as_mut().unwrap().profile = None;
+        drop(state);
+        self
+    }
+
+    /// The server stops after so many requests for places; a restarted one does not.
+    pub(super) fn stop_after(&self, granted: Option<usize>) {
+        *self.pacer.granted.lock().unwrap() = granted;
+        self.pacer.stopping.store(granted == Some(0), Ordering::Relaxed);
+    }
+
+    /// Does something while a call (counted from 0) is under way.
+    pub(super) fn during_call(&self, call: usize, hook: impl FnOnce() + Send + 'static) {
+        *self.platform.hook.lock().unwrap() = Some((call, Box::new(hook)));
+    }
+
+    pub(super) fn dispatcher(&self, worker: Uuid) -> Dispatcher {
+        self.dispatcher_with(worker, true)
+    }
+
+    /// `readable`: whether the key that the token was sealed with is still the same.
+    pub(super) fn dispatcher_with(&self, worker: Uuid, readable: bool) -> Dispatcher {
+        let mut cipher = MockCipher::new();
+        cipher
+            .expect_open()
+            .returning(move |_| readable.then(|| "token".into()));
+        Dispatcher::new(
+            self.runs.clone(),
+            self.platform.clone(),
+            Arc::new(cipher),
+            self.pacer.clone(),
+            worker,
+            self.delay,
+        )
+    }
+
+    /// The first worker's part in the run.
+    pub(super) async fn carry_out(&self) -> RunEnd {
+        self.dispatcher(FIRST).carry_out(RUN).await.unwrap()
+    }
+
+    /// Takes the run as another worker, if it can be taken, and carries it out.
+    pub(super) async fn take_over(&self, worker: Uuid) -> Option<RunEnd> {
+        let dispatcher = self.dispatcher(worker);
+        let run = dispatcher.take().await.unwrap()?;
+        Some(dispatcher.carry_out(run).await.unwrap())
+    }
+
+    /// Who was called, in order.
+    pub(super) fn called(&self) -> Vec<String> {
+        let calls = self.platform.calls.lock().unwrap();
+        calls.iter().map(|(message, _)| message.to.clone()).collect()
+    }
+
+    pub(super) fn messages(&self) -> Vec<OutboundTemplate> {
+        let calls = self.platform.calls.lock().unwrap();
+        calls.iter().map(|(message, _)| message.clone()).collect()
+    }
+
+    /// What the platform answered to each recipient, in order.
+    pub(super) fn ledger(&self) -> HashMap<String, Vec<SendOutcome>> {
+        let mut ledger: HashMap<String, Vec<SendOutcome>> = HashMap::new();
+        for (message, outcome) in self.platform.calls.lock().unwrap().iter() {
+            ledger.entry(message.to.clone()).or_default().push(outcome.clone());
+        }
+        ledger
+    }
+
+    pub(super) fn asked(&self) -> Vec<(String, Pace, u32)> {
+        self.pacer.asked.lock().unwrap().clone()
+    }
+
+    pub(super) fn rests(&self) -> Vec<i64> {
+        let rests = self.pacer.rests.lock().unwrap();
+        rests.iter().map(|rest| rest.whole_seconds()).collect()
+    }
+
+    pub(super) fn row(&self, at: usize) -> Row {
+        self.runs.state().rows[at].clone()
+    }
+
+    /// How many sends have this status.
+    pub(super) fn count(&self, status: SendStatus) -> usize {
+        self.runs.state().rows.iter().filter(|row| row.status == status).count()
+    }
+}
+
+pub(super) fn accepted(phone: &str) -> SendOutcome {
+    SendOutcome::Accepted {
+        message_id: format!("wamid.{phone}"),
+        wa_id: None,
+    }
+}
+
+pub(super) fn failed() -> SendOutcome {
+    SendOutcome::Failed {
+        code: 131_026,
+        message: "undeliverable".into(),
+    }
+}
+
+pub(super) fn throttled() -> SendOutcome {
+    SendOutcome::Throttled {
+        code: Some(130_429),
+        message: "slow down".into(),
+        retry_after: None,
+    }
+}
+
+pub(super) fn halted() -> SendOutcome {
+    SendOutcome::Halted {
+        code: 190,
+        message: "token expired".into(),
+    }
+}
+
+pub(super) fn unknown() -> SendOutcome {
+    SendOutcome::Unknown {
+        detail: "time-out".into(),
+    }
+}

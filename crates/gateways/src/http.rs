@@ -1,0 +1,294 @@
+//! The one way out: a small HTTP client that tells, of every failed call, whether the request may have left.
+//!
+//! A caller that must not do a thing twice can repeat a call that ended in [`CallError::NotSent`], and nothing else.
+
+use std::error::Error;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Response, Uri};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use secrecy::{ExposeSecret, SecretString};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use thiserror::Error;
+
+/// How long a call may take when its request says nothing else.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long resolving, connecting and the TLS handshake may take together.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an idle connection is kept.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// The largest answer read when a request says nothing else, in bytes.
+const CAP: usize = 1 << 20;
+
+const AGENT: &str = concat!("Recado/", env!("CARGO_PKG_VERSION"));
+
+/// Why there is no answer. The text never holds a header or a body.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum CallError {
+    /// Surely nothing was sent: the address is wrong, or no connection was made. Safe to repeat.
+    #[error("not sent: {0}")]
+    NotSent(String),
+    /// The request, or part of it, may have reached the other side: time-out, reset, broken or too large answer.
+    #[error("no usable answer: {0}")]
+    MaybeSent(String),
+}
+
+/// A request. Its `Debug` shows method and address alone.
+pub struct Request {
+    method: Method,
+    url: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    body: Bytes,
+    timeout: Duration,
+    cap: usize,
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.url)
+    }
+}
+
+impl Request {
+    /// Reads.
+    pub fn get(url: impl Into<String>) -> Self {
+        Self::new(Method::GET, url.into(), Bytes::new())
+    }
+
+    /// Posts JSON.
+    pub fn post(url: impl Into<String>, body: &Value) -> Self {
+        let request = Self::new(Method::POST, url.into(), Bytes::from(body.to_string()));
+        request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+    }
+
+    fn new(method: Method, url: String, body: Bytes) -> Self {
+        Self {
+            method,
+            url,
+            headers: Vec::new(),
+            body,
+            timeout: TIMEOUT,
+            cap: CAP,
+        }
+    }
+
+    fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Presents a token. Fails, without naming it, when it holds what no header can.
+    pub fn bearer(self, token: &SecretString) -> Result<Self, CallError> {
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+            .map_err(|_| CallError::NotSent("the access token holds characters that cannot be sent".into()))?;
+        value.set_sensitive(true);
+        Ok(self.header(AUTHORIZATION, value))
+    }
+
+    /// How long the whole call may take, connecting and reading included. Default: 30 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The largest answer accepted, in bytes. Default: 1 MiB.
+    #[must_use]
+    pub fn cap(self, cap: usize) -> Self {
+        Self { cap, ..self }
+    }
+
+    fn into_message(self) -> Result<hyper::Request<Full<Bytes>>, CallError> {
+        let url = self
+            .url
+            .parse::<Uri>()
+            .map_err(|error| CallError::NotSent(error.to_string()))?;
+        let mut message = hyper::Request::new(Full::new(self.body));
+        *message.method_mut() = self.method;
+        *message.uri_mut() = url;
+        message
+            .headers_mut()
+            .insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        message.headers_mut().extend(self.headers);
+        Ok(message)
+    }
+}
+
+/// An answer, read whole, whatever its status: redirects are not followed.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as JSON; none when it is something else.
+    pub fn json<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// Whether the status is 2xx.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+}
+
+/// The client. Clones share one pool of connections; idle ones are kept for 30 s.
+#[derive(Clone)]
+pub struct Http {
+    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    connect_timeout: Duration,
+}
+
+impl Http {
+    /// A client for http and https that trusts the public authorities. Fails when TLS cannot be set up.
+    pub fn new() -> Result<Self, String> {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        let connector = HttpsConnectorBuilder::new()
+            .with_provider_and_webpki_roots(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+            .map_err(|error| format!("TLS cannot be set up: {error}"))?
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(tcp);
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(connector);
+        Ok(Self {
+            client,
+            connect_timeout: CONNECT_TIMEOUT,
+        })
+    }
+
+    /// The same client with another limit for resolving, connecting and the TLS handshake together. Default: 5 s.
+    #[must_use]
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self {
+            connect_timeout,
+            ..self
+        }
+    }
+
+    /// Makes one call. Repeated only, by the connection pool, where a kept connection turned out to be closed before
+    /// a byte of the request was written to it.
+    pub async fn call(&self, request: Request) -> Result<Answer, CallError> {
+        let (timeout, cap) = (request.timeout, request.cap);
+        let mut message = request.into_message()?;
+        // The pool reports a connection before it writes to it: as long as it reported none, nothing has left.
+        let connection = capture_connection(&mut message);
+        let exchange = self.exchange(message, connection.clone(), cap);
+        match tokio::time::timeout(timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) if connection.connection_metadata().is_none() => Err(no_connection(timeout)),
+            Err(_) => Err(CallError::MaybeSent(format!("no complete answer within {timeout:?}"))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        message: hyper::Request<Full<Bytes>>,
+        connection: CaptureConnection,
+        cap: usize,
+    ) -> Result<Answer, CallError> {
+        let (head, body) = self.respond(message, connection).await?.into_parts();
+        let declared = body.size_hint().lower();
+        if usize::try_from(declared).is_ok_and(|declared| declared <= cap) {
+            let read = Limited::new(body, cap).collect().await;
+            let body = read.map_err(|error| CallError::MaybeSent(chain(&*error)))?.to_bytes();
+            return Ok(Answer {
+                status: head.status.as_u16(),
+                headers: head.headers,
+                body,
+            });
+        }
+        Err(CallError::MaybeSent(format!(
+            "an answer of {declared} bytes, more than {cap}"
+        )))
+    }
+
+    /// The head of the answer. Waits for a connection for its own, shorter time first.
+    async fn respond(
+        &self,
+        message: hyper::Request<Full<Bytes>>,
+        mut connection: CaptureConnection,
+    ) -> Result<Response<Incoming>, CallError> {
+        let mut answer = pin!(self.client.request(message));
+        let connected = async {
+            connection.wait_for_connection_metadata().await;
+        };
+        let connecting = async {
+            tokio::select! {
+                biased;
+                early = &mut answer => Some(early),
+                () = connected => None,
+            }
+        };
+        let result = match tokio::time::timeout(self.connect_timeout, connecting).await {
+            Ok(Some(early)) => early,
+            Ok(None) => answer.await,
+            Err(_) => return Err(no_connection(self.connect_timeout)),
+        };
+        result.map_err(|error| failed(&error))
+    }
+}
+
+fn no_connection(within: Duration) -> CallError {
+    CallError::NotSent(format!("no connection within {within:?}"))
+}
+
+fn failed(error: &legacy::Error) -> CallError {
+    let detail = chain(error);
+    if error.is_connect() {
+        CallError::NotSent(detail)
+    } else {
+        CallError::MaybeSent(detail)
+    }
+}
+
+/// An error with its causes: hyper's own texts name the kind alone.
+fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_shows_in_no_debug_and_no_error() {
+        let token = SecretString::from("EAAG-secret");
+        let request = Request::post("http://h/x", &Value::Null).bearer(&token).unwrap();
+        assert_eq!(format!("{request:?}"), "POST http://h/x");
+        let message = request.into_message().unwrap();
+        assert!(!format!("{message:?}").contains("secret"));
+        assert_eq!(message.headers()[AUTHORIZATION], "Bearer EAAG-secret");
+        assert_eq!(message.headers()[USER_AGENT], AGENT);
+        let broken = Request::get("http://h/x")
+            .bearer(&SecretString::from("EAAG\nsecret"))
+            .unwrap_err();
+        assert!(
+            matches!(&broken, CallError::NotSent(text) if !text.contains("EAAG")),
+            "{broken}"
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! Tokens signed with one shared secret.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jsonwebtoken::{Algorithm, DecodingKey};
+use recado_domain::accounts::{Session, SessionError, SessionVerifier};
+use recado_domain::shared::Clock;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::Expected;
+
+/// The shortest secret taken, in bytes (RFC 7518, 3.2).
+const SHORTEST: usize = 32;
+
+/// Proves sessions by HS256 alone.
+pub struct Hs256Verifier {
+    key: DecodingKey,
+    expected: Expected,
+    clock: Arc<dyn Clock>,
+}
+
+impl Hs256Verifier {
+    /// The secret is used as it is written, not decoded. Fails when it is shorter than 32 bytes.
+    pub fn new(secret: &SecretString, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let secret = secret.expose_secret().as_bytes();
+        if secret.len() < SHORTEST {
+            return Err(format!(
+                "the session secret has {} bytes, fewer than {SHORTEST}",
+                secret.len()
+            ));
+        }
+        Ok(Self {
+            key: DecodingKey::from_secret(secret),
+            expected,
+            clock,
+        })
+    }
+}
+
+#[async_trait]
+impl SessionVerifier for Hs256Verifier {
+    async fn verify(&self, token: &str) -> Result<Session, SessionError> {
+        super::header(token)?;
+        super::session(token, (&self.key, Algorithm::HS256), &self.expected, self.clock.now())
+    }
+}

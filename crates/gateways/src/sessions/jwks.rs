@@ -1,0 +1,238 @@
+//! Tokens signed with a key that the provider publishes.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use async_trait::async_trait;
+use hyper::Uri;
+use jsonwebtoken::Algorithm;
+use recado_domain::accounts::{Session, SessionError, SessionVerifier};
+use recado_domain::shared::Clock;
+use time::{Duration, OffsetDateTime};
+use tokio::sync::Mutex;
+
+use super::keys::{self, Fit, Key};
+use super::{Expected, header, session};
+use crate::http::{Http, Request};
+
+/// The algorithms that a published key may be for.
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
+
+/// How long a fetch may take.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// The largest key set read, in bytes.
+const CAP: usize = 64 * 1024;
+
+/// The keys are fetched at most this often, however many tokens name unknown ones.
+const PAUSE: Duration = Duration::minutes(1);
+
+/// The same as long as there are no keys at all.
+const PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(5);
+
+/// Keys older than this are fetched again at the next token, so that a withdrawn one ceases to count.
+const FRESH: Duration = Duration::minutes(10);
+
+/// Proves sessions by RS256, ES256 and EdDSA with the keys at one address.
+///
+/// The keys are fetched at the first token, again when a token names an unknown one (at most once a minute), and when
+/// they are ten minutes old. While the provider is down the old ones count.
+pub struct JwksVerifier {
+    ring: Arc<Ring>,
+    expected: Expected,
+    clock: Arc<dyn Clock>,
+}
+
+struct Ring {
+    http: Http,
+    url: String,
+    clock: Arc<dyn Clock>,
+    held: RwLock<Held>,
+    /// When the last fetch began. Locked while one is under way, so that there is one at a time.
+    begun: Mutex<Option<OffsetDateTime>>,
+}
+
+#[derive(Clone)]
+enum Held {
+    /// Never fetched with success; why.
+    Nothing(String),
+    Keys {
+        keys: Arc<Vec<Key>>,
+        since: OffsetDateTime,
+    },
+}
+
+impl JwksVerifier {
+    /// `url` is the address of the key set; it has to be https, but for a loopback host.
+    pub fn new(http: Http, url: &str, expected: Expected, clock: Arc<dyn Clock>) -> Result<Self, String> {
+        let parsed = url
+            .parse::<Uri>()
+            .map_err(|error| format!("{url} is no address: {error}"))?;
+        let secure = match parsed.scheme_str() {
+            Some("https") => true,
+            Some("http") => parsed.host().is_some_and(is_loopback),
+            _ => false,
+        };
+        if !secure {
+            return Err(format!(
+                "{url} must be https: whoever can change the keys can sign in as anybody"
+            ));
+        }
+        let ring = Ring {
+            http,
+            url: url.to_owned(),
+            clock: Arc::clone(&clock),
+            held: RwLock::new(Held::Nothing("the keys were not fetched yet".into())),
+            begun: Mutex::new(None),
+        };
+        Ok(Self {
+            ring: Arc::new(ring),
+            expected,
+            clock,
+        })
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host
+        .trim_start_matches('[')
+        .trim_end_matches(']')
+        .parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[async_trait]
+impl SessionVerifier for JwksVerifier {
+    async fn verify(&self, token: &str) -> Result<Session, SessionError> {
+        let header = header(token)?;
+        if !ALGORITHMS.contains(&header.alg) {
+            return Err(SessionError::Invalid);
+        }
+        let mut held = self.ring.held();
+        for last in [false, true] {
+            if let Held::Keys { keys, since } = &held {
+                match keys::fit(keys, header.kid.as_deref(), header.alg) {
+                    Fit::Key(key, algorithm) => {
+                        if self.clock.now() - *since >= FRESH {
+                            self.ring.refresh_aside();
+                        }
+                        return session(token, (key, algorithm), &self.expected, self.clock.now());
+                    }
+                    Fit::Never => return Err(SessionError::Invalid),
+                    Fit::Unknown => {}
+                }
+            }
+            if !last {
+                held = self.ring.refreshed().await;
+            }
+        }
+        Err(match held {
+            Held::Keys { .. } => SessionError::Invalid,
+            Held::Nothing(why) => SessionError::Unavailable(why),
+        })
+    }
+}
+
+impl Ring {
+    fn held(&self) -> Held {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is held after a fetch, if one is due or under way.
+    async fn refreshed(self: &Arc<Self>) -> Held {
+        let ring = Arc::clone(self);
+        // A task of its own: a client that goes away must not take the fetch along that everybody waits for.
+        if let Err(error) = tokio::spawn(async move { ring.refresh().await }).await {
+            tracing::error!(%error, "fetching the identity provider's keys failed");
+        }
+        self.held()
+    }
+
+    /// Fetches without anybody waiting, unless a fetch is under way.
+    fn refresh_aside(self: &Arc<Self>) {
+        if self.begun.try_lock().is_ok_and(|begun| self.is_due(*begun)) {
+            let ring = Arc::clone(self);
+            tokio::spawn(async move { ring.refresh().await });
+        }
+    }
+
+    fn is_due(&self, begun: Option<OffsetDateTime>) -> bool {
+        let pause = match self.held() {
+            Held::Nothing(_) => PAUSE_WITHOUT_KEYS,
+            Held::Keys { .. } => PAUSE,
+        };
+        // Either way: a clock that is set back must not stop the fetches.
+        begun.is_none_or(|begun| (self.clock.now() - begun).abs() >= pause)
+    }
+
+    /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due.
+    async fn refresh(&self) {
+        let mut begun = self.begun.lock().await;
+        if !self.is_due(*begun) {
+            return;
+        }
+        let now = self.clock.now();
+        *begun = Some(now);
+        let fetched = self.fetch().await;
+        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        match (fetched, &*held) {
+            (Ok(keys), _) => {
+                *held = Held::Keys {
+                    keys: Arc::new(keys),
+                    since: now,
+                }
+            }
+            (Err(why), Held::Nothing(_)) => *held = Held::Nothing(why),
+            (Err(why), Held::Keys { .. }) => {
+                tracing::warn!(
+                    why,
+                    "the identity provider's keys cannot be fetched, the old ones are kept"
+                );
+            }
+        }
+    }
+
+    async fn fetch(&self) -> Result<Vec<Key>, String> {
+        let request = Request::get(&self.url).timeout(TIMEOUT).cap(CAP);
+        let answer = self.http.call(request).await.map_err(|error| error.to_string())?;
+        if answer.status != 200 {
+            return Err(format!("the key set was answered with HTTP {}", answer.status));
+        }
+        keys::read(&answer.body).map_err(|error| format!("the key set cannot be read: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> OffsetDateTime {
+            OffsetDateTime::UNIX_EPOCH
+        }
+    }
+
+    #[test]
+    fn keys_come_over_tls_or_from_this_machine() {
+        let made = |url| JwksVerifier::new(Http::new().unwrap(), url, Expected::default(), Arc::new(Stopped)).err();
+        for good in [
+            "https://id.example/jwks",
+            "http://localhost:1/jwks",
+            "http://127.0.0.9/j",
+            "http://[::1]:8/j",
+        ] {
+            assert_eq!(made(good), None, "{good}");
+        }
+        for bad in [
+            "http://id.example/jwks",
+            "http://localhost.example/j",
+            "ftp://localhost/j",
+            "localhost/jwks",
+            "",
+        ] {
+            assert!(made(bad).is_some(), "{bad}");
+        }
+        assert!(made("http://10.0.0.1/jwks").unwrap().contains("must be https"));
+    }
+}

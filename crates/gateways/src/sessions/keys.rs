@@ -1,0 +1,141 @@
+//! A provider's published keys (JSON Web Key Set, RFC 7517).
+
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One key, with the one algorithm it is used with.
+pub(super) struct Key {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// What a set has for a token.
+pub(super) enum Fit<'a> {
+    /// The key to check it with, and its algorithm.
+    Key(&'a DecodingKey, Algorithm),
+    /// No such key: a newer set may have it.
+    Unknown,
+    /// A newer set would not help: the key named is for another algorithm, or several keys fit a token that names none.
+    Never,
+}
+
+/// Reads a set. A key that cannot be used here (encryption, another type or curve, a symmetric one) is passed over, so
+/// that it does not spoil the others.
+pub(super) fn read(body: &[u8]) -> Result<Vec<Key>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Set {
+        keys: Vec<Value>,
+    }
+    let set: Set = serde_json::from_slice(body)?;
+    Ok(set.keys.into_iter().filter_map(usable).collect())
+}
+
+fn usable(value: Value) -> Option<Key> {
+    let jwk: Jwk = serde_json::from_value(value).ok()?;
+    let algorithm = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => Algorithm::RS256,
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => Algorithm::ES256,
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+        _ => return None,
+    };
+    let common = &jwk.common;
+    let meant = common
+        .key_algorithm
+        .is_none_or(|meant| meant == KeyAlgorithm::from(algorithm))
+        && common
+            .public_key_use
+            .as_ref()
+            .is_none_or(|used| *used == PublicKeyUse::Signature)
+        && common
+            .key_operations
+            .as_ref()
+            .is_none_or(|operations| operations.contains(&KeyOperations::Verify));
+    let key = DecodingKey::from_jwk(&jwk).ok()?;
+    meant.then_some(Key {
+        id: jwk.common.key_id,
+        algorithm,
+        key,
+    })
+}
+
+/// The key for a token that names this one, and this algorithm: the algorithm picks among keys, it does not say how
+/// a key is used.
+pub(super) fn fit<'a>(keys: &'a [Key], id: Option<&str>, algorithm: Algorithm) -> Fit<'a> {
+    let mut fitting = keys.iter().filter(|key| key.algorithm == algorithm);
+    let Some(id) = id else {
+        return match (fitting.next(), fitting.next()) {
+            (Some(key), None) => Fit::Key(&key.key, key.algorithm),
+            (Some(_), Some(_)) => Fit::Never,
+            (None, _) => Fit::Unknown,
+        };
+    };
+    match fitting.find(|key| key.id.as_deref() == Some(id)) {
+        Some(key) => Fit::Key(&key.key, key.algorithm),
+        None if keys.iter().any(|key| key.id.as_deref() == Some(id)) => Fit::Never,
+        None => Fit::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn rsa(more: &Value) -> Value {
+        // Any number will do where nothing is verified.
+        let mut key = json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB" });
+        for (name, value) in more.as_object().unwrap() {
+            key[name] = value.clone();
+        }
+        key
+    }
+
+    fn set(keys: &[Value]) -> Vec<Key> {
+        read(json!({ "keys": keys }).to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn keys_for_something_else_are_passed_over() {
+        let keys = set(&[
+            rsa(&json!({ "kid": "encryption", "use": "enc" })),
+            rsa(&json!({ "kid": "signing only", "key_ops": ["sign"] })),
+            rsa(&json!({ "kid": "other algorithm", "alg": "RS512" })),
+            json!({ "kid": "symmetric", "kty": "oct", "k": "c2VjcmV0" }),
+            json!({ "kid": "curve", "kty": "EC", "crv": "P-384", "x": "AQAB", "y": "AQAB" }),
+            json!({ "kid": "unknown curve", "kty": "EC", "crv": "secp256k1", "x": "AQAB", "y": "AQAB" }),
+            json!({ "kid": "no base64", "kty": "RSA", "n": "?", "e": "AQAB" }),
+            json!("nonsense"),
+            rsa(&json!({ "kid": "good", "use": "sig", "alg": "RS256", "key_ops": ["verify"] })),
+        ]);
+        assert_eq!(
+            keys.iter().map(|key| key.id.as_deref()).collect::<Vec<_>>(),
+            [Some("good")]
+        );
+        assert!(set(&[]).is_empty());
+        for unreadable in ["", "[]", "{}", "{\"keys\":{}}"] {
+            assert!(read(unreadable.as_bytes()).is_err(), "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn a_token_fits_the_key_it_names_or_the_only_one() {
+        let one = set(&[rsa(&json!({ "kid": "a" }))]);
+        assert!(matches!(
+            fit(&one, Some("a"), Algorithm::RS256),
+            Fit::Key(_, Algorithm::RS256)
+        ));
+        assert!(matches!(
+            fit(&one, None, Algorithm::RS256),
+            Fit::Key(_, Algorithm::RS256)
+        ));
+        assert!(matches!(fit(&one, Some("b"), Algorithm::RS256), Fit::Unknown));
+        assert!(matches!(fit(&one, Some("a"), Algorithm::ES256), Fit::Never));
+        assert!(matches!(fit(&one, None, Algorithm::ES256), Fit::Unknown));
+        let two = set(&[rsa(&json!({ "kid": "a" })), rsa(&json!({}))]);
+        assert!(matches!(fit(&two, None, Algorithm::RS256), Fit::Never));
+    }
+}

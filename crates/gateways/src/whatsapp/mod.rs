@@ -1,0 +1,154 @@
+//! The messaging platform: the WhatsApp Cloud API of Meta's Graph (`developers.facebook.com/documentation/
+//! business-messaging/whatsapp`), for sending template messages and submitting templates.
+
+mod answer;
+mod graph;
+mod message;
+mod template;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::Uri;
+use recado_domain::campaigns::SendOutcome;
+use recado_domain::shared::GatewayError;
+use recado_domain::templates::TemplateSubmission;
+use recado_domain::whatsapp::{Line, OutboundTemplate, SubmittedTemplate, WhatsappGateway};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use crate::http::{CallError, Http, Request};
+
+/// How long a call may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The platform's code of a token that is not valid.
+const TOKEN_INVALID: i64 = 190;
+
+const NAME: &str = "the messaging platform";
+
+/// The Cloud API at one address.
+#[derive(Clone)]
+pub struct CloudApi {
+    http: Http,
+    base: Option<String>,
+    timeout: Duration,
+}
+
+impl CloudApi {
+    /// `base_url` is origin and version, for example `https://graph.facebook.com/v25.0`; none when the platform is
+    /// not configured: every call then says so. Fails when the address is no http or https address.
+    pub fn new(http: Http, base_url: Option<&str>) -> Result<Self, String> {
+        let base = base_url.map(|url| url.trim_end_matches('/').to_owned());
+        if let Some(base) = &base {
+            let url = base
+                .parse::<Uri>()
+                .map_err(|error| format!("{base} is no address: {error}"))?;
+            if !matches!(url.scheme_str(), Some("http" | "https")) || url.query().is_some() {
+                return Err(format!("{base} is no http or https address without a query"));
+            }
+        }
+        Ok(Self {
+            http,
+            base,
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// The same with another time limit of a call. Default: 30 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// A call with the line's token. Fails when no header can hold it.
+    fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<Request, CallError> {
+        Request::post(url, body).timeout(self.timeout).bearer(token)
+    }
+}
+
+#[async_trait]
+impl WhatsappGateway for CloudApi {
+    async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome {
+        let Some(base) = &self.base else {
+            return SendOutcome::Halted {
+                code: 0,
+                message: format!("{NAME} is not configured"),
+            };
+        };
+        let url = format!("{base}/{}/messages", segment(&line.phone_number_id));
+        match self.post(url, &line.token, &message::body(message)) {
+            Ok(request) => answer::outcome(self.http.call(request).await, &line.token),
+            Err(error) => SendOutcome::Halted {
+                code: TOKEN_INVALID,
+                message: error.to_string(),
+            },
+        }
+    }
+
+    async fn submit_template<'a>(
+        &self,
+        line: &Line,
+        submission: &TemplateSubmission,
+        meta_template_id: Option<&'a str>,
+    ) -> Result<SubmittedTemplate, GatewayError> {
+        let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
+        let (url, body) = match meta_template_id {
+            Some(id) => (format!("{base}/{}", segment(id)), template::edit(submission)),
+            None => {
+                let waba = segment(&line.waba_id);
+                (
+                    format!("{base}/{waba}/message_templates"),
+                    template::creation(submission),
+                )
+            }
+        };
+        let unavailable = |error: CallError| GatewayError::Unavailable(error.to_string());
+        let request = self.post(url, &line.token, &body).map_err(unavailable)?;
+        let answer = self.http.call(request).await.map_err(unavailable)?;
+        template::submitted(&answer, submission, meta_template_id, &line.token)
+    }
+}
+
+/// An id as one segment of a path: whatever it holds, it cannot lead anywhere else.
+fn segment(id: &str) -> String {
+    let mut segment = String::with_capacity(id.len());
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {
+            segment.push(char::from(byte));
+        } else {
+            segment.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    segment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_stays_one_segment() {
+        assert_eq!(segment("1065_a-B"), "1065_a-B");
+        assert_eq!(segment("1/../2?x#é"), "1%2F%2E%2E%2F2%3Fx%23%C3%A9");
+    }
+
+    #[test]
+    fn the_address_is_checked() {
+        let made = |url| CloudApi::new(Http::new().unwrap(), url).map(|api| api.base);
+        assert_eq!(
+            made(Some("https://graph.facebook.com/v25.0/")).unwrap().unwrap(),
+            "https://graph.facebook.com/v25.0"
+        );
+        assert_eq!(made(None), Ok(None));
+        for bad in [
+            "graph.facebook.com/v25.0",
+            "ftp://h/v25.0",
+            "https://h/v25.0?x=1",
+            "",
+            "http://a b",
+        ] {
+            assert!(made(Some(bad)).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The gateways against the simulators and against small servers of their own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests say what they expect by panicking"
+)]
+
+mod http;
+mod server;
+mod sessions;
+mod whatsapp;

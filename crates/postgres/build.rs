@@ -1,0 +1,22 @@
+//! Tells cargo that the migrations are embedded, and names their content, so that tests know which template fits.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::{fs, io};
+
+fn main() -> io::Result<()> {
+    let migrations = Path::new("../../migrations");
+    println!("cargo:rerun-if-changed={}", migrations.display());
+    let mut directories = fs::read_dir(migrations)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<io::Result<Vec<_>>>()?;
+    directories.sort();
+    let mut hasher = DefaultHasher::new();
+    for directory in directories {
+        println!("cargo:rerun-if-changed={}", directory.display());
+        directory.hash(&mut hasher);
+        fs::read(directory.join("up.sql"))?.hash(&mut hasher);
+    }
+    println!("cargo:rustc-env=RECADO_MIGRATIONS_HASH={:016x}", hasher.finish());
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! Accounts, users and memberships, across tenants: this is how a tenant is found.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::accounts::{Account, AccountStore, Membership, Session, Standing};
+use recado_domain::shared::{AccountId, StoreError, UserId, text};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::pool::PlatformPool;
+use crate::sql::{Word, sql};
+
+/// How often a create looks for a free slug anew, having lost it to another one.
+const SLUG_TRIES: usize = 100;
+
+/// Up to here a slug is never cut to make room for its number.
+const UNCUT_SLUG: usize = 40;
+
+/// Accounts, users and memberships.
+#[derive(Clone, Debug)]
+pub struct PgAccounts(PlatformPool);
+
+impl PgAccounts {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn one_standing(&self, user: UserId, account: Option<AccountId>) -> Result<Option<Standing>, StoreError> {
+        let query = sql("SELECT m.account_id, m.role, a.status
+             FROM account_users m JOIN accounts a ON a.id = m.account_id
+             WHERE m.user_id = $1 AND ($2 IS NULL OR m.account_id = $2)
+             ORDER BY m.last_active_at DESC NULLS LAST, m.created_at, m.account_id LIMIT 1")
+        .bind(user)
+        .bind(account);
+        let mut held = self.0.get().await?;
+        let found = query.get_result::<StandingRow>(held.conn()?).await.optional();
+        held.end(found.map_err(Fault::from))?
+            .map(Standing::try_from)
+            .transpose()
+    }
+}
+
+#[derive(QueryableByName)]
+struct StandingRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = Text)]
+    role: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+}
+
+impl TryFrom<StandingRow> for Standing {
+    type Error = StoreError;
+
+    fn try_from(row: StandingRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            account_id: row.account_id.into(),
+            role: word(&row.role)?,
+            status: word(&row.status)?,
+        })
+    }
+}
+
+#[derive(QueryableByName)]
+struct MembershipRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    slug: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    logo_url: Option<String>,
+    #[diesel(sql_type = Text)]
+    plan: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+    #[diesel(sql_type = Text)]
+    role: String,
+}
+
+impl TryFrom<MembershipRow> for Membership {
+    type Error = StoreError;
+
+    fn try_from(row: MembershipRow) -> Result<Self, StoreError> {
+        let account = Account {
+            id: row.id.into(),
+            name: row.name,
+            slug: row.slug,
+            logo_url: row.logo_url,
+            plan: row.plan,
+            status: word(&row.status)?,
+            created_at: row.created_at,
+        };
+        Ok(Self {
+            account_id: account.id,
+            role: word(&row.role)?,
+            account,
+        })
+    }
+}
+
+#[async_trait]
+impl AccountStore for PgAccounts {
+    async fn record_user(&self, session: &Session) -> Result<(), StoreError> {
+        let query = sql("INSERT INTO users (id, email, name) VALUES ($1, $2, $3)
+             ON CONFLICT (id) DO UPDATE
+               SET email = excluded.email, name = coalesce(excluded.name, users.name), updated_at = now()
+               WHERE users.email <> excluded.email OR users.name IS DISTINCT FROM coalesce(excluded.name, users.name)")
+        .bind(session.user_id)
+        .bind(session.email.as_str())
+        .bind(session.name.as_deref());
+        let mut held = self.0.get().await?;
+        let recorded = query.execute(held.conn()?).await;
+        held.end(recorded.map_err(Fault::from))?;
+        Ok(())
+    }
+
+    async fn memberships(&self, user: UserId) -> Result<Vec<Membership>, StoreError> {
+        let query = sql(
+            "SELECT a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role
+             FROM account_users m JOIN accounts a ON a.id = m.account_id
+             WHERE m.user_id = $1 ORDER BY m.created_at, m.account_id",
+        )
+        .bind(user);
+        let mut held = self.0.get().await?;
+        let rows = query.load::<MembershipRow>(held.conn()?).await;
+        held.end(rows.map_err(Fault::from))?
+            .into_iter()
+            .map(Membership::try_from)
+            .collect()
+    }
+
+    async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError> {
+        self.one_standing(user, Some(account)).await
+    }
+
+    async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError> {
+        self.one_standing(user, None).await
+    }
+
+    async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let created = create(tx.conn()?, account, owner).await;
+            tx.end(created).await
+        })
+        .await
+    }
+
+    async fn switch(
+        &self,
+        user: UserId,
+        account: AccountId,
+        now: OffsetDateTime,
+    ) -> Result<Option<Membership>, StoreError> {
+        let query = sql("UPDATE account_users m SET last_active_at = $3 FROM accounts a
+             WHERE m.account_id = $2 AND m.user_id = $1 AND a.id = m.account_id AND a.status = 'active'
+             RETURNING a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role")
+        .bind(user)
+        .bind(account)
+        .bind(now);
+        let mut held = self.0.get().await?;
+        let switched = query.get_result::<MembershipRow>(held.conn()?).await.optional();
+        held.end(switched.map_err(Fault::from))?
+            .map(Membership::try_from)
+            .transpose()
+    }
+}
+
+async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> Attempt<Account> {
+    let slug = take_slug(conn, account).await?;
+    let row: MembershipRow = sql(
+        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+         RETURNING id, name, slug, logo_url, plan, status, created_at, 'owner' AS role",
+    )
+    .bind(account.id)
+    .bind(account.name.as_str())
+    .bind(slug)
+    .bind(account.logo_url.as_deref())
+    .bind(account.plan.as_str())
+    .bind(account.status.as_str())
+    .bind(account.created_at)
+    .get_result(&mut *conn)
+    .await?;
+    sql("INSERT INTO account_users (account_id, user_id, role, created_at) VALUES ($1, $2, 'owner', $3)")
+        .bind(account.id)
+        .bind(owner)
+        .bind(account.created_at)
+        .execute(conn)
+        .await?;
+    Ok(Membership::try_from(row)?.account)
+}
+
+/// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
+async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
+    let base = account.slug.as_str();
+    let prefix: String = base.chars().take(UNCUT_SLUG).collect();
+    for _ in 0..SLUG_TRIES {
+        let taken: Vec<Word> =
+            sql("SELECT slug AS word FROM account_slugs WHERE slug = $1 OR (slug LIKE $2 AND slug ~ '-[0-9]+$')")
+                .bind(base)
+                .bind(format!("{prefix}%"))
+                .load(&mut *conn)
+                .await?;
+        let taken: std::collections::HashSet<String> = taken.into_iter().map(|row| row.word).collect();
+        let slug = text::free_slug(base, |candidate| taken.contains(candidate));
+        let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+            .bind(slug.as_str())
+            .bind(account.id)
+            .execute(&mut *conn)
+            .await?;
+        if entered > 0 {
+            return Ok(slug);
+        }
+    }
+    Err(StoreError::Unavailable("every free slug was taken by others first".into()).into())
+}

@@ -1,0 +1,118 @@
+//! The end of a run: paused, finished, or cancelled from outside.
+
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{Campaign, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude};
+use recado_domain::shared::{AccountId, Actor, CampaignId, Event};
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{rows, sends};
+use crate::errors::{Attempt, word};
+use crate::outbox;
+use crate::sql::{Number, sql};
+
+pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
+    let paused = sql(
+        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now()
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = 'sending' AND paused_at IS NULL",
+    )
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(reason)
+    .execute(&mut *conn)
+    .await?;
+    if paused > 0 {
+        outbox::append(conn, run.account_id, events).await?;
+    }
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct PlaceRow {
+    #[diesel(sql_type = Text)]
+    trigger: String,
+    #[diesel(sql_type = SqlUuid)]
+    user_id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    ip_address: Option<String>,
+}
+
+#[derive(QueryableByName)]
+struct NowRow {
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
+    let (account, id) = (run.account_id, run.campaign_id);
+    let Some(row) = rows::locked(conn, account, id).await? else {
+        return Ok(None);
+    };
+    let month = row.quota_month;
+    let campaign = Campaign::try_from(row)?;
+    let place: Option<PlaceRow> = sql("SELECT trigger, user_id, ip_address FROM campaign_queue
+         WHERE account_id = $1 AND campaign_id = $2 FOR UPDATE")
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    let (trigger, actor) = match place {
+        None => (Trigger::Send, None),
+        Some(place) => {
+            let actor = Actor {
+                user_id: place.user_id.into(),
+                ip_address: place.ip_address,
+            };
+            (word(&place.trigger)?, Some(actor))
+        }
+    };
+    let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
+    let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
+    let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
+        return Ok(Some(RunReport::of(&campaign, &counts)));
+    };
+    sql("UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5 WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(id)
+        .bind(finished.status.as_str())
+        .bind(finished.completed_at)
+        .bind(finished.updated_at)
+        .execute(&mut *conn)
+        .await?;
+    outbox::append(conn, account, &events).await?;
+    end_run(conn, account, id, month).await?;
+    Ok(Some(RunReport::of(&finished, &counts)))
+}
+
+/// Takes the run from the queue and gives back the quota of what never left. Started sends keep theirs until it is
+/// known what became of them.
+pub(super) async fn end_run(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    month: Option<Date>,
+) -> Attempt<()> {
+    // First, and waiting for whoever marks sends as started: the count below sees what they did.
+    sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
+        .bind(account)
+        .bind(id)
+        .execute(&mut *conn)
+        .await?;
+    let Some(month) = month else {
+        return Ok(());
+    };
+    let unsent: Number = sql("SELECT count(*) AS n FROM campaign_sends
+         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL")
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await?;
+    if unsent.n > 0 {
+        sends::change_usage(conn, account, month, 0, -unsent.n).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,18 @@
+//! Campaigns, their sends, and the runs that send them.
+//!
+//! Locks are taken in one order everywhere: campaign, its place in the queue, sends by id, counters, the month's usage.
+//! A pending send holds a place in the month's quota while its campaign is sending or once it was started; whatever
+//! ends that, ends the place in the same transaction.
+
+mod audience;
+mod claims;
+mod ending;
+mod rows;
+mod runs;
+mod sends;
+mod starting;
+mod store;
+
+pub use runs::PgRuns;
+pub(crate) use sends::{Settlement, lock_sends};
+pub use store::PgCampaigns;

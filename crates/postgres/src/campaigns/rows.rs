@@ -1,0 +1,209 @@
+//! Campaigns between their table and the domain, and their counters.
+
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::{
+    AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
+};
+use diesel::sql_types::BigInt;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{Campaign, SendCounts};
+use recado_domain::shared::{AccountId, CampaignId, StoreError};
+use serde_json::Value;
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{Attempt, corrupt, failed, word};
+use crate::schema::campaigns;
+use crate::sql::sql;
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = campaigns, check_for_backend(Pg))]
+pub(super) struct CampaignRow {
+    account_id: Uuid,
+    id: Uuid,
+    name: String,
+    template_id: Option<Uuid>,
+    segment_id: Option<Uuid>,
+    segment_config: Option<Value>,
+    rfm_segments: Vec<String>,
+    scheduled_at: Option<OffsetDateTime>,
+    variables: Option<Value>,
+    folder_id: Option<Uuid>,
+    status: String,
+    total_recipients: i64,
+    simulated: bool,
+    executed_at: Option<OffsetDateTime>,
+    completed_at: Option<OffsetDateTime>,
+    paused_at: Option<OffsetDateTime>,
+    pause_reason: Option<String>,
+    /// Not of the published campaign.
+    pub(super) profile_id: Option<Uuid>,
+    /// Not of the published campaign.
+    pub(super) quota_month: Option<Date>,
+    created_by: Option<Uuid>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+}
+
+impl TryFrom<CampaignRow> for Campaign {
+    type Error = StoreError;
+
+    fn try_from(row: CampaignRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            account_id: row.account_id.into(),
+            name: row.name,
+            template_id: row.template_id.map(Into::into),
+            segment_id: row.segment_id.map(Into::into),
+            segment_config: row
+                .segment_config
+                .map(serde_json::from_value)
+                .transpose()
+                .map_err(corrupt)?,
+            rfm_segments: row.rfm_segments,
+            scheduled_at: row.scheduled_at,
+            variables: row.variables.map(serde_json::from_value).transpose().map_err(corrupt)?,
+            folder_id: row.folder_id.map(Into::into),
+            status: word(&row.status)?,
+            total_recipients: row.total_recipients,
+            simulated: row.simulated,
+            executed_at: row.executed_at,
+            completed_at: row.completed_at,
+            paused_at: row.paused_at,
+            pause_reason: row.pause_reason,
+            created_by: row.created_by.map(Into::into),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+}
+
+/// What of a campaign its owner and its life change. What belongs to a run is written by the run alone.
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = campaigns, treat_none_as_null = true)]
+pub(super) struct Content<'a> {
+    name: &'a str,
+    template_id: Option<Uuid>,
+    segment_id: Option<Uuid>,
+    segment_config: Option<Value>,
+    rfm_segments: &'a [String],
+    scheduled_at: Option<OffsetDateTime>,
+    variables: Option<Value>,
+    folder_id: Option<Uuid>,
+    status: &'a str,
+    completed_at: Option<OffsetDateTime>,
+    paused_at: Option<OffsetDateTime>,
+    pause_reason: Option<&'a str>,
+    updated_at: OffsetDateTime,
+}
+
+impl<'a> TryFrom<&'a Campaign> for Content<'a> {
+    type Error = StoreError;
+
+    fn try_from(campaign: &'a Campaign) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: &campaign.name,
+            template_id: campaign.template_id.map(Uuid::from),
+            segment_id: campaign.segment_id.map(Uuid::from),
+            segment_config: campaign
+                .segment_config
+                .as_ref()
+                .map(serde_json::to_value)
+                .transpose()
+                .map_err(failed)?,
+            rfm_segments: &campaign.rfm_segments,
+            scheduled_at: campaign.scheduled_at,
+            variables: campaign
+                .variables
+                .as_ref()
+                .map(serde_json::to_value)
+                .transpose()
+                .map_err(failed)?,
+            folder_id: campaign.folder_id.map(Uuid::from),
+            status: campaign.status.as_str(),
+            completed_at: campaign.completed_at,
+            paused_at: campaign.paused_at,
+            pause_reason: campaign.pause_reason.as_deref(),
+            updated_at: campaign.updated_at,
+        })
+    }
+}
+
+/// One campaign, unless it is deleted.
+pub(super) async fn one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Option<CampaignRow>> {
+    let row = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::id.eq(id.0))
+        .filter(campaigns::deleted_at.is_null())
+        .select(CampaignRow::as_select())
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(row)
+}
+
+/// The same, with the right to change it until the transaction ends.
+pub(super) async fn locked(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Option<CampaignRow>> {
+    let row = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::id.eq(id.0))
+        .filter(campaigns::deleted_at.is_null())
+        .select(CampaignRow::as_select())
+        .for_no_key_update()
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(row)
+}
+
+#[derive(QueryableByName)]
+struct CountsRow {
+    #[diesel(sql_type = BigInt)]
+    total: i64,
+    #[diesel(sql_type = BigInt)]
+    pending: i64,
+    #[diesel(sql_type = BigInt)]
+    sent: i64,
+    #[diesel(sql_type = BigInt)]
+    delivered: i64,
+    #[diesel(sql_type = BigInt)]
+    read: i64,
+    #[diesel(sql_type = BigInt)]
+    failed: i64,
+}
+
+/// The counters of a campaign, zeros before its run; none when there is no such campaign.
+pub(super) async fn counts<C>(conn: &mut C, account: AccountId, id: CampaignId) -> Attempt<Option<SendCounts>>
+where
+    C: diesel_async::AsyncConnectionCore<Backend = Pg> + Send,
+{
+    let row = sql(
+        "SELECT coalesce(n.total, 0) AS total, coalesce(n.pending, 0) AS pending,
+           coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
+           coalesce(n.failed, 0) AS failed
+         FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
+         WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL",
+    )
+    .bind(account)
+    .bind(id)
+    .get_result::<CountsRow>(conn)
+    .await
+    .optional()?;
+    Ok(row.map(|row| SendCounts {
+        total: row.total,
+        pending: row.pending,
+        sent: row.sent,
+        delivered: row.delivered,
+        read: row.read,
+        failed: row.failed,
+    }))
+}

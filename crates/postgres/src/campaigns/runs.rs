@@ -1,0 +1,302 @@
+//! Runs, from their start to their end. Only looking for work crosses tenants.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::billing::{Standing, Subscription};
+use recado_domain::campaigns::{
+    Campaign, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunStart, RunStore, SendResult, SendStatus,
+    StartOutcome,
+};
+use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::sends::{Settlement, lock_sends};
+use super::{claims, ending, rows, starting};
+use crate::errors::{Attempt, Fault, corrupt, retry, word};
+use crate::pool::{PlatformPool, TenantPool};
+use crate::sql::{Id, bare, sql};
+use crate::{templates, whatsapp};
+
+/// What a send fails with when nobody ever learns what became of it.
+const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
+
+/// Runs.
+#[derive(Clone, Debug)]
+pub struct PgRuns {
+    tenants: TenantPool,
+    platform: PlatformPool,
+}
+
+impl PgRuns {
+    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+        Self { tenants, platform }
+    }
+}
+
+/// A transaction of the run's account, tried again when it loses to another one.
+macro_rules! in_tenant {
+    ($store:expr, $account:expr, |$conn:ident| $work:expr) => {
+        retry(|| async {
+            let mut tx = $store.tenants.begin($account).await?;
+            let $conn = tx.conn()?;
+            let done = $work.await;
+            tx.end(done).await
+        })
+        .await
+    };
+}
+
+#[async_trait]
+impl RunStore for PgRuns {
+    async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
+        in_tenant!(self, account, |conn| facts(conn, account, id))
+    }
+
+    async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
+        retry(|| async {
+            let mut tx = self.tenants.begin(start.campaign.account_id).await?;
+            match starting::start(tx.conn()?, start, worker, lease).await {
+                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Missing)) => {
+                    tx.rollback().await?;
+                    Ok(refused)
+                }
+                done => tx.end(done).await,
+            }
+        })
+        .await
+    }
+
+    async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
+        let taken = retry(|| async {
+            let mut tx = self.platform.begin().await?;
+            let taken = claims::take(tx.conn()?, worker, lease).await;
+            tx.end(taken).await
+        })
+        .await?;
+        if let Some(run) = taken {
+            in_tenant!(self, run.account_id, |conn| claims::doubt_started(conn, run))?;
+        }
+        Ok(taken)
+    }
+
+    async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| material(conn, run))
+    }
+
+    async fn claim(&self, run: QueuedRun, worker: Uuid, size: i64, lease: Duration) -> Result<Claim, StoreError> {
+        in_tenant!(self, run.account_id, |conn| claims::claim(
+            conn, run, worker, size, lease
+        ))
+    }
+
+    async fn mark_started(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| claims::mark_started(
+            conn, run, worker, sends
+        ))
+    }
+
+    async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        if results.is_empty() {
+            return Ok(());
+        }
+        in_tenant!(self, run.account_id, |conn| record(conn, run, results))
+    }
+
+    async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self, run.account_id, |conn| ending::pause(conn, run, reason, events))
+    }
+
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| ending::finish(conn, run))
+    }
+
+    async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| report(conn, run))
+    }
+
+    async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self, run.account_id, |conn| claims::release(conn, run, worker))
+    }
+
+    async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
+        let mut failed = 0;
+        for (account, sends) in self.in_doubt(ttl, limit).await? {
+            failed += in_tenant!(self, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
+        }
+        Ok(failed)
+    }
+}
+
+#[derive(QueryableByName)]
+struct DoubtRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+}
+
+impl PgRuns {
+    /// Sends in doubt for longer than this, across accounts, longest first. What was started and never recorded is in
+    /// doubt too, even if no worker came by to note it (its run was cancelled and its worker died).
+    async fn in_doubt(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
+        let query = sql("SELECT account_id, id FROM campaign_sends
+             WHERE status = 'pending' AND started_at IS NOT NULL
+               AND coalesce(unknown_at, started_at) <= now() - $1 * interval '1 microsecond'
+             ORDER BY started_at LIMIT $2")
+        .bind(ttl)
+        .bind(limit);
+        let mut held = self.platform.get().await?;
+        let rows = query.load::<DoubtRow>(held.conn()?).await;
+        let mut sends: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
+        for row in held.end(rows.map_err(Fault::from))? {
+            sends.entry(row.account_id.into()).or_default().push(row.id);
+        }
+        Ok(sends)
+    }
+}
+
+async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[Uuid], ttl: Duration) -> Attempt<u64> {
+    let mut sends = lock_sends(conn, account, ids.to_vec(), vec![]).await?;
+    let mut failed = 0;
+    for send in sends.iter_mut() {
+        // News may have come since it was found.
+        let Some(since) = send.in_doubt_since() else { continue };
+        if since.checked_add(ttl).is_some_and(|end| end <= send.now()) {
+            send.advance(SendStatus::Failed, send.now(), None, Some(NEVER_CONFIRMED));
+            failed += 1;
+        }
+    }
+    Settlement::of(sends).write(conn, account).await?;
+    Ok(failed)
+}
+
+async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> Attempt<()> {
+    let ids: Vec<SendId> = results.iter().map(|(id, _)| *id).collect();
+    let mut sends = lock_sends(conn, run.account_id, bare(&ids), vec![]).await?;
+    let (mut contacts, mut wa_ids) = (Vec::new(), Vec::new());
+    for (id, result) in results {
+        let Some(send) = sends.by_id(*id).filter(|send| send.campaign() == run.campaign_id) else {
+            continue;
+        };
+        send.settle(result);
+        if let SendResult::Sent { wa_id: Some(wa_id), .. } = result {
+            contacts.push(send.contact());
+            wa_ids.push(wa_id.clone());
+        }
+    }
+    Settlement::of(sends).write(conn, run.account_id).await?;
+    if !contacts.is_empty() {
+        sql(
+            "UPDATE contacts c SET wa_id = w.wa_id FROM unnest($2, $3) AS w (id, wa_id)
+             WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id",
+        )
+        .bind(run.account_id)
+        .bind(contacts)
+        .bind(wa_ids)
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
+}
+
+async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
+    let Some(row) = rows::one(conn, run.account_id, run.campaign_id).await? else {
+        return Ok(None);
+    };
+    let counts = rows::counts(conn, run.account_id, run.campaign_id)
+        .await?
+        .unwrap_or_default();
+    Ok(Some(RunReport::of(&Campaign::try_from(row)?, &counts)))
+}
+
+async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunMaterial>> {
+    let account = run.account_id;
+    let Some(row) = rows::one(conn, account, run.campaign_id).await? else {
+        return Ok(None);
+    };
+    let profile_id = row.profile_id.map(ProfileId::from);
+    let campaign = Campaign::try_from(row)?;
+    let template = match campaign.template_id {
+        Some(template) => templates::one(conn, account, template, true).await?,
+        None => None,
+    };
+    let template = template.ok_or_else(|| corrupt(format!("the run of {} has no template", campaign.id)))?;
+    let profile = match profile_id.filter(|_| !campaign.simulated) {
+        Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
+        None => None,
+    };
+    Ok(Some(RunMaterial {
+        campaign,
+        template,
+        profile,
+    }))
+}
+
+async fn facts(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> Attempt<Option<RunFacts>> {
+    let Some(row) = rows::one(conn, account, id).await? else {
+        return Ok(None);
+    };
+    let campaign = Campaign::try_from(row)?;
+    let template = match campaign.template_id {
+        Some(template) => templates::one(conn, account, template, false).await?,
+        None => None,
+    };
+    // A template's number that was disconnected is none: its reference was cleared.
+    let profile_id = match template.as_ref().and_then(|template| template.profile_id) {
+        Some(profile) => Some(profile),
+        None => default_profile(conn, account).await?,
+    };
+    let billing = billing(conn, account).await?;
+    Ok(Some(RunFacts {
+        campaign,
+        template,
+        profile_id,
+        billing,
+    }))
+}
+
+async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Option<ProfileId>> {
+    let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1 ORDER BY created_at, id LIMIT 1")
+        .bind(account)
+        .get_result::<Id>(conn)
+        .await
+        .optional()?;
+    Ok(first.map(|row| row.id.into()))
+}
+
+#[derive(QueryableByName)]
+struct BillingRow {
+    #[diesel(sql_type = Text)]
+    plan: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    status: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    current_period_end: Option<OffsetDateTime>,
+}
+
+async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Standing> {
+    let row: BillingRow = sql("SELECT a.plan, s.status, s.current_period_end FROM accounts a
+         LEFT JOIN LATERAL (SELECT status, current_period_end FROM subscriptions
+           WHERE account_id = a.id ORDER BY created_at DESC, id DESC LIMIT 1) s ON true
+         WHERE a.id = $1")
+    .bind(account)
+    .get_result(conn)
+    .await?;
+    let subscription = match row.status {
+        None => None,
+        Some(status) => Some(Subscription {
+            status: word(&status)?,
+            current_period_end: row.current_period_end,
+        }),
+    };
+    Ok(Standing {
+        plan: row.plan,
+        subscription,
+    })
+}

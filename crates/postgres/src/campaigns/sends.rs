@@ -1,0 +1,366 @@
+//! What becomes of sends: locked, moved forward in memory by the domain's rules, and written back in a few statements
+//! together with the counters and the month's usage.
+
+use std::collections::BTreeMap;
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{Counted, SendCounts, SendResult, SendStatus};
+use recado_domain::shared::{AccountId, CampaignId, SendId};
+use time::{Date, Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{Attempt, word};
+use crate::sql::sql;
+
+#[derive(QueryableByName)]
+struct SendRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    claimed_by: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    started_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    retry_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    unknown_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    sent_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    delivered_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    read_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    failed_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    error_code: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error_message: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_message_id: Option<String>,
+    #[diesel(sql_type = Bool)]
+    sending: bool,
+    #[diesel(sql_type = Nullable<SqlDate>)]
+    quota_month: Option<Date>,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+/// A locked send.
+pub(crate) struct HeldSend {
+    row: SendRow,
+    status: SendStatus,
+    before: SendStatus,
+    held_before: bool,
+    changed: bool,
+}
+
+impl HeldSend {
+    pub(crate) fn campaign(&self) -> CampaignId {
+        self.row.campaign_id.into()
+    }
+
+    pub(crate) fn contact(&self) -> Uuid {
+        self.row.contact_id
+    }
+
+    /// The database's time.
+    pub(crate) fn now(&self) -> OffsetDateTime {
+        self.row.now
+    }
+
+    /// Since when nobody knows what became of it; none while it waits and once it is known.
+    pub(crate) fn in_doubt_since(&self) -> Option<OffsetDateTime> {
+        let started = self.row.started_at.filter(|_| self.status == SendStatus::Pending)?;
+        Some(self.row.unknown_at.unwrap_or(started))
+    }
+
+    /// Whether a place in the month's quota is kept for it.
+    fn holds_place(&self) -> bool {
+        self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
+    }
+
+    pub(crate) fn learn_message(&mut self, message_id: &str) {
+        if self.row.wa_message_id.is_none() {
+            self.row.wa_message_id = Some(message_id.to_owned());
+            self.changed = true;
+        }
+    }
+
+    /// Takes in news of its status, unless it is old.
+    pub(crate) fn advance(
+        &mut self,
+        news: SendStatus,
+        at: OffsetDateTime,
+        error_code: Option<i64>,
+        error_message: Option<&str>,
+    ) {
+        let Some(next) = self.status.advance(news) else {
+            return;
+        };
+        self.status = next;
+        self.changed = true;
+        self.row.unknown_at = None;
+        match next {
+            SendStatus::Pending => {}
+            SendStatus::Sent => self.row.sent_at = Some(at),
+            SendStatus::Delivered => self.row.delivered_at = Some(at),
+            SendStatus::Read => self.row.read_at = Some(at),
+            SendStatus::Failed => {
+                self.row.failed_at = Some(at);
+                self.row.error_code = error_code;
+                self.row.error_message = error_message.map(str::to_owned);
+            }
+        }
+        if matches!(next, SendStatus::Delivered | SendStatus::Read) {
+            // It was accepted before, even if that news comes later or never.
+            self.row.sent_at.get_or_insert(at);
+        }
+    }
+
+    /// Takes in what came of calling the platform.
+    pub(crate) fn settle(&mut self, result: &SendResult) {
+        let now = self.row.now;
+        match result {
+            SendResult::Sent { message_id, .. } => {
+                if let Some(message_id) = message_id {
+                    self.learn_message(message_id);
+                }
+                self.advance(SendStatus::Sent, now, None, None);
+            }
+            SendResult::Failed { code, message } => self.advance(SendStatus::Failed, now, *code, Some(message)),
+            SendResult::Unknown if self.status == SendStatus::Pending => {
+                self.row.unknown_at.get_or_insert(now);
+                self.changed = true;
+            }
+            SendResult::Deferred { delay } if self.status == SendStatus::Pending => {
+                self.row.attempts = self.row.attempts.saturating_add(1);
+                self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
+                self.put_back();
+            }
+            SendResult::Released if self.status == SendStatus::Pending => self.put_back(),
+            // Known by other news already.
+            SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => {}
+        }
+    }
+
+    /// As if it had never been claimed.
+    fn put_back(&mut self) {
+        self.row.started_at = None;
+        self.row.claimed_by = None;
+        self.row.unknown_at = None;
+        self.changed = true;
+    }
+}
+
+/// Sends of one account, locked until the transaction ends, together with the standing of their campaigns.
+pub(crate) struct HeldSends(Vec<HeldSend>);
+
+/// Locks the sends with these ids or these ids of messages, in the order of their ids.
+pub(crate) async fn lock_sends(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: Vec<Uuid>,
+    messages: Vec<String>,
+) -> Attempt<HeldSends> {
+    let rows: Vec<SendRow> = sql(
+        "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts, s.claimed_by,
+           s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
+           s.error_message, s.wa_message_id, c.status = 'sending' AS sending, c.quota_month, now() AS now
+         FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
+         WHERE s.account_id = $1 AND (s.id = ANY ($2) OR s.wa_message_id = ANY ($3))
+         ORDER BY s.id FOR UPDATE OF s FOR SHARE OF c",
+    )
+    .bind(account)
+    .bind(ids)
+    .bind(messages)
+    .load(conn)
+    .await?;
+    let mut sends = Vec::with_capacity(rows.len());
+    for row in rows {
+        let status: SendStatus = word(&row.status)?;
+        let mut send = HeldSend {
+            row,
+            status,
+            before: status,
+            held_before: false,
+            changed: false,
+        };
+        send.held_before = send.holds_place();
+        sends.push(send);
+    }
+    Ok(HeldSends(sends))
+}
+
+impl HeldSends {
+    /// By the send's id, else by the message's.
+    pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut HeldSend> {
+        let by_id = id.and_then(|id| self.0.binary_search_by_key(&id.0, |send| send.row.id).ok());
+        let by_message = || {
+            self.0
+                .iter()
+                .position(|send| send.row.wa_message_id.as_deref() == Some(message_id))
+        };
+        let position = by_id.or_else(by_message)?;
+        self.0.get_mut(position)
+    }
+
+    pub(crate) fn by_id(&mut self, id: SendId) -> Option<&mut HeldSend> {
+        let position = self.0.binary_search_by_key(&id.0, |send| send.row.id).ok()?;
+        self.0.get_mut(position)
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut HeldSend> {
+        self.0.iter_mut()
+    }
+}
+
+/// How a month's usage changes.
+#[derive(Clone, Copy, Default)]
+struct UsageDelta {
+    sent: i64,
+    reserved: i64,
+}
+
+/// What is to be written of sends that moved.
+pub(crate) struct Settlement {
+    sends: Vec<HeldSend>,
+    counts: BTreeMap<Uuid, SendCounts>,
+    usage: BTreeMap<Date, UsageDelta>,
+}
+
+impl Settlement {
+    pub(crate) fn of(HeldSends(sends): HeldSends) -> Self {
+        let sends: Vec<HeldSend> = sends.into_iter().filter(|send| send.changed).collect();
+        let mut moves: BTreeMap<Uuid, Vec<Counted>> = BTreeMap::new();
+        let mut usage: BTreeMap<Date, UsageDelta> = BTreeMap::new();
+        for send in &sends {
+            if send.before != send.status {
+                let moved = Counted {
+                    from: send.before,
+                    to: send.status,
+                };
+                moves.entry(send.row.campaign_id).or_default().push(moved);
+            }
+            if let Some(month) = send.row.quota_month {
+                let delta = usage.entry(month).or_default();
+                delta.sent += i64::from(accepted(send.status)) - i64::from(accepted(send.before));
+                delta.reserved += i64::from(send.holds_place()) - i64::from(send.held_before);
+            }
+        }
+        usage.retain(|_, delta| delta.sent != 0 || delta.reserved != 0);
+        let counts = moves
+            .into_iter()
+            .map(|(campaign, moves)| (campaign, SendCounts::deltas(moves)))
+            .collect();
+        Self { sends, counts, usage }
+    }
+
+    /// One statement for the sends, one a campaign for its counters, one a month for its usage; in the order of their
+    /// keys, so that two settlements queue up instead of blocking each other.
+    pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
+        if self.sends.is_empty() {
+            return Ok(());
+        }
+        write_sends(conn, account, self.sends).await?;
+        for (campaign, delta) in self.counts {
+            sql(
+                "UPDATE campaign_counters SET pending = pending + $3, sent = sent + $4, delivered = delivered + $5,
+                   read = read + $6, failed = failed + $7
+                 WHERE account_id = $1 AND campaign_id = $2",
+            )
+            .bind(account)
+            .bind(campaign)
+            .bind(delta.pending)
+            .bind(delta.sent)
+            .bind(delta.delivered)
+            .bind(delta.read)
+            .bind(delta.failed)
+            .execute(&mut *conn)
+            .await?;
+        }
+        for (month, delta) in self.usage {
+            change_usage(conn, account, month, delta.sent, delta.reserved).await?;
+        }
+        Ok(())
+    }
+}
+
+fn accepted(status: SendStatus) -> bool {
+    matches!(status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read)
+}
+
+/// Changes what a month's messages were used for.
+pub(super) async fn change_usage(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    month: Date,
+    sent: i64,
+    reserved: i64,
+) -> Attempt<()> {
+    sql("UPDATE message_usage SET sent = sent + $3, reserved = reserved + $4 WHERE account_id = $1 AND month = $2")
+        .bind(account)
+        .bind(month)
+        .bind(sent)
+        .bind(reserved)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<HeldSend>) -> Attempt<()> {
+    let moments =
+        |of: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| of(&send.row)).collect::<Vec<_>>();
+    let query = sql(
+        "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, claimed_by = w.claimed_by,
+           started_at = w.started_at, retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at,
+           delivered_at = w.delivered_at, read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code,
+           error_message = w.error_message, wa_message_id = w.wa_message_id
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+           AS w (id, status, attempts, claimed_by, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at,
+             failed_at, error_code, error_message, wa_message_id)
+         WHERE s.account_id = $1 AND s.id = w.id",
+    )
+    .bind(account)
+    .bind(sends.iter().map(|send| send.row.id).collect::<Vec<_>>())
+    .bind(
+        sends
+            .iter()
+            .map(|send| send.status.as_str().to_owned())
+            .collect::<Vec<_>>(),
+    )
+    .bind(sends.iter().map(|send| send.row.attempts).collect::<Vec<_>>())
+    .bind(sends.iter().map(|send| send.row.claimed_by).collect::<Vec<_>>())
+    .bind(moments(|row| row.started_at))
+    .bind(moments(|row| row.retry_at))
+    .bind(moments(|row| row.unknown_at))
+    .bind(moments(|row| row.sent_at))
+    .bind(moments(|row| row.delivered_at))
+    .bind(moments(|row| row.read_at))
+    .bind(moments(|row| row.failed_at))
+    .bind(sends.iter().map(|send| send.row.error_code).collect::<Vec<_>>())
+    .bind(
+        sends
+            .iter()
+            .map(|send| send.row.error_message.clone())
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        sends
+            .iter()
+            .map(|send| send.row.wa_message_id.clone())
+            .collect::<Vec<_>>(),
+    );
+    query.execute(conn).await?;
+    Ok(())
+}

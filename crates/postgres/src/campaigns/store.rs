@@ -1,0 +1,362 @@
+//! Campaigns and their figures.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures_util::future::try_join;
+use recado_domain::campaigns::{
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, SendContact, SendCounts,
+};
+use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
+use time::{Date, OffsetDateTime};
+use uuid::Uuid;
+
+use super::ending;
+use super::rows::{self, CampaignRow, Content};
+use crate::errors::{Attempt, retry, word};
+use crate::outbox;
+use crate::pool::TenantPool;
+use crate::schema::campaigns;
+use crate::sql::{Number, Word, bare, sql};
+
+/// Campaigns.
+#[derive(Clone, Debug)]
+pub struct PgCampaigns(TenantPool);
+
+impl PgCampaigns {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+type Query = campaigns::BoxedQuery<'static, Pg>;
+
+fn matching(account: AccountId, query: &CampaignQuery) -> Query {
+    let live = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::deleted_at.is_null())
+        .into_boxed();
+    match query.folder_id {
+        Some(folder) => live.filter(campaigns::folder_id.eq(folder.0)),
+        None => live,
+    }
+}
+
+fn ordered(campaigns: Query, query: &CampaignQuery) -> Query {
+    /// By one column, nothing last, and then by id.
+    macro_rules! by {
+        ($column:ident) => {
+            if query.descending {
+                campaigns.order((campaigns::$column.desc(), campaigns::id.desc()))
+            } else {
+                campaigns.order((campaigns::$column.asc(), campaigns::id.asc()))
+            }
+        };
+    }
+    match query.sort {
+        CampaignSort::CreatedAt => by!(created_at),
+        CampaignSort::UpdatedAt => by!(updated_at),
+        CampaignSort::Name => by!(name),
+        CampaignSort::Status => by!(status),
+        CampaignSort::ScheduledAt if query.descending => {
+            campaigns.order((campaigns::scheduled_at.desc().nulls_last(), campaigns::id.desc()))
+        }
+        CampaignSort::ScheduledAt => campaigns.order((campaigns::scheduled_at.asc().nulls_last(), campaigns::id.asc())),
+    }
+}
+
+async fn load(mut conn: &AsyncPgConnection, query: Query) -> Attempt<Vec<CampaignRow>> {
+    Ok(query.select(CampaignRow::as_select()).load(&mut conn).await?)
+}
+
+async fn count(mut conn: &AsyncPgConnection, query: Query) -> Attempt<i64> {
+    Ok(query.count().get_result(&mut conn).await?)
+}
+
+async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &Campaign) -> Attempt<Vec<String>> {
+    let tags = campaign
+        .segment_config
+        .as_ref()
+        .map(|config| bare(&config.tag_ids))
+        .unwrap_or_default();
+    let rows: Vec<Word> = sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
+           (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
+         UNION ALL SELECT 'segment_id' WHERE $3 IS NOT NULL AND NOT EXISTS
+           (SELECT 1 FROM segments WHERE account_id = $1 AND id = $3 AND deleted_at IS NULL)
+         UNION ALL SELECT 'folder_id' WHERE $4 IS NOT NULL AND NOT EXISTS
+           (SELECT 1 FROM folders WHERE account_id = $1 AND id = $4)
+         UNION ALL (SELECT format('segment_config.tag_ids[%s]', t.position - 1)
+           FROM unnest($5) WITH ORDINALITY AS t (id, position)
+           WHERE NOT EXISTS (SELECT 1 FROM tags WHERE account_id = $1 AND tags.id = t.id) ORDER BY t.position)")
+    .bind(account)
+    .bind(campaign.template_id)
+    .bind(campaign.segment_id)
+    .bind(campaign.folder_id)
+    .bind(tags)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.word).collect())
+}
+
+async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Event]) -> Attempt<()> {
+    let rest = (
+        campaigns::account_id.eq(campaign.account_id.0),
+        campaigns::id.eq(campaign.id.0),
+        campaigns::total_recipients.eq(campaign.total_recipients),
+        campaigns::simulated.eq(campaign.simulated),
+        campaigns::executed_at.eq(campaign.executed_at),
+        campaigns::created_by.eq(campaign.created_by.map(Uuid::from)),
+        campaigns::created_at.eq(campaign.created_at),
+    );
+    let values = (rest, Content::try_from(campaign)?);
+    diesel::insert_into(campaigns::table)
+        .values(values)
+        .execute(&mut *conn)
+        .await?;
+    outbox::append(conn, campaign.account_id, events).await
+}
+
+/// How a guarded write that changed nothing ended.
+async fn stale(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> Attempt<Write<CampaignStatus>> {
+    let status: Option<String> = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::id.eq(id.0))
+        .filter(campaigns::deleted_at.is_null())
+        .select(campaigns::status)
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(match status {
+        Some(status) => Write::Stale(word(&status)?),
+        None => Write::Missing,
+    })
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    campaign: &Campaign,
+    expected: CampaignStatus,
+    events: &[Event],
+) -> Attempt<Write<CampaignStatus>> {
+    let (account, id) = (campaign.account_id, campaign.id);
+    let guarded = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::id.eq(id.0))
+        .filter(campaigns::deleted_at.is_null())
+        .filter(campaigns::status.eq(expected.as_str()));
+    let month: Option<Option<Date>> = diesel::update(guarded)
+        .set(Content::try_from(campaign)?)
+        .returning(campaigns::quota_month)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let Some(month) = month else {
+        return stale(conn, account, id).await;
+    };
+    if campaign.status == CampaignStatus::Cancelled && expected == CampaignStatus::Sending {
+        ending::end_run(conn, account, id, month).await?;
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(Write::Done)
+}
+
+async fn delete(
+    conn: &mut AsyncPgConnection,
+    campaign: &Campaign,
+    expected: CampaignStatus,
+    events: &[Event],
+) -> Attempt<Write<CampaignStatus>> {
+    let (account, id) = (campaign.account_id, campaign.id);
+    let guarded = campaigns::table
+        .filter(campaigns::account_id.eq(account.0))
+        .filter(campaigns::id.eq(id.0))
+        .filter(campaigns::deleted_at.is_null())
+        .filter(campaigns::status.eq(expected.as_str()));
+    let gone = (
+        campaigns::deleted_at.eq(diesel::dsl::now),
+        campaigns::updated_at.eq(campaign.updated_at),
+    );
+    if diesel::update(guarded).set(gone).execute(&mut *conn).await? == 0 {
+        return stale(conn, account, id).await;
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(Write::Done)
+}
+
+#[derive(QueryableByName)]
+struct SentRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    sent_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    error_code: Option<i64>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error_message: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_message_id: Option<String>,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    email: Option<String>,
+}
+
+impl TryFrom<SentRow> for CampaignSend {
+    type Error = StoreError;
+
+    fn try_from(row: SentRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            contact_id: row.contact_id.into(),
+            status: word(&row.status)?,
+            sent_at: row.sent_at,
+            error_code: row.error_code,
+            error_message: row.error_message,
+            wa_message_id: row.wa_message_id,
+            contacts: SendContact {
+                name: row.name,
+                phone: row.phone,
+                email: row.email,
+            },
+        })
+    }
+}
+
+async fn sends(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    page: PageQuery,
+) -> Attempt<Option<(i64, Vec<SentRow>)>> {
+    if let Write::Missing = stale(conn, account, id).await? {
+        return Ok(None);
+    }
+    let total: Number = sql("SELECT count(*) AS n FROM campaign_sends s
+         JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id AND c.deleted_at IS NULL
+         WHERE s.account_id = $1 AND s.campaign_id = $2")
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await?;
+    let rows = sql(
+        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id,
+           c.name, c.phone, c.email
+         FROM campaign_sends s
+         JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id AND c.deleted_at IS NULL
+         WHERE s.account_id = $1 AND s.campaign_id = $2
+         ORDER BY s.sent_at DESC NULLS LAST, s.id LIMIT $3 OFFSET $4",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(page.limit())
+    .bind(page.offset())
+    .load(conn)
+    .await?;
+    Ok(Some((total.n, rows)))
+}
+
+#[async_trait]
+impl CampaignStore for PgCampaigns {
+    async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = dangling(tx.conn()?, account, campaign).await;
+        tx.end(found).await
+    }
+
+    async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError> {
+        let mut tx = self.0.begin(campaign.account_id).await?;
+        let inserted = insert(tx.conn()?, campaign, events).await;
+        tx.end(inserted).await
+    }
+
+    async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
+        let one = campaigns::table
+            .filter(campaigns::account_id.eq(account.0))
+            .filter(campaigns::id.eq(id.0))
+            .filter(campaigns::deleted_at.is_null())
+            .select(CampaignRow::as_select());
+        let row = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
+            })
+            .await?;
+        row.map(Campaign::try_from).transpose()
+    }
+
+    async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError> {
+        let all = matching(account, query);
+        let part = ordered(matching(account, query), query)
+            .limit(query.page.limit())
+            .offset(query.page.offset());
+        let (total, rows) = self
+            .0
+            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
+            .await?;
+        let campaigns = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::new(query.page, campaigns, total))
+    }
+
+    async fn update(
+        &self,
+        campaign: &Campaign,
+        expected: CampaignStatus,
+        events: &[Event],
+    ) -> Result<Write<CampaignStatus>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(campaign.account_id).await?;
+            let updated = update(tx.conn()?, campaign, expected, events).await;
+            tx.end(updated).await
+        })
+        .await
+    }
+
+    async fn delete(
+        &self,
+        campaign: &Campaign,
+        expected: CampaignStatus,
+        events: &[Event],
+    ) -> Result<Write<CampaignStatus>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(campaign.account_id).await?;
+            let deleted = delete(tx.conn()?, campaign, expected, events).await;
+            tx.end(deleted).await
+        })
+        .await
+    }
+
+    async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
+        self.0
+            .read(account, move |mut conn| {
+                Box::pin(async move { rows::counts(&mut conn, account, id).await })
+            })
+            .await
+    }
+
+    async fn sends(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        page: PageQuery,
+    ) -> Result<Option<Page<CampaignSend>>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = sends(tx.conn()?, account, id, page).await;
+        let Some((total, rows)) = tx.end(found).await? else {
+            return Ok(None);
+        };
+        let sends = rows
+            .into_iter()
+            .map(CampaignSend::try_from)
+            .collect::<Result<_, StoreError>>()?;
+        Ok(Some(Page::new(page, sends, total)))
+    }
+}

@@ -1,0 +1,327 @@
+//! Contacts, always with their tags.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
+use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::contacts::{Contact, ContactDraft, ContactQuery, ContactStore, ImportRow, Phone, Tag, Upserted};
+use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{BoundFilters, conditions, stored_filters, upsert};
+use crate::errors::{Attempt, Fault, corrupt, retry};
+use crate::pool::TenantPool;
+use crate::schema::contacts;
+use crate::sql::{anywhere, bare, sql};
+
+/// Contacts.
+#[derive(Clone, Debug)]
+pub struct PgContacts(TenantPool);
+
+impl PgContacts {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(Queryable, Selectable, QueryableByName)]
+#[diesel(table_name = contacts, check_for_backend(Pg))]
+struct ContactRow {
+    id: Uuid,
+    name: String,
+    phone: Option<String>,
+    email: Option<String>,
+    wa_user_id: Option<String>,
+    attributes: Value,
+    opted_out_at: Option<OffsetDateTime>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+}
+
+impl ContactRow {
+    fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
+        let attributes: Map<String, Value> = serde_json::from_value(self.attributes).map_err(corrupt)?;
+        Ok(Contact {
+            id: self.id.into(),
+            name: self.name,
+            phone: self.phone,
+            email: self.email,
+            wa_user_id: self.wa_user_id,
+            attributes,
+            tags,
+            opted_out_at: self.opted_out_at,
+            created_at: self.created_at,
+            updated_at: self.updated_at,
+        })
+    }
+}
+
+#[derive(QueryableByName)]
+struct LabelRow {
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    color: Option<String>,
+}
+
+/// The tags of all these contacts in one query, each contact's by name.
+async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, rows: Vec<ContactRow>) -> Attempt<Vec<Contact>> {
+    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
+    let mut tags: HashMap<Uuid, Vec<Tag>> = HashMap::new();
+    if !ids.is_empty() {
+        let labels: Vec<LabelRow> = sql("SELECT l.contact_id, t.id, t.name, t.color
+             FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
+             WHERE l.account_id = $1 AND l.contact_id = ANY ($2) ORDER BY lower(t.name), t.id")
+        .bind(account)
+        .bind(ids)
+        .load(conn)
+        .await?;
+        for label in labels {
+            let tag = Tag {
+                id: label.id.into(),
+                name: label.name,
+                color: label.color,
+            };
+            tags.entry(label.contact_id).or_default().push(tag);
+        }
+    }
+    let contacts = rows.into_iter().map(|row| {
+        let tags = tags.remove(&row.id).unwrap_or_default();
+        row.with(tags)
+    });
+    Ok(contacts.collect::<Result<_, StoreError>>()?)
+}
+
+async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQuery) -> Attempt<Vec<Contact>> {
+    let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return Ok(vec![]),
+    };
+    let segment = match query.filter.segment_id {
+        None => None,
+        Some(segment) => match stored_filters(conn, account, segment).await? {
+            None => return Ok(vec![]),
+            found => found,
+        },
+    };
+    let own = segment.flatten();
+    let filters = BoundFilters::from(&own.clone().unwrap_or_default());
+    let text = format!(
+        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
+         FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND ($2 IS NULL OR c.id < $2)
+           AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3)
+           AND ($4 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
+             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $4))
+           AND ($5 IS NULL OR EXISTS (SELECT 1 FROM segment_members m
+             WHERE m.account_id = $1 AND m.segment_id = $5 AND m.contact_id = c.id) OR ($6 AND {}))
+         ORDER BY c.id DESC LIMIT $11",
+        conditions(7)
+    );
+    let rows: Vec<ContactRow> = sql(text)
+        .bind(account)
+        .bind(after)
+        .bind(query.filter.search.as_deref().map(anywhere))
+        .bind(query.filter.tag_id)
+        .bind(query.filter.segment_id)
+        .bind(own.is_some())
+        .bind(filters.created_after)
+        .bind(filters.created_before)
+        .bind(filters.has_email)
+        .bind(filters.attributes)
+        .bind(query.slice.limit + 1)
+        .load(&mut *conn)
+        .await?;
+    tagged(conn, account, rows).await
+}
+
+async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> Attempt<Option<Contact>> {
+    let row = contacts::table
+        .filter(contacts::account_id.eq(account.0))
+        .filter(contacts::id.eq(id.0))
+        .filter(contacts::deleted_at.is_null())
+        .select(ContactRow::as_select())
+        .first(&mut *conn)
+        .await
+        .optional()?;
+    match row {
+        None => Ok(None),
+        Some(row) => Ok(tagged(conn, account, vec![row]).await?.pop()),
+    }
+}
+
+/// Makes these the contact's tags.
+async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, tags: &[TagId]) -> Attempt<()> {
+    sql("DELETE FROM contact_tags WHERE account_id = $1 AND contact_id = $2 AND tag_id <> ALL ($3)")
+        .bind(account)
+        .bind(id)
+        .bind(bare(tags))
+        .execute(&mut *conn)
+        .await?;
+    if tags.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO contact_tags (account_id, contact_id, tag_id) SELECT $1, $2, t FROM unnest($3) AS t
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(bare(tags))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    draft: &ContactDraft,
+    tags: &[TagId],
+    now: OffsetDateTime,
+) -> Attempt<Contact> {
+    let values = (
+        contacts::account_id.eq(account.0),
+        contacts::id.eq(id.0),
+        contacts::name.eq(&draft.name),
+        contacts::phone.eq(draft.phone.as_ref().map(Phone::as_str)),
+        contacts::email.eq(draft.email.as_deref()),
+        contacts::attributes.eq(Value::Object(draft.attributes.clone())),
+        contacts::created_at.eq(now),
+        contacts::updated_at.eq(now),
+    );
+    let row = diesel::insert_into(contacts::table)
+        .values(values)
+        .returning(ContactRow::as_returning())
+        .get_result(&mut *conn)
+        .await?;
+    if tags.is_empty() {
+        return Ok(row.with(vec![])?);
+    }
+    set_tags(conn, account, id, tags).await?;
+    let contact = tagged(conn, account, vec![row]).await?.pop();
+    contact.ok_or(Fault::Database(diesel::result::Error::NotFound))
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    draft: &ContactDraft,
+    tags: Option<&[TagId]>,
+    now: OffsetDateTime,
+) -> Attempt<Option<Contact>> {
+    let one = contacts::table
+        .filter(contacts::account_id.eq(account.0))
+        .filter(contacts::id.eq(id.0))
+        .filter(contacts::deleted_at.is_null());
+    let row = diesel::update(one)
+        .set((
+            contacts::name.eq(&draft.name),
+            contacts::phone.eq(draft.phone.as_ref().map(Phone::as_str)),
+            contacts::email.eq(draft.email.as_deref()),
+            contacts::attributes.eq(Value::Object(draft.attributes.clone())),
+            contacts::updated_at.eq(now),
+        ))
+        .returning(ContactRow::as_returning())
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    if let Some(tags) = tags {
+        set_tags(conn, account, id, tags).await?;
+    }
+    Ok(tagged(conn, account, vec![row]).await?.pop())
+}
+
+#[async_trait]
+impl ContactStore for PgContacts {
+    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let contacts = list(tx.conn()?, account, query).await;
+        let contacts = tx.end(contacts).await?;
+        Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| {
+            contact.id.to_string()
+        }))
+    }
+
+    async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = find(tx.conn()?, account, id).await;
+        tx.end(found).await
+    }
+
+    async fn insert(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        draft: &ContactDraft,
+        tags: &[TagId],
+        now: OffsetDateTime,
+    ) -> Result<Contact, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let inserted = insert(tx.conn()?, account, id, draft, tags, now).await;
+            tx.end(inserted).await
+        })
+        .await
+    }
+
+    async fn update<'a>(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        draft: &ContactDraft,
+        tags: Option<&'a [TagId]>,
+        now: OffsetDateTime,
+    ) -> Result<Option<Contact>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let updated = update(tx.conn()?, account, id, draft, tags, now).await;
+            tx.end(updated).await
+        })
+        .await
+    }
+
+    async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
+        let one = contacts::table
+            .filter(contacts::account_id.eq(account.0))
+            .filter(contacts::id.eq(id.0))
+            .filter(contacts::deleted_at.is_null());
+        let gone = (contacts::deleted_at.eq(now), contacts::updated_at.eq(now));
+        let mut tx = self.0.begin(account).await?;
+        let deleted = diesel::update(one).set(gone).execute(tx.conn()?).await;
+        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+    }
+
+    async fn upsert(
+        &self,
+        account: AccountId,
+        ids: &[ContactId],
+        rows: &[ImportRow],
+        now: OffsetDateTime,
+    ) -> Result<Upserted, StoreError> {
+        if rows.is_empty() {
+            return Ok(Upserted::default());
+        }
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let upserted = upsert::upsert(tx.conn()?, account, ids, rows, now).await;
+            tx.end(upserted).await
+        })
+        .await
+    }
+}

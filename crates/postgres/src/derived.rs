@@ -1,0 +1,54 @@
+//! Ids that the store makes itself: UUIDs of version 7 (so that later ones sort after earlier ones) whose other bits
+//! follow from what they name, so that doing something twice makes the same row.
+
+use sha2::{Digest, Sha256};
+use time::OffsetDateTime;
+use uuid::{Builder, Uuid};
+
+/// The id of the row that an outbox event becomes. Ids of one millisecond sort as their events.
+pub(crate) fn of_event(seq: i64, at: OffsetDateTime) -> Uuid {
+    let [a, b, c, d, e, f, g, h] = seq.to_be_bytes();
+    // The first bytes are partly overwritten by the version and the variant.
+    Builder::from_unix_timestamp_millis(milliseconds(at), &[0, a, 0, b, c, d, e, f, g, h]).into_uuid()
+}
+
+/// The id of a tag made by an import.
+pub(crate) fn of_tag(account: Uuid, name: &str, at: OffsetDateTime) -> Uuid {
+    let hash = Sha256::new()
+        .chain_update(account.as_bytes())
+        .chain_update(name.as_bytes())
+        .finalize();
+    let mut bytes = [0; 10];
+    for (byte, hashed) in bytes.iter_mut().zip(hash) {
+        *byte = hashed;
+    }
+    Builder::from_unix_timestamp_millis(milliseconds(at), &bytes).into_uuid()
+}
+
+fn milliseconds(at: OffsetDateTime) -> u64 {
+    u64::try_from(at.unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_time_and_then_by_position() {
+        let at = datetime!(2026-03-01 12:00 UTC);
+        let ids: Vec<Uuid> = [1, 2, 255, 256, 1 << 40].map(|seq| of_event(seq, at)).to_vec();
+        assert!(ids.is_sorted_by(|a, b| a < b), "{ids:?}");
+        assert!(ids.iter().all(|id| *id < of_event(0, at + time::Duration::MILLISECOND)));
+        assert_eq!(ids[0].get_version_num(), 7);
+    }
+
+    #[test]
+    fn a_tag_is_the_same_twice_and_another_elsewhere() {
+        let at = datetime!(2026-03-01 12:00 UTC);
+        let one = of_tag(Uuid::from_u128(1), "vip", at);
+        assert_eq!(one, of_tag(Uuid::from_u128(1), "vip", at));
+        assert_ne!(one, of_tag(Uuid::from_u128(2), "vip", at));
+    }
+}

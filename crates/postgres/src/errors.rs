@@ -1,0 +1,186 @@
+//! What the driver says, in the words of the domain; and trying again what only got in another transaction's way.
+
+use diesel::result::{DatabaseErrorKind, Error};
+use recado_domain::shared::StoreError;
+use thiserror::Error as ThisError;
+
+/// How often a transaction that lost a deadlock or a serialization conflict is tried again.
+const RETRIES: usize = 3;
+
+/// Which input field a violated uniqueness blames.
+const TAKEN: &[(&str, &str)] = &[
+    ("contacts_phone_unique", "phone"),
+    ("contacts_wa_user_id_unique", "wa_user_id"),
+    ("message_templates_name_unique", "name"),
+    ("tags_name_unique", "name"),
+    ("whatsapp_profiles_phone_number_id_unique", "phone_number_id"),
+];
+
+/// Which input field a violated reference blames.
+const DANGLING: &[(&str, &str)] = &[
+    ("campaigns_folder_id_fkey", "folder_id"),
+    ("campaigns_profile_id_fkey", "profile_id"),
+    ("campaigns_segment_id_fkey", "segment_id"),
+    ("campaigns_template_id_fkey", "template_id"),
+    ("contact_tags_tag_id_fkey", "tag_ids"),
+    ("message_templates_folder_id_fkey", "folder_id"),
+    ("message_templates_profile_id_fkey", "profile_id"),
+];
+
+/// The driver hides the SQLSTATE of most errors, so that these are known by how their messages begin.
+const PASSING: &[&str] = &[
+    "canceling statement due to",
+    "sorry, too many clients already",
+    "remaining connection slots are reserved",
+    "terminating connection",
+    "the database system is",
+];
+
+/// Why a statement or the reading of its rows failed, before it is known whom to blame.
+pub(crate) enum Fault {
+    Database(Error),
+    Store(StoreError),
+}
+
+pub(crate) type Attempt<T> = Result<T, Fault>;
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Database(error) => blame(error),
+            Fault::Store(error) => error,
+        }
+    }
+}
+
+/// A deadlock or a serialization failure: the transaction is rolled back and may be tried again at once.
+#[derive(Debug, ThisError)]
+#[error("transactions got in each other's way")]
+struct Conflict(#[source] Error);
+
+fn blame(error: Error) -> StoreError {
+    let Error::DatabaseError(kind, information) = &error else {
+        return StoreError::Failed(Box::new(error));
+    };
+    let named = |table: &[(&str, &'static str)]| {
+        let constraint = information.constraint_name()?;
+        table
+            .iter()
+            .find(|(name, _)| *name == constraint)
+            .map(|(_, field)| *field)
+    };
+    let message = information.message();
+    match kind {
+        DatabaseErrorKind::UniqueViolation => match named(TAKEN) {
+            Some(field) => StoreError::Taken { field },
+            None => StoreError::Failed(Box::new(error)),
+        },
+        DatabaseErrorKind::ForeignKeyViolation => match named(DANGLING) {
+            Some(field) => StoreError::Dangling { field },
+            None => StoreError::Failed(Box::new(error)),
+        },
+        DatabaseErrorKind::SerializationFailure => StoreError::Unavailable(Box::new(Conflict(error))),
+        DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection => {
+            StoreError::Unavailable(Box::new(error))
+        }
+        _ if message == "deadlock detected" => StoreError::Unavailable(Box::new(Conflict(error))),
+        _ if PASSING.iter().any(|start| message.starts_with(start)) => StoreError::Unavailable(Box::new(error)),
+        _ => StoreError::Failed(Box::new(error)),
+    }
+}
+
+/// A fault of ours that no driver told.
+pub(crate) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+    StoreError::Failed(Box::new(error))
+}
+
+/// A stored value that this version cannot read.
+pub(crate) fn corrupt(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}
+
+/// Reads a stored word.
+pub(crate) fn word<T: std::str::FromStr<Err = String>>(stored: &str) -> Result<T, StoreError> {
+    stored.parse().map_err(corrupt)
+}
+
+/// Carries a whole transaction out, again when it lost to another one.
+pub(crate) async fn retry<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    let mut left = RETRIES;
+    loop {
+        match attempt().await {
+            Err(StoreError::Unavailable(source)) if left > 0 && source.is::<Conflict>() => left -= 1,
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database(kind: DatabaseErrorKind, message: &str) -> StoreError {
+        Fault::from(Error::DatabaseError(kind, Box::new(message.to_owned()))).into()
+    }
+
+    #[test]
+    fn what_may_pass_is_unavailable_and_the_rest_is_our_fault() {
+        let unknown = |message| database(DatabaseErrorKind::Unknown, message);
+        for message in [
+            "canceling statement due to statement timeout",
+            "canceling statement due to lock timeout",
+            "terminating connection due to administrator command",
+            "the database system is shutting down",
+            "deadlock detected",
+        ] {
+            assert!(matches!(unknown(message), StoreError::Unavailable(_)), "{message}");
+        }
+        assert!(matches!(unknown("column x does not exist"), StoreError::Failed(_)));
+        let closed = database(DatabaseErrorKind::UnableToSendCommand, "connection closed");
+        assert!(matches!(closed, StoreError::Unavailable(_)));
+        assert!(matches!(
+            database(DatabaseErrorKind::UniqueViolation, "x"),
+            StoreError::Failed(_)
+        ));
+        assert!(matches!(
+            StoreError::from(Fault::from(Error::NotFound)),
+            StoreError::Failed(_)
+        ));
+    }
+
+    #[tokio::test]
+    async fn only_conflicts_are_tried_again_and_not_for_ever() {
+        let mut tries = 0;
+        let conflict = || database(DatabaseErrorKind::SerializationFailure, "could not serialize access");
+        let lost: Result<(), _> = retry(|| {
+            tries += 1;
+            async { Err(conflict()) }
+        })
+        .await;
+        assert!(matches!(lost, Err(StoreError::Unavailable(_))));
+        assert_eq!(tries, RETRIES + 1);
+        tries = 0;
+        let other: Result<(), _> = retry(|| {
+            tries += 1;
+            async { Err(database(DatabaseErrorKind::Unknown, "terminating connection")) }
+        })
+        .await;
+        assert!(other.is_err());
+        assert_eq!(tries, 1);
+    }
+}

@@ -1,0 +1,293 @@
+//! Connections: the tenants', bound by row-level security to one account a transaction, and the platform's.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::Runtime;
+use diesel_async::pooled_connection::deadpool::{Object, Pool};
+use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, try_join};
+use recado_domain::shared::{AccountId, StoreError};
+use secrecy::{ExposeSecret, SecretString};
+use thiserror::Error;
+use tokio_postgres::NoTls;
+
+use crate::errors::{Attempt, Fault, failed};
+
+/// The longest that opening a connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a pool connects, and how long anything may take.
+#[derive(Clone, Debug)]
+pub struct PoolConfig {
+    /// The owner's URL, `postgres://...`, for both kinds of pools.
+    pub url: SecretString,
+    /// How many connections at most.
+    pub size: usize,
+    /// The longest wait for a free connection.
+    pub wait_timeout: Duration,
+    /// The longest statement.
+    pub statement_timeout: Duration,
+    /// The longest wait for a lock.
+    pub lock_timeout: Duration,
+    /// The longest pause inside a transaction.
+    pub idle_in_transaction_timeout: Duration,
+}
+
+impl PoolConfig {
+    /// With the default times.
+    pub fn new(url: SecretString, size: usize) -> Self {
+        Self {
+            url,
+            size,
+            wait_timeout: Duration::from_secs(2),
+            statement_timeout: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(2),
+            idle_in_transaction_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// The connection's settings travel with its first message, as the defaults of its session: nothing that a
+    /// statement does or resets can lose them.
+    fn connection(&self, role: Option<&str>) -> Result<tokio_postgres::Config, StoreError> {
+        let mut config: tokio_postgres::Config = self.url.expose_secret().parse().map_err(failed)?;
+        let mut options = config.get_options().unwrap_or_default().to_owned();
+        for (setting, time) in [
+            ("statement_timeout", self.statement_timeout),
+            ("lock_timeout", self.lock_timeout),
+            ("idle_in_transaction_session_timeout", self.idle_in_transaction_timeout),
+        ] {
+            options.push_str(&format!(" -c {setting}={}", time.as_millis()));
+        }
+        if let Some(role) = role {
+            options.push_str(&format!(" -c role={role}"));
+        }
+        config.options(options.trim_start());
+        config.application_name(if role.is_some() {
+            "recado tenant"
+        } else {
+            "recado platform"
+        });
+        config.connect_timeout(CONNECT_TIMEOUT);
+        Ok(config)
+    }
+
+    fn pool(&self, role: Option<&str>) -> Result<Pool<AsyncPgConnection>, StoreError> {
+        let config = Arc::new(self.connection(role)?);
+        let mut manager = ManagerConfig::default();
+        manager.recycling_method = RecyclingMethod::Fast;
+        manager.custom_setup = Box::new(move |_| {
+            let config = config.clone();
+            async move {
+                let connected = config.connect(NoTls).await;
+                let (client, connection) =
+                    connected.map_err(|error| diesel::ConnectionError::BadConnection(error.to_string()))?;
+                AsyncPgConnection::try_from_client_and_connection(client, connection).await
+            }
+            .boxed()
+        });
+        Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
+            .max_size(self.size)
+            .runtime(Runtime::Tokio1)
+            .wait_timeout(Some(self.wait_timeout))
+            .create_timeout(Some(CONNECT_TIMEOUT))
+            .build()
+            .map_err(failed)
+    }
+}
+
+/// How a pool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// How many connections it may have.
+    pub max: usize,
+    /// How many it has.
+    pub open: usize,
+    /// How many of these nobody uses.
+    pub idle: usize,
+    /// How many requests wait for one.
+    pub waiting: usize,
+}
+
+/// Connections that see one account at a time: the role they run as owns nothing.
+#[derive(Clone)]
+pub struct TenantPool(Pool<AsyncPgConnection>);
+
+/// The owner's connections, which row-level security does not bind.
+#[derive(Clone)]
+pub struct PlatformPool(Pool<AsyncPgConnection>);
+
+impl TenantPool {
+    /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
+    pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
+        config.pool(Some("recado_tenant")).map(Self)
+    }
+
+    /// Begins a transaction that sees this account alone, in one round trip.
+    pub(crate) async fn begin(&self, account: AccountId) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.0, &format!("BEGIN; {}", setting(account))).await
+    }
+
+    /// One read in a transaction of its own, in two round trips: the query leaves together with what begins the
+    /// transaction, and the connection goes back when the end is acknowledged.
+    pub(crate) async fn read<T, F>(&self, account: AccountId, query: F) -> Result<T, StoreError>
+    where
+        T: Send,
+        F: for<'c> FnOnce(&'c AsyncPgConnection) -> BoxFuture<'c, Attempt<T>> + Send,
+    {
+        let mut held = Held::get(&self.0).await?;
+        let conn: &AsyncPgConnection = held.conn()?;
+        let begin = format!("BEGIN READ ONLY; {}", setting(account));
+        let (mut first, mut last) = (conn, conn);
+        // Polled first, so that it leaves first: the query must never run before the setting. The end must not leave
+        // together with them: a query that has yet to be prepared would be overtaken by it.
+        let begun = async { first.batch_execute(&begin).await.map_err(Fault::from) };
+        let ((), value) = try_join(begun, query(conn)).await?;
+        last.batch_execute("COMMIT").await.map_err(Fault::from)?;
+        held.give_back();
+        Ok(value)
+    }
+
+    /// How the pool stands.
+    pub fn usage(&self) -> PoolUsage {
+        usage(&self.0)
+    }
+}
+
+impl PlatformPool {
+    /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
+    pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
+        config.pool(None).map(Self)
+    }
+
+    /// A connection for one statement.
+    pub(crate) async fn get(&self) -> Result<Held, StoreError> {
+        Held::get(&self.0).await
+    }
+
+    /// Begins a transaction.
+    pub(crate) async fn begin(&self) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.0, "BEGIN").await
+    }
+
+    /// How the pool stands.
+    pub fn usage(&self) -> PoolUsage {
+        usage(&self.0)
+    }
+}
+
+/// Names the account to the policies. The value is typed: no text reaches the statement.
+fn setting(AccountId(account): AccountId) -> String {
+    format!("SET LOCAL app.account_id = '{account}'")
+}
+
+fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {
+    let status = pool.status();
+    PoolUsage {
+        max: status.max_size,
+        open: status.size,
+        idle: status.available,
+        waiting: status.waiting,
+    }
+}
+
+impl fmt::Debug for TenantPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TenantPool").field(&self.usage()).finish()
+    }
+}
+
+impl fmt::Debug for PlatformPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PlatformPool").field(&self.usage()).finish()
+    }
+}
+
+#[derive(Debug, Error)]
+#[error("the connection was given back")]
+struct GivenBack;
+
+/// A connection out of a pool. Dropped before its work is known to be over (a cancelled request, an early return), it
+/// is closed: a statement or a transaction may still run on it.
+pub(crate) struct Held(Option<Object<AsyncPgConnection>>);
+
+impl Held {
+    async fn get(pool: &Pool<AsyncPgConnection>) -> Result<Self, StoreError> {
+        let object = pool
+            .get()
+            .await
+            .map_err(|error| StoreError::Unavailable(Box::new(error)))?;
+        Ok(Self(Some(object)))
+    }
+
+    pub(crate) fn conn(&mut self) -> Result<&mut AsyncPgConnection, StoreError> {
+        self.0.as_deref_mut().ok_or_else(|| failed(GivenBack))
+    }
+
+    /// Ends the use of the connection with the result of its one statement.
+    pub(crate) fn end<T>(self, result: Attempt<T>) -> Result<T, StoreError> {
+        self.give_back();
+        Ok(result?)
+    }
+
+    fn give_back(mut self) {
+        drop(self.0.take());
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            drop(Object::take(object));
+        }
+    }
+}
+
+/// A transaction. Dropped before its end, it takes its connection with it: neither an open transaction nor a tenant's
+/// setting ever comes back to the pool.
+pub struct Transaction(Held);
+
+impl Transaction {
+    async fn begin(pool: &Pool<AsyncPgConnection>, statement: &str) -> Result<Self, StoreError> {
+        let mut held = Held::get(pool).await?;
+        AnsiTransactionManager::begin_transaction_sql(held.conn()?, statement)
+            .await
+            .map_err(Fault::from)?;
+        Ok(Self(held))
+    }
+
+    pub(crate) fn conn(&mut self) -> Result<&mut AsyncPgConnection, StoreError> {
+        self.0.conn()
+    }
+
+    /// Commits what succeeded; rolls back what did not.
+    pub(crate) async fn end<T>(mut self, result: Attempt<T>) -> Result<T, StoreError> {
+        match result {
+            Ok(value) => {
+                AnsiTransactionManager::commit_transaction(self.conn()?)
+                    .await
+                    .map_err(Fault::from)?;
+                self.0.give_back();
+                Ok(value)
+            }
+            Err(fault) => {
+                if let Err(error) = self.rollback().await {
+                    tracing::debug!(%error, "a rollback failed; its connection is closed");
+                }
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// Takes everything back, and keeps the connection.
+    pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
+        AnsiTransactionManager::rollback_transaction(self.conn()?)
+            .await
+            .map_err(Fault::from)?;
+        self.0.give_back();
+        Ok(())
+    }
+}

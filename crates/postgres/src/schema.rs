@@ -1,0 +1,95 @@
+//! The tables that rows are read from and written to by the query language, with the columns it uses.
+
+diesel::table! {
+    campaigns (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        name -> Text,
+        template_id -> Nullable<Uuid>,
+        segment_id -> Nullable<Uuid>,
+        segment_config -> Nullable<Jsonb>,
+        rfm_segments -> Array<Text>,
+        scheduled_at -> Nullable<Timestamptz>,
+        variables -> Nullable<Jsonb>,
+        folder_id -> Nullable<Uuid>,
+        status -> Text,
+        total_recipients -> BigInt,
+        simulated -> Bool,
+        executed_at -> Nullable<Timestamptz>,
+        completed_at -> Nullable<Timestamptz>,
+        paused_at -> Nullable<Timestamptz>,
+        pause_reason -> Nullable<Text>,
+        profile_id -> Nullable<Uuid>,
+        quota_month -> Nullable<Date>,
+        created_by -> Nullable<Uuid>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+        deleted_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    contacts (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        name -> Text,
+        phone -> Nullable<Text>,
+        email -> Nullable<Text>,
+        wa_user_id -> Nullable<Text>,
+        attributes -> Jsonb,
+        opted_out_at -> Nullable<Timestamptz>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+        deleted_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    message_templates (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        name -> Text,
+        category -> Text,
+        language -> Text,
+        template_type -> Text,
+        header_type -> Text,
+        header_text -> Nullable<Text>,
+        header_media_url -> Nullable<Text>,
+        body_text -> Nullable<Text>,
+        footer_text -> Nullable<Text>,
+        buttons -> Jsonb,
+        variables -> Jsonb,
+        carousel_cards -> Jsonb,
+        folder_id -> Nullable<Uuid>,
+        profile_id -> Nullable<Uuid>,
+        meta_template_id -> Nullable<Text>,
+        meta_status -> Text,
+        rejection_reason -> Nullable<Text>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+        deleted_at -> Nullable<Timestamptz>,
+    }
+}
+
+diesel::table! {
+    tags (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        name -> Text,
+        color -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    whatsapp_profiles (account_id, id) {
+        account_id -> Uuid,
+        id -> Uuid,
+        name -> Text,
+        phone_number_id -> Text,
+        waba_id -> Text,
+        access_token -> Binary,
+        messages_per_second -> Nullable<Integer>,
+        created_at -> Timestamptz,
+        updated_at -> Timestamptz,
+    }
+}

@@ -1,0 +1,239 @@
+//! Fixed statements in SQL whose plan every connection keeps, which `diesel::sql_query` never does: for what the query
+//! language of diesel cannot say (claims, batches, joins with arrays).
+
+use std::borrow::Cow;
+
+use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::result::QueryResult;
+use diesel::serialize::ToSql;
+use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
+use recado_domain::shared::{
+    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, FolderId, ProfileId, SegmentId, SendId, TagId, TemplateId,
+    UserId,
+};
+use time::{Date, Duration, OffsetDateTime};
+use uuid::Uuid;
+
+/// A statement with parameters `$1`, `$2`, ..., bound in that order.
+pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
+    Sql {
+        text: text.into(),
+        binds: Vec::new(),
+    }
+}
+
+/// One type for every statement, whatever it binds: nested types would cost minutes of compilation.
+pub(crate) struct Sql<'a> {
+    text: Cow<'static, str>,
+    binds: Vec<Box<dyn QueryFragment<Pg> + Send + 'a>>,
+}
+
+impl<'a> Sql<'a> {
+    /// Binds the next parameter.
+    pub(crate) fn bind<P: Param + 'a>(mut self, value: P) -> Self
+    where
+        P::Value: Send + 'a,
+        P::Sql: 'a,
+        Pg: HasSqlType<P::Sql>,
+    {
+        self.binds.push(Box::new(Bind::<P> { value: value.value() }));
+        self
+    }
+}
+
+struct Bind<P: Param> {
+    value: P::Value,
+}
+
+impl<P> QueryFragment<Pg> for Bind<P>
+where
+    P: Param,
+    Pg: HasSqlType<P::Sql>,
+{
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        out.push_bind_param::<P::Sql, _>(&self.value)
+    }
+}
+
+impl QueryFragment<Pg> for Sql<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        // Binding a value also writes its placeholder; the text has its own already, so that these go into a comment.
+        out.push_sql("/* ");
+        for bind in &self.binds {
+            bind.walk_ast(out.reborrow())?;
+        }
+        out.push_sql(" */ ");
+        out.push_sql(&self.text);
+        Ok(())
+    }
+}
+
+/// No static id: the cache knows the statement by its text.
+impl QueryId for Sql<'_> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Sql<'_> {
+    type SqlType = Untyped;
+}
+
+/// What can be bound, and as what.
+pub(crate) trait Param {
+    type Sql;
+    type Value: ToSql<Self::Sql, Pg>;
+    fn value(self) -> Self::Value;
+}
+
+macro_rules! params {
+    ($($rust:ty => $sql:ty),+ $(,)?) => {$(
+        params!(@one $rust, $sql);
+        params!(@one Option<$rust>, Nullable<$sql>);
+        params!(@one Vec<$rust>, Array<$sql>);
+        params!(@one Vec<Option<$rust>>, Array<Nullable<$sql>>);
+    )+};
+    (@one $rust:ty, $sql:ty) => {
+        impl Param for $rust {
+            type Sql = $sql;
+            type Value = Self;
+            fn value(self) -> Self {
+                self
+            }
+        }
+    };
+}
+
+params! {
+    Uuid => sql_types::Uuid,
+    String => sql_types::Text,
+    bool => sql_types::Bool,
+    i32 => sql_types::Integer,
+    i64 => sql_types::BigInt,
+    serde_json::Value => sql_types::Jsonb,
+    OffsetDateTime => sql_types::Timestamptz,
+    Date => sql_types::Date,
+}
+
+impl<'a> Param for &'a str {
+    type Sql = sql_types::Text;
+    type Value = &'a str;
+    fn value(self) -> &'a str {
+        self
+    }
+}
+
+impl<'a> Param for Option<&'a str> {
+    type Sql = Nullable<sql_types::Text>;
+    type Value = Self;
+    fn value(self) -> Option<&'a str> {
+        self
+    }
+}
+
+impl<'a> Param for &'a [u8] {
+    type Sql = sql_types::Binary;
+    type Value = &'a [u8];
+    fn value(self) -> &'a [u8] {
+        self
+    }
+}
+
+/// As microseconds, which the statement multiplies with an interval.
+impl Param for Duration {
+    type Sql = sql_types::BigInt;
+    type Value = i64;
+    fn value(self) -> i64 {
+        let longest = Self::days(36_500);
+        i64::try_from(self.clamp(-longest, longest).whole_microseconds()).unwrap_or_default()
+    }
+}
+
+macro_rules! id_params {
+    ($($id:ident),+ $(,)?) => {$(
+        impl Param for $id {
+            type Sql = sql_types::Uuid;
+            type Value = Uuid;
+            fn value(self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl Param for Option<$id> {
+            type Sql = Nullable<sql_types::Uuid>;
+            type Value = Option<Uuid>;
+            fn value(self) -> Option<Uuid> {
+                self.map(Uuid::from)
+            }
+        }
+    )+};
+}
+
+id_params!(
+    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, FolderId, ProfileId, SegmentId, SendId, TagId, TemplateId,
+    UserId,
+);
+
+/// The bare ids of typed ones.
+pub(crate) fn bare<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
+    ids.iter().map(|&id| id.into()).collect()
+}
+
+/// The one number of a row, named `n`.
+#[derive(QueryableByName)]
+pub(crate) struct Number {
+    #[diesel(sql_type = sql_types::BigInt)]
+    pub(crate) n: i64,
+}
+
+/// The one answer of a row, named `yes`.
+#[derive(QueryableByName)]
+pub(crate) struct Answer {
+    #[diesel(sql_type = sql_types::Bool)]
+    pub(crate) yes: bool,
+}
+
+/// The one text of a row, named `word`.
+#[derive(QueryableByName)]
+pub(crate) struct Word {
+    #[diesel(sql_type = sql_types::Text)]
+    pub(crate) word: String,
+}
+
+/// The one id of a row, named `id`.
+#[derive(QueryableByName)]
+pub(crate) struct Id {
+    #[diesel(sql_type = sql_types::Uuid)]
+    pub(crate) id: Uuid,
+}
+
+/// A pattern for ILIKE that finds a text anywhere, whatever signs are in it.
+pub(crate) fn anywhere(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    pattern.push('%');
+    for c in text.chars() {
+        if matches!(c, '%' | '_' | '\\') {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('%');
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signs_of_patterns_are_escaped() {
+        assert_eq!(anywhere(r"50%_\"), r"%50\%\_\\%");
+    }
+
+    #[test]
+    fn the_longest_durations_still_fit_an_interval() {
+        assert_eq!(Duration::MAX.value(), Duration::days(36_500).value());
+        assert_eq!(Duration::MILLISECOND.value(), 1000);
+    }
+}

@@ -1,0 +1,420 @@
+//! Message templates.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::{
+    AsChangeset, BoolExpressionMethods, ExpressionMethods, Insertable, PgTextExpressionMethods, QueryDsl, Queryable,
+    Selectable, SelectableHelper,
+};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures_util::future::try_join;
+use recado_domain::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
+use recado_domain::templates::{MetaStatus, Template, TemplateFilter, TemplateSort, TemplateStore};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, corrupt, word};
+use crate::outbox;
+use crate::pool::TenantPool;
+use crate::schema::message_templates;
+use crate::sql::anywhere;
+
+/// Message templates.
+#[derive(Clone, Debug)]
+pub struct PgTemplates(TenantPool);
+
+impl PgTemplates {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = message_templates, check_for_backend(Pg))]
+pub(crate) struct TemplateRow {
+    account_id: Uuid,
+    id: Uuid,
+    name: String,
+    category: String,
+    language: String,
+    template_type: String,
+    header_type: String,
+    header_text: Option<String>,
+    header_media_url: Option<String>,
+    body_text: Option<String>,
+    footer_text: Option<String>,
+    buttons: Value,
+    variables: Value,
+    carousel_cards: Value,
+    folder_id: Option<Uuid>,
+    profile_id: Option<Uuid>,
+    meta_template_id: Option<String>,
+    meta_status: String,
+    rejection_reason: Option<String>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+}
+
+impl TryFrom<TemplateRow> for Template {
+    type Error = StoreError;
+
+    fn try_from(row: TemplateRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            account_id: row.account_id.into(),
+            name: row.name,
+            category: word(&row.category)?,
+            language: row.language,
+            template_type: word(&row.template_type)?,
+            header_type: word(&row.header_type)?,
+            header_text: row.header_text,
+            header_media_url: row.header_media_url,
+            body_text: row.body_text,
+            footer_text: row.footer_text,
+            buttons: serde_json::from_value(row.buttons).map_err(corrupt)?,
+            variables: serde_json::from_value(row.variables).map_err(corrupt)?,
+            carousel_cards: serde_json::from_value(row.carousel_cards).map_err(corrupt)?,
+            folder_id: row.folder_id.map(Into::into),
+            profile_id: row.profile_id.map(Into::into),
+            meta_template_id: row.meta_template_id,
+            meta_status: word(&row.meta_status)?,
+            rejection_reason: row.rejection_reason,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+}
+
+/// Everything of a template that an update replaces.
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = message_templates, treat_none_as_null = true)]
+struct Content<'a> {
+    name: &'a str,
+    category: &'a str,
+    language: &'a str,
+    template_type: &'a str,
+    header_type: &'a str,
+    header_text: Option<&'a str>,
+    header_media_url: Option<&'a str>,
+    body_text: Option<&'a str>,
+    footer_text: Option<&'a str>,
+    buttons: Value,
+    variables: Value,
+    carousel_cards: Value,
+    folder_id: Option<Uuid>,
+    profile_id: Option<Uuid>,
+    meta_template_id: Option<&'a str>,
+    meta_status: &'a str,
+    rejection_reason: Option<&'a str>,
+    updated_at: OffsetDateTime,
+}
+
+impl<'a> From<&'a Template> for Content<'a> {
+    fn from(template: &'a Template) -> Self {
+        Self {
+            name: &template.name,
+            category: template.category.as_str(),
+            language: &template.language,
+            template_type: template.template_type.as_str(),
+            header_type: template.header_type.as_str(),
+            header_text: template.header_text.as_deref(),
+            header_media_url: template.header_media_url.as_deref(),
+            body_text: template.body_text.as_deref(),
+            footer_text: template.footer_text.as_deref(),
+            buttons: Value::Array(template.buttons.clone()),
+            variables: template.variables.iter().map(String::as_str).collect(),
+            carousel_cards: Value::Array(template.carousel_cards.clone()),
+            folder_id: template.folder_id.map(Uuid::from),
+            profile_id: template.profile_id.map(Uuid::from),
+            meta_template_id: template.meta_template_id.as_deref(),
+            meta_status: template.meta_status.as_str(),
+            rejection_reason: template.rejection_reason.as_deref(),
+            updated_at: template.updated_at,
+        }
+    }
+}
+
+type Query = message_templates::BoxedQuery<'static, Pg>;
+
+fn matching(account: AccountId, filter: &TemplateFilter) -> Query {
+    let mut query = message_templates::table
+        .filter(message_templates::account_id.eq(account.0))
+        .filter(message_templates::deleted_at.is_null())
+        .into_boxed();
+    if let Some(search) = &filter.search {
+        let pattern = anywhere(search);
+        let name = message_templates::name.ilike(pattern.clone());
+        query = query.filter(name.or(message_templates::body_text.ilike(pattern)));
+    }
+    if let Some(category) = filter.category {
+        query = query.filter(message_templates::category.eq(category.as_str()));
+    }
+    if let Some(status) = filter.meta_status {
+        query = query.filter(message_templates::meta_status.eq(status.as_str()));
+    }
+    if let Some(folder) = filter.folder_id {
+        query = query.filter(message_templates::folder_id.eq(folder.0));
+    }
+    query
+}
+
+/// By one column and then by id, both in one direction, so that a position in the list is a pair.
+macro_rules! by {
+    ($query:expr, $column:ident, $descending:expr) => {
+        if $descending {
+            $query.order((message_templates::$column.desc(), message_templates::id.desc()))
+        } else {
+            $query.order((message_templates::$column.asc(), message_templates::id.asc()))
+        }
+    };
+}
+
+/// What follows a pair. The first condition is implied by the others, and is the one that an index can serve.
+macro_rules! after {
+    ($query:expr, $column:ident, $descending:expr, $value:expr, $id:expr) => {{
+        let (value, id) = ($value, $id);
+        let same = message_templates::$column.eq(value.clone());
+        if $descending {
+            let further = message_templates::$column
+                .lt(value.clone())
+                .or(same.and(message_templates::id.lt(id)));
+            $query.filter(message_templates::$column.le(value)).filter(further)
+        } else {
+            let further = message_templates::$column
+                .gt(value.clone())
+                .or(same.and(message_templates::id.gt(id)));
+            $query.filter(message_templates::$column.ge(value)).filter(further)
+        }
+    }};
+}
+
+fn ordered(query: Query, filter: &TemplateFilter) -> Query {
+    match filter.sort {
+        TemplateSort::CreatedAt => by!(query, created_at, filter.descending),
+        TemplateSort::UpdatedAt => by!(query, updated_at, filter.descending),
+        TemplateSort::Name => by!(query, name, filter.descending),
+    }
+}
+
+/// The position behind a template: what it is sorted by, its value and the id, as opaque text.
+fn cursor(sort: TemplateSort, template: &Template) -> String {
+    let value = match sort {
+        TemplateSort::CreatedAt => microseconds(template.created_at),
+        TemplateSort::UpdatedAt => microseconds(template.updated_at),
+        TemplateSort::Name => template.name.clone(),
+    };
+    hex::encode(format!("{} {} {value}", sort.as_str(), template.id))
+}
+
+fn microseconds(moment: OffsetDateTime) -> String {
+    (moment.unix_timestamp_nanos() / 1000).to_string()
+}
+
+fn moment(microseconds: &str) -> Option<OffsetDateTime> {
+    let nanoseconds = microseconds.parse::<i128>().ok()?.checked_mul(1000)?;
+    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()
+}
+
+/// The templates behind a position; none when the position is of no such list.
+fn behind(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> {
+    let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
+    let (sort, rest) = text.split_once(' ')?;
+    let (id, value) = rest.split_once(' ')?;
+    let id: Uuid = id.parse().ok()?;
+    if sort != filter.sort.as_str() || value.contains('\0') {
+        return None;
+    }
+    Some(match filter.sort {
+        TemplateSort::CreatedAt => after!(query, created_at, filter.descending, moment(value)?, id),
+        TemplateSort::UpdatedAt => after!(query, updated_at, filter.descending, moment(value)?, id),
+        TemplateSort::Name => after!(query, name, filter.descending, value.to_owned(), id),
+    })
+}
+
+async fn load(mut conn: &AsyncPgConnection, query: Query) -> Attempt<Vec<TemplateRow>> {
+    Ok(query.select(TemplateRow::as_select()).load(&mut conn).await?)
+}
+
+async fn count(mut conn: &AsyncPgConnection, query: Query) -> Attempt<i64> {
+    Ok(query.count().get_result(&mut conn).await?)
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    template: &Template,
+    expected: MetaStatus,
+    events: &[Event],
+) -> Attempt<Write<MetaStatus>> {
+    let live = message_templates::table
+        .filter(message_templates::account_id.eq(template.account_id.0))
+        .filter(message_templates::id.eq(template.id.0))
+        .filter(message_templates::deleted_at.is_null());
+    let guarded = live.filter(message_templates::meta_status.eq(expected.as_str()));
+    if diesel::update(guarded)
+        .set(Content::from(template))
+        .execute(&mut *conn)
+        .await?
+        > 0
+    {
+        outbox::append(conn, template.account_id, events).await?;
+        return Ok(Write::Done);
+    }
+    let status: Option<String> = live
+        .select(message_templates::meta_status)
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(match status {
+        Some(status) => Write::Stale(word(&status)?),
+        None => Write::Missing,
+    })
+}
+
+async fn delete(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: TemplateId,
+    now: OffsetDateTime,
+    events: &[Event],
+) -> Attempt<bool> {
+    let live = message_templates::table
+        .filter(message_templates::account_id.eq(account.0))
+        .filter(message_templates::id.eq(id.0))
+        .filter(message_templates::deleted_at.is_null());
+    let gone = (
+        message_templates::deleted_at.eq(now),
+        message_templates::updated_at.eq(now),
+    );
+    if diesel::update(live).set(gone).execute(&mut *conn).await? == 0 {
+        return Ok(false);
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(true)
+}
+
+#[async_trait]
+impl TemplateStore for PgTemplates {
+    async fn page(
+        &self,
+        account: AccountId,
+        filter: &TemplateFilter,
+        page: PageQuery,
+    ) -> Result<Page<Template>, StoreError> {
+        let all = matching(account, filter);
+        let part = ordered(matching(account, filter), filter)
+            .limit(page.limit())
+            .offset(page.offset());
+        let (total, rows) = self
+            .0
+            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
+            .await?;
+        let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::new(page, templates, total))
+    }
+
+    async fn slice(
+        &self,
+        account: AccountId,
+        filter: &TemplateFilter,
+        slice: &SliceQuery,
+    ) -> Result<Slice<Template>, StoreError> {
+        let mut part = ordered(matching(account, filter), filter).limit(slice.limit + 1);
+        if let Some(cursor) = &slice.cursor {
+            part = behind(part, filter, cursor).ok_or(StoreError::Dangling { field: "cursor" })?;
+        }
+        let rows = self.0.read(account, |conn| Box::pin(load(conn, part))).await?;
+        let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
+        Ok(Slice::cut(templates, slice.limit, |template: &Template| {
+            cursor(filter.sort, template)
+        }))
+    }
+
+    async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError> {
+        let one = message_templates::table
+            .filter(message_templates::account_id.eq(account.0))
+            .filter(message_templates::id.eq(id.0))
+            .filter(message_templates::deleted_at.is_null())
+            .select(TemplateRow::as_select());
+        let row = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
+            })
+            .await?;
+        row.map(Template::try_from).transpose()
+    }
+
+    async fn insert(&self, template: &Template) -> Result<(), StoreError> {
+        let keys = (
+            message_templates::account_id.eq(template.account_id.0),
+            message_templates::id.eq(template.id.0),
+            message_templates::created_at.eq(template.created_at),
+        );
+        let values = (keys, Content::from(template));
+        let mut tx = self.0.begin(template.account_id).await?;
+        let inserted = diesel::insert_into(message_templates::table)
+            .values(values)
+            .execute(tx.conn()?)
+            .await;
+        tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
+    }
+
+    async fn update(
+        &self,
+        template: &Template,
+        expected: MetaStatus,
+        events: &[Event],
+    ) -> Result<Write<MetaStatus>, StoreError> {
+        let mut tx = self.0.begin(template.account_id).await?;
+        let updated = update(tx.conn()?, template, expected, events).await;
+        tx.end(updated).await
+    }
+
+    async fn delete(
+        &self,
+        account: AccountId,
+        id: TemplateId,
+        now: OffsetDateTime,
+        events: &[Event],
+    ) -> Result<bool, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let deleted = delete(tx.conn()?, account, id, now, events).await;
+        tx.end(deleted).await
+    }
+
+    async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {
+        let one = message_templates::table
+            .filter(message_templates::account_id.eq(account.0))
+            .filter(message_templates::meta_template_id.eq(meta_id.to_owned()))
+            .filter(message_templates::deleted_at.is_null())
+            .order(message_templates::id.desc())
+            .select(TemplateRow::as_select());
+        let row = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
+            })
+            .await?;
+        row.map(Template::try_from).transpose()
+    }
+}
+
+/// A template, for those who read it as part of something else.
+pub(crate) async fn one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: TemplateId,
+    deleted_too: bool,
+) -> Attempt<Option<Template>> {
+    let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
+        .filter(message_templates::account_id.eq(account.0))
+        .filter(message_templates::id.eq(id.0))
+        .select((TemplateRow::as_select(), message_templates::deleted_at))
+        .first(conn)
+        .await
+        .optional()?;
+    let row = row.filter(|(_, deleted_at)| deleted_too || deleted_at.is_none());
+    Ok(row.map(|(row, _)| Template::try_from(row)).transpose()?)
+}

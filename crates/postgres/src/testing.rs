@@ -1,0 +1,163 @@
+//! A database of its own for every test.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test without its database can only fail"
+)]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use secrecy::SecretString;
+use tokio_postgres::{Client, Config, NoTls};
+
+use crate::{PlatformPool, PoolConfig, TenantPool, migrate};
+
+/// Of the migrations: another content is another template.
+const MIGRATIONS_HASH: &str = env!("RECADO_MIGRATIONS_HASH");
+
+/// How many connections each pool of a test has.
+const POOL_SIZE: usize = 4;
+
+/// A migrated, empty database; dropped with the value.
+#[derive(Debug)]
+pub struct TestDatabase {
+    server: Config,
+    name: String,
+    url: SecretString,
+}
+
+impl TestDatabase {
+    /// Clones the template, made first if this is the first test ever to ask for it.
+    pub async fn new() -> Self {
+        let Ok(url) = std::env::var("TEST_DATABASE_URL") else {
+            panic!("TEST_DATABASE_URL names no PostgreSQL server: run the tests with `cargo xtask test`");
+        };
+        let server: Config = url.parse().expect("TEST_DATABASE_URL is a PostgreSQL URL");
+        let admin = connect(&server).await;
+        let template = template(&admin, &url).await;
+        let name = unique_name();
+        run(
+            &admin,
+            &format!("CREATE DATABASE {name} TEMPLATE {template} STRATEGY wal_log"),
+        )
+        .await;
+        let url = with_database(&url, &name);
+        Self { server, name, url }
+    }
+
+    /// The owner's URL.
+    pub fn url(&self) -> SecretString {
+        self.url.clone()
+    }
+
+    /// A small pool of tenant connections.
+    pub fn tenant_pool(&self) -> TenantPool {
+        TenantPool::new(&self.config()).expect("the URL of the test database is valid")
+    }
+
+    /// A small pool of the owner's connections.
+    pub fn platform_pool(&self) -> PlatformPool {
+        PlatformPool::new(&self.config()).expect("the URL of the test database is valid")
+    }
+
+    /// What the pools are made of, for a test that wants other sizes or times.
+    pub fn config(&self) -> PoolConfig {
+        PoolConfig::new(self.url(), POOL_SIZE)
+    }
+
+    /// The owner's bare connection, for what a test asserts in SQL.
+    pub async fn client(&self) -> Client {
+        let mut config = self.server.clone();
+        connect(config.dbname(&self.name)).await
+    }
+}
+
+impl Drop for TestDatabase {
+    /// Best effort: a database left behind costs some disk space, and no later test sees it.
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        let dropper = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                if let Ok((client, connection)) = server.connect(NoTls).await {
+                    let driver = tokio::spawn(connection);
+                    let _ = client
+                        .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+                        .await;
+                    drop(client);
+                    let _ = driver.await;
+                }
+            });
+            std::io::Result::Ok(())
+        });
+        let _ = dropper.join();
+    }
+}
+
+async fn connect(config: &Config) -> Client {
+    let (client, connection) = config
+        .connect(NoTls)
+        .await
+        .expect("the PostgreSQL of TEST_DATABASE_URL answers");
+    tokio::spawn(connection);
+    client
+}
+
+async fn run(client: &Client, statement: &str) {
+    client
+        .batch_execute(statement)
+        .await
+        .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+}
+
+/// The template's name. Whoever comes first makes it, under a lock that the others wait for.
+async fn template(admin: &Client, url: &str) -> String {
+    let name = format!("recado_template_{MIGRATIONS_HASH}");
+    if is_ready(admin, &name).await {
+        return name;
+    }
+    run(admin, "SELECT pg_advisory_lock(hashtext('recado test template'))").await;
+    if !is_ready(admin, &name).await {
+        // Left over from one who did not get to the end.
+        run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        run(admin, &format!("CREATE DATABASE {name}")).await;
+        migrate(&with_database(url, &name)).await.expect("the migrations run");
+        run(
+            admin,
+            &format!("ALTER DATABASE {name} IS_TEMPLATE true ALLOW_CONNECTIONS false"),
+        )
+        .await;
+    }
+    run(admin, "SELECT pg_advisory_unlock(hashtext('recado test template'))").await;
+    name
+}
+
+async fn is_ready(admin: &Client, name: &str) -> bool {
+    let query = "SELECT 1 FROM pg_database WHERE datname = $1 AND datistemplate";
+    admin
+        .query_opt(query, &[&name])
+        .await
+        .expect("the databases can be listed")
+        .is_some()
+}
+
+/// Unlike any other, also of another process and another day.
+fn unique_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let since_epoch = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("recado_test_{}_{}_{count}", std::process::id(), since_epoch.as_micros())
+}
+
+/// The same server's URL with another database.
+fn with_database(url: &str, database: &str) -> SecretString {
+    let (base, query) = url
+        .split_once('?')
+        .map_or((url, None), |(base, query)| (base, Some(query)));
+    let (scheme, rest) = base.split_once("://").unwrap_or(("postgres", base));
+    let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
+    let query = query.map_or(String::new(), |query| format!("?{query}"));
+    format!("{scheme}://{authority}/{database}{query}").into()
+}

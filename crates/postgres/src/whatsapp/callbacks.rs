@@ -1,0 +1,114 @@
+//! Callbacks as received, and the directory from the platform's ids to accounts: both cross tenants.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Binary, Integer, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use recado_domain::shared::{AccountId, CallbackId, StoreError};
+use recado_domain::whatsapp::{CallbackStore, StoredCallback};
+use time::Duration;
+use uuid::Uuid;
+
+use crate::errors::Fault;
+use crate::pool::PlatformPool;
+use crate::sql::{Id, sql};
+
+/// Callbacks as received.
+#[derive(Clone, Debug)]
+pub struct PgCallbacks(PlatformPool);
+
+impl PgCallbacks {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    /// Of the accounts in the directory those that still have such a number: entries outlive their numbers.
+    async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
+        let mut held = self.0.get().await?;
+        let rows = sql(statement).bind(id).load::<Id>(held.conn()?).await;
+        Ok(held
+            .end(rows.map_err(Fault::from))?
+            .into_iter()
+            .map(|row| row.id.into())
+            .collect())
+    }
+}
+
+#[derive(QueryableByName)]
+struct CallbackRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Binary)]
+    body: Vec<u8>,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+}
+
+#[async_trait]
+impl CallbackStore for PgCallbacks {
+    async fn store(&self, id: CallbackId, body: &[u8], lease: Duration) -> Result<(), StoreError> {
+        let query = sql("INSERT INTO whatsapp_callbacks (id, body, due_at)
+             VALUES ($1, $2, now() + $3 * interval '1 microsecond')")
+        .bind(id)
+        .bind(body)
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let stored = query.execute(held.conn()?).await;
+        held.end(stored.map_err(Fault::from))?;
+        Ok(())
+    }
+
+    async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError> {
+        let query = sql(
+            "UPDATE whatsapp_callbacks SET due_at = now() + $1 * interval '1 microsecond'
+             WHERE id = (SELECT id FROM whatsapp_callbacks WHERE due_at <= now()
+               ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING id, body, attempts",
+        )
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let claimed = query.get_result::<CallbackRow>(held.conn()?).await.optional();
+        Ok(held.end(claimed.map_err(Fault::from))?.map(|row| StoredCallback {
+            id: row.id.into(),
+            body: row.body,
+            attempts: row.attempts.unsigned_abs(),
+        }))
+    }
+
+    async fn forget(&self, id: CallbackId) -> Result<(), StoreError> {
+        let mut held = self.0.get().await?;
+        let forgotten = sql("DELETE FROM whatsapp_callbacks WHERE id = $1")
+            .bind(id)
+            .execute(held.conn()?)
+            .await;
+        held.end(forgotten.map_err(Fault::from))?;
+        Ok(())
+    }
+
+    async fn defer(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError> {
+        let query = sql("UPDATE whatsapp_callbacks
+             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
+        .bind(id)
+        .bind(delay);
+        let mut held = self.0.get().await?;
+        let deferred = query.execute(held.conn()?).await;
+        held.end(deferred.map_err(Fault::from))?;
+        Ok(())
+    }
+
+    async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError> {
+        let statement = "SELECT DISTINCT n.account_id AS id FROM whatsapp_numbers n
+             JOIN whatsapp_profiles p ON p.account_id = n.account_id AND p.phone_number_id = n.phone_number_id
+             WHERE n.phone_number_id = $1 ORDER BY 1";
+        self.accounts(statement, phone_number_id).await
+    }
+
+    async fn accounts_of_business(&self, waba_id: &str) -> Result<Vec<AccountId>, StoreError> {
+        let statement = "SELECT DISTINCT n.account_id AS id FROM whatsapp_numbers n
+             JOIN whatsapp_profiles p
+               ON p.account_id = n.account_id AND p.phone_number_id = n.phone_number_id AND p.waba_id = n.waba_id
+             WHERE n.waba_id = $1 ORDER BY 1";
+        self.accounts(statement, waba_id).await
+    }
+}

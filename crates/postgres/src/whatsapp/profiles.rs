@@ -1,0 +1,208 @@
+//! Connected numbers, and their entries in the directory that callbacks are looked up in.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{AccountId, ProfileId, Sealed, Slice, SliceQuery, StoreError};
+use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault};
+use crate::pool::TenantPool;
+use crate::schema::whatsapp_profiles;
+use crate::sql::sql;
+
+/// Connected numbers.
+#[derive(Clone, Debug)]
+pub struct PgProfiles(TenantPool);
+
+impl PgProfiles {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = whatsapp_profiles, check_for_backend(Pg))]
+struct ProfileRow {
+    id: Uuid,
+    name: String,
+    phone_number_id: String,
+    waba_id: String,
+    access_token: Vec<u8>,
+    messages_per_second: Option<i32>,
+    created_at: OffsetDateTime,
+    updated_at: OffsetDateTime,
+}
+
+impl From<ProfileRow> for StoredProfile {
+    fn from(row: ProfileRow) -> Self {
+        let profile = Profile {
+            id: row.id.into(),
+            name: row.name,
+            phone_number_id: row.phone_number_id,
+            waba_id: row.waba_id,
+            messages_per_second: row.messages_per_second,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        };
+        Self {
+            profile,
+            token: Sealed(row.access_token),
+        }
+    }
+}
+
+#[derive(Insertable, AsChangeset)]
+#[diesel(table_name = whatsapp_profiles, treat_none_as_null = true)]
+struct Content<'a> {
+    name: &'a str,
+    phone_number_id: &'a str,
+    waba_id: &'a str,
+    access_token: &'a [u8],
+    messages_per_second: Option<i32>,
+    updated_at: OffsetDateTime,
+}
+
+impl<'a> From<&'a StoredProfile> for Content<'a> {
+    fn from(StoredProfile { profile, token }: &'a StoredProfile) -> Self {
+        Self {
+            name: &profile.name,
+            phone_number_id: &profile.phone_number_id,
+            waba_id: &profile.waba_id,
+            access_token: &token.0,
+            messages_per_second: profile.messages_per_second,
+            updated_at: profile.updated_at,
+        }
+    }
+}
+
+/// Enters a number into the directory. Entries are only ever added: one without its number is skipped when read.
+async fn enter(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> Attempt<()> {
+    sql(
+        "INSERT INTO whatsapp_numbers (phone_number_id, account_id, waba_id) VALUES ($1, $2, $3)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(profile.phone_number_id.as_str())
+    .bind(account)
+    .bind(profile.waba_id.as_str())
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> Attempt<()> {
+    let keys = (
+        whatsapp_profiles::account_id.eq(account.0),
+        whatsapp_profiles::id.eq(stored.profile.id.0),
+        whatsapp_profiles::created_at.eq(stored.profile.created_at),
+    );
+    diesel::insert_into(whatsapp_profiles::table)
+        .values((keys, Content::from(stored)))
+        .execute(&mut *conn)
+        .await?;
+    enter(conn, account, &stored.profile).await
+}
+
+async fn update(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> Attempt<bool> {
+    let one = whatsapp_profiles::table
+        .filter(whatsapp_profiles::account_id.eq(account.0))
+        .filter(whatsapp_profiles::id.eq(stored.profile.id.0));
+    if diesel::update(one)
+        .set(Content::from(stored))
+        .execute(&mut *conn)
+        .await?
+        == 0
+    {
+        return Ok(false);
+    }
+    enter(conn, account, &stored.profile).await?;
+    Ok(true)
+}
+
+/// A number, for those who read it as part of something else.
+pub(crate) async fn one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ProfileId,
+) -> Attempt<Option<StoredProfile>> {
+    let row = whatsapp_profiles::table
+        .filter(whatsapp_profiles::account_id.eq(account.0))
+        .filter(whatsapp_profiles::id.eq(id.0))
+        .select(ProfileRow::as_select())
+        .first(conn)
+        .await
+        .optional()?;
+    Ok(row.map(StoredProfile::from))
+}
+
+#[async_trait]
+impl ProfileStore for PgProfiles {
+    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<StoredProfile>, StoreError> {
+        let mut profiles = whatsapp_profiles::table
+            .filter(whatsapp_profiles::account_id.eq(account.0))
+            .order(whatsapp_profiles::id.desc())
+            .limit(query.limit + 1)
+            .into_boxed();
+        if let Some(cursor) = &query.cursor {
+            let Ok(after) = cursor.parse::<Uuid>() else {
+                return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
+            };
+            profiles = profiles.filter(whatsapp_profiles::id.lt(after));
+        }
+        let rows: Vec<ProfileRow> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(profiles.select(ProfileRow::as_select()).load(&mut conn).await?) })
+            })
+            .await?;
+        let rows = rows.into_iter().map(StoredProfile::from).collect();
+        Ok(Slice::cut(rows, query.limit, |stored: &StoredProfile| {
+            stored.profile.id.to_string()
+        }))
+    }
+
+    async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = one(tx.conn()?, account, id).await;
+        tx.end(found).await
+    }
+
+    async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError> {
+        let first = whatsapp_profiles::table
+            .filter(whatsapp_profiles::account_id.eq(account.0))
+            .order((whatsapp_profiles::created_at, whatsapp_profiles::id))
+            .select(ProfileRow::as_select());
+        let row = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(first.first(&mut conn).await.optional()?) })
+            })
+            .await?;
+        Ok(row.map(StoredProfile::from))
+    }
+
+    async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let inserted = insert(tx.conn()?, account, profile).await;
+        tx.end(inserted).await
+    }
+
+    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let updated = update(tx.conn()?, account, profile).await;
+        tx.end(updated).await
+    }
+
+    async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError> {
+        let one = whatsapp_profiles::table
+            .filter(whatsapp_profiles::account_id.eq(account.0))
+            .filter(whatsapp_profiles::id.eq(id.0));
+        let mut tx = self.0.begin(account).await?;
+        let deleted = diesel::delete(one).execute(tx.conn()?).await;
+        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+    }
+}

@@ -1,0 +1,93 @@
+//! Accounts, users, memberships.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use recado_domain::accounts::{AccountStatus, AccountStore, Session};
+use recado_domain::shared::{Role, UserId};
+use recado_postgres::PgAccounts;
+use time::Duration;
+
+use crate::support::{NOW, World, account, id, session};
+
+#[tokio::test]
+async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    let changed = Session { email: "new@example.com".into(), name: None, ..session(world.user) };
+    accounts.record_user(&changed).await.unwrap();
+    accounts.record_user(&changed).await.unwrap();
+    let stored = world.text("SELECT string_agg(email || ' ' || name, ',') FROM users").await;
+    assert_eq!(stored.unwrap(), "new@example.com Ana");
+}
+
+#[tokio::test]
+async fn a_new_account_has_its_owner_and_its_moment() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    let wished = account("ana");
+    let created = accounts.create(&wished, world.user).await.unwrap();
+    assert_eq!(created, wished);
+    let memberships = accounts.memberships(world.user).await.unwrap();
+    assert_eq!(memberships.iter().map(|m| m.account_id).collect::<Vec<_>>(), [world.account, wished.id]);
+    assert_eq!((memberships[1].role, &memberships[1].account), (Role::Owner, &wished));
+    assert_eq!(accounts.memberships(UserId(id())).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_create_for_nobody_leaves_nothing() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    accounts.create(&account("nobody"), UserId(id())).await.unwrap_err();
+    assert_eq!(world.number("SELECT count(*) FROM account_slugs WHERE slug = 'nobody'").await, 0);
+    assert_eq!(world.number("SELECT count(*) FROM accounts").await, 1);
+}
+
+#[tokio::test]
+async fn concurrent_creates_get_the_first_free_slugs() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    let creates = (0..20).map(|_| {
+        let (accounts, user) = (accounts.clone(), world.user);
+        async move { accounts.create(&account("loja"), user).await.unwrap().slug }
+    });
+    let slugs: BTreeSet<String> = join_all(creates).await.into_iter().collect();
+    let expected: BTreeSet<String> = (2..=21).map(|n| format!("loja-{n}")).collect();
+    assert_eq!(slugs, expected);
+}
+
+#[tokio::test]
+async fn a_long_slug_is_cut_for_its_number() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    let long = "a".repeat(50);
+    let mut slugs = Vec::new();
+    for _ in 0..3 {
+        slugs.push(accounts.create(&account(&long), world.user).await.unwrap().slug);
+    }
+    assert_eq!(slugs, [long.clone(), format!("{}-2", &long[2..]), format!("{}-3", &long[2..])]);
+}
+
+#[tokio::test]
+async fn standing_follows_membership_use_and_suspension() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    let second = world.another_account().await;
+    // Never used: the oldest membership (both were made at one moment, so the first id).
+    assert_eq!(accounts.latest_standing(world.user).await.unwrap().unwrap().account_id, world.account);
+    let switched = accounts.switch(world.user, second, NOW).await.unwrap().unwrap();
+    assert_eq!((switched.account_id, switched.role), (second, Role::Owner));
+    assert_eq!(accounts.latest_standing(world.user).await.unwrap().unwrap().account_id, second);
+    accounts.switch(world.user, world.account, NOW + Duration::SECOND).await.unwrap().unwrap();
+    assert_eq!(accounts.latest_standing(world.user).await.unwrap().unwrap().account_id, world.account);
+
+    world.sql(&format!("UPDATE accounts SET status = 'suspended' WHERE id = '{second}'")).await;
+    assert_eq!(accounts.switch(world.user, second, NOW).await.unwrap(), None);
+    let standing = accounts.standing(world.user, second).await.unwrap().unwrap();
+    assert_eq!(standing.status, AccountStatus::Suspended);
+
+    let stranger = UserId(id());
+    assert_eq!(accounts.standing(stranger, second).await.unwrap(), None);
+    assert_eq!(accounts.latest_standing(stranger).await.unwrap(), None);
+    assert_eq!(accounts.switch(stranger, world.account, NOW).await.unwrap(), None);
+}

@@ -1,0 +1,19 @@
+//! Every port against a real PostgreSQL, each test in a database of its own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
+
+mod accounts;
+mod api_keys;
+mod audience;
+mod campaigns;
+mod contacts;
+mod deliveries;
+mod histories;
+mod isolation;
+mod migrations;
+mod outbox;
+mod pool;
+mod runs;
+mod starts;
+mod support;
+mod templates;
+mod whatsapp;

@@ -1,0 +1,266 @@
+//! A world to test in: a database, an account with its owner, and short ways to fill it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunStart, RunStore, StartOutcome, Trigger,
+};
+use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, SendId, TemplateId, UserId};
+use recado_domain::templates::{Category, HeaderType, MetaStatus, Template, TemplateStore, TemplateType};
+use recado_postgres::testing::TestDatabase;
+use recado_postgres::{
+    PgAccounts, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, PlatformPool, TenantPool,
+};
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00:00.123456 UTC);
+pub(crate) const LEASE: Duration = Duration::seconds(60);
+
+pub(crate) struct World {
+    pub(crate) tenants: TenantPool,
+    pub(crate) platform: PlatformPool,
+    pub(crate) client: Client,
+    pub(crate) account: AccountId,
+    pub(crate) user: UserId,
+    // Last, so that it is dropped when nothing uses it any more.
+    pub(crate) db: TestDatabase,
+}
+
+/// Ids that grow, so that what is made later sorts after.
+pub(crate) fn id() -> Uuid {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed)) << 64 | 0x7000_8000_0000_0000)
+}
+
+pub(crate) fn session(user: UserId) -> Session {
+    Session { user_id: user, email: format!("{user}@example.com"), name: Some("Ana".into()), expires_at: NOW }
+}
+
+pub(crate) fn account(slug: &str) -> Account {
+    Account {
+        id: id().into(),
+        name: "Loja da Ana".into(),
+        slug: slug.into(),
+        logo_url: None,
+        plan: "free".into(),
+        status: AccountStatus::Active,
+        created_at: NOW,
+    }
+}
+
+pub(crate) fn event(entity: Uuid) -> Event {
+    Event::Audit(Audit {
+        user_id: None,
+        action: AuditAction::Update,
+        entity_type: "campaign".into(),
+        entity_id: Some(entity),
+        changes: None,
+        ip_address: None,
+    })
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let db = TestDatabase::new().await;
+        let (tenants, platform) = (db.tenant_pool(), db.platform_pool());
+        let client = db.client().await;
+        let user = UserId(id());
+        let accounts = PgAccounts::new(platform.clone());
+        accounts.record_user(&session(user)).await.unwrap();
+        let account = accounts.create(&account("loja"), user).await.unwrap().id;
+        Self { tenants, platform, client, account, user, db }
+    }
+
+    pub(crate) async fn another_account(&self) -> AccountId {
+        PgAccounts::new(self.platform.clone()).create(&account("loja"), self.user).await.unwrap().id
+    }
+
+    pub(crate) fn contacts(&self) -> PgContacts {
+        PgContacts::new(self.tenants.clone())
+    }
+
+    pub(crate) fn templates(&self) -> PgTemplates {
+        PgTemplates::new(self.tenants.clone())
+    }
+
+    pub(crate) fn campaigns(&self) -> PgCampaigns {
+        PgCampaigns::new(self.tenants.clone())
+    }
+
+    pub(crate) fn runs(&self) -> PgRuns {
+        PgRuns::new(self.tenants.clone(), self.platform.clone())
+    }
+
+    pub(crate) fn deliveries(&self) -> PgDeliveries {
+        PgDeliveries::new(self.tenants.clone())
+    }
+
+    pub(crate) fn outbox(&self) -> PgOutbox {
+        PgOutbox::new(self.platform.clone())
+    }
+
+    pub(crate) async fn sql(&self, statement: &str) {
+        self.client.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+    }
+
+    /// The one number that a query answers.
+    pub(crate) async fn number(&self, query: &str) -> i64 {
+        let row = self.client.query_one(&format!("SELECT ({query})::bigint"), &[]).await;
+        row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
+    }
+
+    /// The one text that a query answers.
+    pub(crate) async fn text(&self, query: &str) -> Option<String> {
+        let row = self.client.query_one(&format!("SELECT ({query})::text"), &[]).await;
+        row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
+    }
+
+    /// So many contacts with a phone, `Contact 1` first.
+    pub(crate) async fn people(&self, count: usize) {
+        self.people_of(self.account, count).await;
+    }
+
+    pub(crate) async fn people_of(&self, account: AccountId, count: usize) {
+        self.sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone)
+             SELECT '{account}', md5('{account}' || i)::uuid, 'Contact ' || i, '+55119' || lpad(i::text, 8, '0')
+             FROM generate_series(1, {count}) i"
+        ))
+        .await;
+    }
+
+    pub(crate) fn template(&self, name: &str) -> Template {
+        Template {
+            id: id().into(),
+            account_id: self.account,
+            name: name.into(),
+            category: Category::Marketing,
+            language: "pt_BR".into(),
+            template_type: TemplateType::Standard,
+            header_type: HeaderType::None,
+            header_text: None,
+            header_media_url: None,
+            body_text: Some("Oi {{1}}".into()),
+            footer_text: None,
+            buttons: vec![serde_json::json!({ "type": "QUICK_REPLY", "text": "Sim" })],
+            variables: vec!["Ana".into()],
+            carousel_cards: vec![],
+            folder_id: None,
+            profile_id: None,
+            meta_template_id: None,
+            meta_status: MetaStatus::Approved,
+            rejection_reason: None,
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    pub(crate) async fn stored_template(&self) -> TemplateId {
+        let template = self.template(&format!("promo_{}", id().simple()));
+        self.templates().insert(&template).await.unwrap();
+        template.id
+    }
+
+    /// A draft to everybody, not stored yet.
+    pub(crate) fn draft(&self) -> Campaign {
+        Campaign {
+            id: id().into(),
+            account_id: self.account,
+            name: "Black Friday".into(),
+            template_id: None,
+            segment_id: None,
+            segment_config: None,
+            rfm_segments: vec![],
+            scheduled_at: None,
+            variables: None,
+            folder_id: None,
+            status: CampaignStatus::Draft,
+            total_recipients: 0,
+            simulated: false,
+            executed_at: None,
+            completed_at: None,
+            paused_at: None,
+            pause_reason: None,
+            created_by: Some(self.user),
+            created_at: NOW,
+            updated_at: NOW,
+        }
+    }
+
+    pub(crate) async fn stored_draft(&self) -> Campaign {
+        let campaign = Campaign { template_id: Some(self.stored_template().await), ..self.draft() };
+        self.campaigns().insert(&campaign, &[]).await.unwrap();
+        campaign
+    }
+
+    pub(crate) fn start_of(&self, campaign: &Campaign) -> RunStart {
+        RunStart {
+            campaign: Campaign { status: CampaignStatus::Sending, executed_at: Some(NOW), ..campaign.clone() },
+            expected: campaign.status,
+            trigger: Trigger::Execute,
+            actor: Actor { user_id: self.user, ip_address: Some("10.0.0.1".into()) },
+            profile_id: None,
+            monthly_limit: 1_000_000,
+            blanks: vec![],
+            events: vec![],
+        }
+    }
+
+    /// A campaign that is sending, held by the worker.
+    pub(crate) async fn started(&self, worker: Uuid) -> (Campaign, QueuedRun) {
+        let campaign = self.stored_draft().await;
+        let outcome = self.runs().start(&self.start_of(&campaign), Some(worker), LEASE).await.unwrap();
+        assert!(matches!(outcome, StartOutcome::Started { .. }), "{outcome:?}");
+        let run = QueuedRun { account_id: self.account, campaign_id: campaign.id };
+        (Campaign { status: CampaignStatus::Sending, ..campaign }, run)
+    }
+
+    /// Claims and starts up to so many sends.
+    pub(crate) async fn in_flight(&self, run: QueuedRun, worker: Uuid, size: i64) -> Vec<SendId> {
+        let Claim::Sends(sends) = self.runs().claim(run, worker, size, LEASE).await.unwrap() else {
+            return vec![];
+        };
+        let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
+        self.runs().mark_started(run, worker, &ids).await.unwrap()
+    }
+
+    /// Counters and usage say what a recount of the sends says.
+    pub(crate) async fn assert_recount(&self) {
+        let wrong = self
+            .text(
+                "SELECT json_agg(t) FROM (SELECT n.*, r.* FROM campaign_counters n
+                   CROSS JOIN LATERAL (SELECT count(*) AS a,
+                     count(*) FILTER (WHERE status = 'pending') AS b, count(*) FILTER (WHERE status = 'sent') AS c,
+                     count(*) FILTER (WHERE status = 'delivered') AS d, count(*) FILTER (WHERE status = 'read') AS e,
+                     count(*) FILTER (WHERE status = 'failed') AS f
+                     FROM campaign_sends s WHERE s.account_id = n.account_id AND s.campaign_id = n.campaign_id) r
+                   WHERE (n.total, n.pending, n.sent, n.delivered, n.read, n.failed) <> (a, b, c, d, e, f)) t",
+            )
+            .await;
+        assert_eq!(wrong, None, "counters");
+        let wrong = self
+            .text(
+                "SELECT json_agg(t) FROM (SELECT u.*, r.* FROM message_usage u
+                   CROSS JOIN LATERAL (SELECT
+                     count(*) FILTER (WHERE s.status IN ('sent', 'delivered', 'read')) AS a,
+                     count(*) FILTER (WHERE s.status = 'pending'
+                       AND (c.status = 'sending' OR s.started_at IS NOT NULL)) AS b
+                     FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
+                     WHERE s.account_id = u.account_id AND c.quota_month = u.month) r
+                   WHERE (u.sent, u.reserved) <> (a, b)) t",
+            )
+            .await;
+        assert_eq!(wrong, None, "usage");
+    }
+
+    /// `sent/reserved` of the month.
+    pub(crate) async fn usage(&self) -> String {
+        let query =
+            format!("SELECT sent || '/' || reserved FROM message_usage WHERE account_id = '{}'", self.account);
+        self.text(&query).await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,215 @@
+//! Message templates.
+
+use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
+use recado_domain::templates::{
+    Category, HeaderType, MetaStatus, Template, TemplateFilter, TemplateSort, TemplateStore, TemplateType,
+};
+use serde_json::json;
+use time::Duration;
+
+use crate::support::{NOW, World, event, id};
+
+fn filter() -> TemplateFilter {
+    TemplateFilter {
+        search: None,
+        category: None,
+        meta_status: None,
+        folder_id: None,
+        sort: TemplateSort::CreatedAt,
+        descending: true,
+    }
+}
+
+async fn page(world: &World, filter: TemplateFilter) -> Vec<String> {
+    let page = PageQuery::new(None, None, 20, 100);
+    let page = world.templates().page(world.account, &filter, page).await.unwrap();
+    page.data.into_iter().map(|template| template.name).collect()
+}
+
+#[tokio::test]
+async fn a_template_is_stored_as_written() {
+    let world = World::new().await;
+    let folder = FolderId(id());
+    let account = world.account;
+    world
+        .sql(&format!("INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'template')"))
+        .await;
+    let full = Template {
+        category: Category::Utility,
+        template_type: TemplateType::Carousel,
+        header_type: HeaderType::Text,
+        header_text: Some("Oi".into()),
+        header_media_url: Some("https://example.com/a.png".into()),
+        footer_text: Some("Loja".into()),
+        carousel_cards: vec![json!({ "body": "a" }), json!({ "body": "b" })],
+        folder_id: Some(folder),
+        meta_template_id: Some("123".into()),
+        meta_status: MetaStatus::Rejected,
+        rejection_reason: Some("no".into()),
+        ..world.template("full")
+    };
+    world.templates().insert(&full).await.unwrap();
+    assert_eq!(world.templates().find(account, full.id).await.unwrap(), Some(full.clone()));
+    assert_eq!(world.templates().find_by_meta_id(account, "123").await.unwrap(), Some(full.clone()));
+    assert_eq!(world.templates().find_by_meta_id(account, "124").await.unwrap(), None);
+    let other = world.another_account().await;
+    assert_eq!(world.templates().find(other, full.id).await.unwrap(), None);
+    assert_eq!(world.templates().find_by_meta_id(other, "123").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn names_are_unique_by_language_and_folders_have_to_be_there() {
+    let world = World::new().await;
+    let templates = world.templates();
+    templates.insert(&world.template("promo")).await.unwrap();
+    templates.insert(&Template { language: "en_US".into(), ..world.template("promo") }).await.unwrap();
+    let twice = templates.insert(&world.template("promo")).await;
+    assert!(matches!(twice, Err(StoreError::Taken { field: "name" })), "{twice:?}");
+    let lost = templates.insert(&Template { folder_id: Some(FolderId(id())), ..world.template("lost") }).await;
+    assert!(matches!(lost, Err(StoreError::Dangling { field: "folder_id" })), "{lost:?}");
+    let second = world.template("second");
+    templates.insert(&second).await.unwrap();
+    let renamed = Template { name: "promo".into(), ..second.clone() };
+    let taken = templates.update(&renamed, MetaStatus::Approved, &[event(id())]).await;
+    assert!(matches!(taken, Err(StoreError::Taken { field: "name" })), "{taken:?}");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert!(templates.delete(world.account, second.id, NOW, &[]).await.unwrap());
+    templates.insert(&world.template("second")).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_update_is_guarded_by_the_status() {
+    let world = World::new().await;
+    let templates = world.templates();
+    let template = world.template("promo");
+    templates.insert(&template).await.unwrap();
+    let changed = Template {
+        meta_status: MetaStatus::Draft,
+        body_text: None,
+        updated_at: NOW + Duration::SECOND,
+        ..template.clone()
+    };
+    let stale = templates.update(&changed, MetaStatus::Pending, &[event(id())]).await.unwrap();
+    assert_eq!(stale, Write::Stale(MetaStatus::Approved));
+    let missing = Template { id: id().into(), ..changed.clone() };
+    assert_eq!(templates.update(&missing, MetaStatus::Approved, &[event(id())]).await.unwrap(), Write::Missing);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(templates.update(&changed, MetaStatus::Approved, &[event(id())]).await.unwrap(), Write::Done);
+    assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(changed));
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+}
+
+#[tokio::test]
+async fn a_deleted_template_is_not_there() {
+    let world = World::new().await;
+    let templates = world.templates();
+    let template = Template { meta_template_id: Some("1".into()), ..world.template("promo") };
+    templates.insert(&template).await.unwrap();
+    let other = world.another_account().await;
+    assert!(!templates.delete(other, template.id, NOW, &[event(id())]).await.unwrap());
+    assert!(templates.delete(world.account, template.id, NOW, &[event(id())]).await.unwrap());
+    assert!(!templates.delete(world.account, template.id, NOW, &[event(id())]).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(templates.find(world.account, template.id).await.unwrap(), None);
+    assert_eq!(templates.find_by_meta_id(world.account, "1").await.unwrap(), None);
+    assert_eq!(templates.update(&template, MetaStatus::Approved, &[]).await.unwrap(), Write::Missing);
+    assert_eq!(page(&world, filter()).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn lists_filter_search_and_sort() {
+    let world = World::new().await;
+    for (name, body, minutes) in [("b_promo", Some("50% off"), 1), ("c_news", None, 2), ("a_promo", Some("Oi"), 3)] {
+        let made = NOW + Duration::minutes(minutes);
+        let category = if minutes == 2 { Category::Utility } else { Category::Marketing };
+        let template = Template {
+            body_text: body.map(str::to_owned),
+            created_at: made,
+            updated_at: NOW - Duration::minutes(minutes),
+            category,
+            ..world.template(name)
+        };
+        world.templates().insert(&template).await.unwrap();
+    }
+    assert_eq!(page(&world, filter()).await, ["a_promo", "c_news", "b_promo"]);
+    let by = |sort, descending| TemplateFilter { sort, descending, ..filter() };
+    assert_eq!(page(&world, by(TemplateSort::Name, false)).await, ["a_promo", "b_promo", "c_news"]);
+    assert_eq!(page(&world, by(TemplateSort::UpdatedAt, false)).await, ["a_promo", "c_news", "b_promo"]);
+    let search = |text: &str| TemplateFilter { search: Some(text.into()), ..filter() };
+    assert_eq!(page(&world, search("PROMO")).await, ["a_promo", "b_promo"]);
+    assert_eq!(page(&world, search("0%")).await, ["b_promo"]);
+    assert_eq!(page(&world, search("%z")).await, Vec::<String>::new());
+    assert_eq!(page(&world, TemplateFilter { category: Some(Category::Utility), ..filter() }).await, ["c_news"]);
+    let draft = TemplateFilter { meta_status: Some(MetaStatus::Draft), ..filter() };
+    assert_eq!(page(&world, draft).await, Vec::<String>::new());
+    let folder = TemplateFilter { folder_id: Some(FolderId(id())), ..filter() };
+    assert_eq!(page(&world, folder).await, Vec::<String>::new());
+
+    let last = world.templates().page(world.account, &filter(), PageQuery::new(Some(2), Some(2), 20, 100)).await.unwrap();
+    assert_eq!((last.data.len(), last.total, last.total_pages), (1, 3, 2));
+    let beyond = world.templates().page(world.account, &filter(), PageQuery::new(Some(9), Some(2), 20, 100)).await.unwrap();
+    assert_eq!((beyond.data.len(), beyond.total), (0, 3));
+}
+
+#[tokio::test]
+async fn cursors_walk_every_sort_without_loss_even_among_equals() {
+    let world = World::new().await;
+    for n in 0..7 {
+        let made = NOW + Duration::microseconds(n / 3);
+        let template = Template {
+            name: format!("same {}", n / 3),
+            language: format!("l{n}"),
+            created_at: made,
+            updated_at: made,
+            ..world.template("")
+        };
+        world.templates().insert(&template).await.unwrap();
+    }
+    for &sort in TemplateSort::ALL {
+        for descending in [false, true] {
+            let filter = TemplateFilter { sort, descending, ..filter() };
+            let (mut seen, mut cursor) = (Vec::new(), None);
+            loop {
+                let slice = SliceQuery { cursor, limit: 2 };
+                let slice = world.templates().slice(world.account, &filter, &slice).await.unwrap();
+                seen.extend(slice.data.into_iter().map(|template| template.language));
+                cursor = slice.next_cursor;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+            let mut expected: Vec<String> = (0..7).map(|n| format!("l{n}")).collect();
+            if descending {
+                expected.reverse();
+            }
+            assert_eq!(seen, expected, "{sort} {descending}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_cursor_dangles() {
+    let world = World::new().await;
+    let templates = world.templates();
+    for name in ["a", "b"] {
+        templates.insert(&world.template(name)).await.unwrap();
+    }
+    let first = templates.slice(world.account, &filter(), &SliceQuery { cursor: None, limit: 1 }).await.unwrap();
+    let of_another_sort = first.next_cursor.unwrap();
+    let by_name = TemplateFilter { sort: TemplateSort::Name, ..filter() };
+    for (filter, cursor) in [(filter(), "x".to_owned()), (filter(), "00".into()), (by_name, of_another_sort)] {
+        let slice = SliceQuery { cursor: Some(cursor.clone()), limit: 1 };
+        let refused = templates.slice(world.account, &filter, &slice).await;
+        assert!(matches!(refused, Err(StoreError::Dangling { field: "cursor" })), "{cursor}: {refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_stored_word_is_corrupt_and_not_a_panic() {
+    let world = World::new().await;
+    let template = world.template("promo");
+    world.templates().insert(&template).await.unwrap();
+    world.sql("UPDATE message_templates SET category = 'WHATEVER'").await;
+    let read = world.templates().find(world.account, template.id).await;
+    assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+}

@@ -1,0 +1,234 @@
+//! The counter against a real Redis.
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests say what they expect by panicking"
+)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::join_all;
+use recado_domain::limits::{Limit, RateCounter, Verdict};
+use recado_redis::RedisCounter;
+
+const MINUTE: Limit = Limit {
+    requests: 30,
+    window: time::Duration::MINUTE,
+};
+
+fn url() -> String {
+    std::env::var("TEST_REDIS_URL").expect("TEST_REDIS_URL is not set: run the tests with `cargo xtask test`")
+}
+
+/// A counter with a connection of its own, and the patience that a busy machine needs.
+fn counter() -> RedisCounter {
+    counter_at(&url())
+}
+
+fn counter_at(url: &str) -> RedisCounter {
+    RedisCounter::new(url).unwrap().timeout(Duration::from_secs(10))
+}
+
+/// A key that no other test and no earlier run has used.
+fn key(name: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("{name}:{}:{}:{number}", std::process::id(), now_ms())
+}
+
+fn now_ms() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+}
+
+async fn redis(command: &[&str]) -> redis::Value {
+    let client = redis::Client::open(url()).unwrap();
+    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    let (name, arguments) = command.split_first().unwrap();
+    let mut command = redis::cmd(name);
+    for argument in arguments {
+        command.arg(argument);
+    }
+    command.query_async(&mut connection).await.unwrap()
+}
+
+/// Hits until one passes, and says when that was.
+async fn next_allowed(counter: &RedisCounter, key: &str, limit: Limit) -> i64 {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        if counter.hit(key, limit).await.unwrap().allowed {
+            return now_ms();
+        }
+    }
+    panic!("nothing passed within 10 s");
+}
+
+#[tokio::test]
+async fn of_200_hits_at_once_exactly_30_pass() {
+    let (servers, key) = ([Arc::new(counter()), Arc::new(counter())], key("parallel"));
+    let hits = (0..200).map(|number: usize| {
+        let (server, key) = (Arc::clone(&servers[number % 2]), key.clone());
+        async move { server.hit(&key, MINUTE).await.unwrap() }
+    });
+    let verdicts = join_all(hits).await;
+    let allowed: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.allowed).collect();
+    assert_eq!(allowed.len(), 30);
+    let mut remaining: Vec<u32> = allowed.iter().map(|verdict| verdict.remaining).collect();
+    remaining.sort_unstable();
+    assert_eq!(
+        remaining,
+        (0..30).collect::<Vec<_>>(),
+        "each of them took another place"
+    );
+    assert!(
+        verdicts
+            .iter()
+            .filter(|verdict| !verdict.allowed)
+            .all(|verdict| verdict.remaining == 0)
+    );
+}
+
+#[tokio::test]
+async fn the_window_slides_and_a_refused_hit_takes_no_place() {
+    let limit = Limit {
+        requests: 2,
+        window: time::Duration::milliseconds(300),
+    };
+    let (counter, key) = (counter(), key("slides"));
+    let first = counter.hit(&key, limit).await.unwrap();
+    let second = counter.hit(&key, limit).await.unwrap();
+    assert!(first.allowed && second.allowed);
+    // Hundreds of refused hits on the way; if they counted, nothing would ever pass.
+    let passed = next_allowed(&counter, &key, limit).await;
+    assert!(
+        passed >= first.reset_at_ms - 1,
+        "passed at {passed}, before {}",
+        first.reset_at_ms
+    );
+    // In any window of 300 ms only two: the third hit and the second one share the next.
+    let passed_next = next_allowed(&counter, &key, limit).await;
+    assert!(passed_next >= passed && passed_next >= second.reset_at_ms - 1);
+}
+
+#[tokio::test]
+async fn remaining_and_reset_tell_when_to_come_back() {
+    let limit = Limit {
+        requests: 2,
+        window: time::Duration::MINUTE,
+    };
+    let (counter, key) = (counter(), key("reset"));
+    let before = now_ms();
+    let verdicts = [
+        counter.hit(&key, limit).await.unwrap(),
+        counter.hit(&key, limit).await.unwrap(),
+        counter.hit(&key, limit).await.unwrap(),
+    ];
+    let after = now_ms();
+    let reset_at_ms = verdicts[0].reset_at_ms;
+    assert!(
+        (before + 60_000..=after + 60_001).contains(&reset_at_ms),
+        "{reset_at_ms} is not the first hit's end"
+    );
+    let verdict = |allowed, remaining| Verdict {
+        allowed,
+        remaining,
+        reset_at_ms,
+    };
+    assert_eq!(verdicts, [verdict(true, 1), verdict(true, 0), verdict(false, 0)]);
+    let lowered = counter.hit(&key, Limit { requests: 1, ..limit }).await.unwrap();
+    assert!(
+        !lowered.allowed && lowered.reset_at_ms >= reset_at_ms,
+        "the second hit has to go too"
+    );
+    let none = counter
+        .hit(&format!("{key}:none"), Limit { requests: 0, ..limit })
+        .await
+        .unwrap();
+    assert!(!none.allowed && none.reset_at_ms >= before + 60_000);
+}
+
+#[tokio::test]
+async fn keys_are_apart_and_expire_by_themselves() {
+    let one = Limit { requests: 1, ..MINUTE };
+    let (counter, key) = (counter(), key("expires"));
+    assert!(counter.hit(&key, one).await.unwrap().allowed);
+    assert!(counter.hit(&format!("{key}:other"), one).await.unwrap().allowed);
+    let redis::Value::Int(left_ms) = redis(&["PTTL", &format!("recado:limit:{key}")]).await else {
+        panic!("no time to live");
+    };
+    assert!((1..=60_001).contains(&left_ms), "{left_ms}");
+    let short = Limit {
+        window: time::Duration::milliseconds(200),
+        ..one
+    };
+    assert!(counter.hit(&format!("{key}:short"), short).await.unwrap().allowed);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while redis(&["EXISTS", &format!("recado:limit:{key}:short")]).await != redis::Value::Int(0) {
+        assert!(Instant::now() < deadline, "the key does not expire");
+    }
+}
+
+#[tokio::test]
+async fn a_flushed_script_is_loaded_again() {
+    let (counter, key) = (counter(), key("flush"));
+    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+    redis(&["SCRIPT", "FLUSH"]).await;
+    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 28);
+    // What FLUSHALL does to this key, without emptying the windows of the tests beside this one.
+    redis(&["DEL", &format!("recado:limit:{key}")]).await;
+    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+}
+
+#[tokio::test]
+async fn a_dropped_connection_is_replaced() {
+    // A database of its own tells this connection from those of the tests beside this one.
+    let url = url();
+    let (scheme, server) = url.split_once("://").unwrap();
+    let server = server.split('/').next().unwrap();
+    let (counter, key) = (counter_at(&format!("{scheme}://{server}/7")), key("dropped"));
+    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+    let list: String = redis::from_redis_value(redis(&["CLIENT", "LIST"]).await).unwrap();
+    let own = list.lines().find(|line| line.contains(" db=7 ")).unwrap();
+    let address = own.split(' ').find_map(|field| field.strip_prefix("addr=")).unwrap();
+    redis(&["CLIENT", "KILL", "ADDR", address]).await;
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let counted = loop {
+        assert!(Instant::now() < deadline, "no hit is counted any more");
+        match counter.hit(&key, MINUTE).await {
+            Ok(verdict) => break verdict,
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(counted.remaining, 28);
+}
+
+#[tokio::test]
+async fn a_dead_redis_costs_little_and_then_nothing() {
+    // Refuses connections; takes them and stays silent.
+    let refusing = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    for address in [refusing, silent.local_addr().unwrap()] {
+        let counter = RedisCounter::new(&format!("redis://{address}")).unwrap();
+        let begun = Instant::now();
+        assert!(counter.hit("k", MINUTE).await.is_err());
+        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+        let begun = Instant::now();
+        assert!(counter.hit("k", MINUTE).await.is_err());
+        assert!(begun.elapsed() < Duration::from_millis(40), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
+fn a_malformed_address_is_named_without_its_password() {
+    for url in ["", "localhost:6379", "http://localhost", "redis://:s3cret@:99999/x"] {
+        let error = RedisCounter::new(url)
+            .err()
+            .unwrap_or_else(|| panic!("{url:?} was taken"));
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}

@@ -1,0 +1,43 @@
+//! From the route table to an actix application: every route behind its door, every path with its own 405, everything
+//! else a 404, and one middleware around it all.
+
+use std::collections::BTreeMap;
+
+use actix_web::dev::ServiceRequest;
+use actix_web::middleware::{Next, from_fn};
+use actix_web::web::{self, ServiceConfig};
+use actix_web::{HttpResponse, ResponseError as _};
+
+use crate::error::ApiError;
+use crate::routes::{RouteSpec, TABLE};
+use crate::web::guard::guard;
+
+/// Registers every route of the table, and what answers for all other requests.
+pub fn configure(config: &mut ServiceConfig) {
+    let mut paths: BTreeMap<&str, Vec<&'static RouteSpec>> = BTreeMap::new();
+    for spec in TABLE {
+        paths.entry(spec.path).or_default().push(spec);
+    }
+    // A fixed path before one with an id in the same place.
+    let mut paths: Vec<_> = paths.into_iter().collect();
+    paths.sort_by_key(|(path, _)| path.contains('{'));
+    for (path, specs) in paths {
+        let allowed = specs
+            .iter()
+            .map(|spec| spec.method.as_str())
+            .collect::<Vec<_>>()
+            .join(", ");
+        let mut resource = web::resource(path);
+        for &spec in &specs {
+            let behind = from_fn(move |request: ServiceRequest, next: Next<_>| guard(spec, request, next));
+            resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(behind));
+        }
+        let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));
+        config.service(resource.default_service(web::to(wrong_method)));
+    }
+    config.default_service(web::to(|| std::future::ready(ApiError::NotFound.error_response())));
+}
+
+fn method_not_allowed(allowed: String) -> HttpResponse {
+    ApiError::MethodNotAllowed(allowed).error_response()
+}

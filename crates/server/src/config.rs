@@ -1,0 +1,287 @@
+//! Configuration: every environment variable, checked before anything starts. `docs/configuration.md` lists them.
+
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use secrecy::SecretString;
+use thiserror::Error;
+use time::Duration;
+
+use crate::logging;
+use crate::web::peer::Network;
+
+/// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
+const SESSION_SECRET_BYTES: usize = 32;
+
+/// Where a variable's value comes from.
+pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A variable that is missing or malformed. The value is never told: it may be a secret.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("configuration: {variable} {fault}")]
+pub struct ConfigError {
+    /// Its name.
+    pub variable: &'static str,
+    /// What is wrong with it.
+    pub fault: String,
+}
+
+/// How sessions are proved.
+#[derive(Clone, Debug)]
+pub enum SessionProof {
+    /// By one shared secret (HS256).
+    Secret(SecretString),
+    /// By the identity provider's published keys.
+    Jwks(String),
+}
+
+/// Everything the server is told from outside.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `DATABASE_URL`.
+    pub database_url: SecretString,
+    /// `DATABASE_POOL_SIZE`: connections for requests.
+    pub database_pool_size: usize,
+    /// `REDIS_URL`; none: requests are counted in this process.
+    pub redis_url: Option<SecretString>,
+    /// `BIND`.
+    pub bind: SocketAddr,
+    /// `TRUSTED_PROXIES`.
+    pub trusted_proxies: Vec<Network>,
+    /// `APP_SECRET`: 32 bytes.
+    pub app_secret: [u8; 32],
+    /// `SESSION_COOKIE`.
+    pub session_cookie: String,
+    /// `SESSION_JWT_SECRET` or `SESSION_JWKS_URL`.
+    pub session_proof: SessionProof,
+    /// `SESSION_JWT_ISSUER`.
+    pub session_issuer: Option<String>,
+    /// `SESSION_JWT_AUDIENCE`.
+    pub session_audience: Option<String>,
+    /// `COOKIE_SECURE`.
+    pub cookie_secure: bool,
+    /// `PLATFORM_ADMIN_EMAILS`.
+    pub platform_admin_emails: Vec<String>,
+    /// `WHATSAPP_API_URL`, with the version segment.
+    pub whatsapp_api_url: Option<String>,
+    /// `WHATSAPP_APP_SECRET`: signs callbacks.
+    pub whatsapp_app_secret: Option<SecretString>,
+    /// `WHATSAPP_VERIFY_TOKEN`: proves the callback's address.
+    pub whatsapp_verify_token: Option<SecretString>,
+    /// `CAMPAIGN_MESSAGE_DELAY_MS`.
+    pub message_delay: Duration,
+    /// `SEND_UNKNOWN_TTL`.
+    pub send_unknown_ttl: Duration,
+    /// `LOG_FORMAT`.
+    pub log_format: logging::Format,
+}
+
+impl Config {
+    /// Reads the environment of the process.
+    pub fn from_env() -> Result<Self, ConfigError> {
+        Self::read(&|name| std::env::var(name).ok())
+    }
+
+    /// Reads the variables; an empty one counts as unset.
+    pub fn read(source: Source<'_>) -> Result<Self, ConfigError> {
+        let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
+        let get: Source<'_> = &get;
+        Ok(Self {
+            database_url: Self::database_url(get)?,
+            database_pool_size: parsed(
+                get,
+                "DATABASE_POOL_SIZE",
+                16,
+                |size| (4..=500).contains(size),
+                "4 to 500",
+            )?,
+            redis_url: get("REDIS_URL").map(SecretString::from),
+            bind: parsed(
+                get,
+                "BIND",
+                SocketAddr::from(([127, 0, 0, 1], 8080)),
+                |_| true,
+                "an address and port",
+            )?,
+            trusted_proxies: list(
+                get,
+                "TRUSTED_PROXIES",
+                "a comma-separated list of networks like 10.0.0.0/8",
+            )?,
+            app_secret: app_secret(get)?,
+            session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
+            session_proof: session_proof(get)?,
+            session_issuer: get("SESSION_JWT_ISSUER"),
+            session_audience: get("SESSION_JWT_AUDIENCE"),
+            cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
+            platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
+            whatsapp_api_url: get("WHATSAPP_API_URL"),
+            whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
+            whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
+            message_delay: Duration::milliseconds(parsed(
+                get,
+                "CAMPAIGN_MESSAGE_DELAY_MS",
+                200,
+                |ms| (0..=60_000).contains(ms),
+                "0 to 60000",
+            )?),
+            send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
+            log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
+        })
+    }
+
+    /// The one variable that `recado migrate` needs.
+    pub fn database_url(source: Source<'_>) -> Result<SecretString, ConfigError> {
+        let url = required(source, "DATABASE_URL")?;
+        let known = url.starts_with("postgres://") || url.starts_with("postgresql://");
+        if known {
+            Ok(SecretString::from(url))
+        } else {
+            Err(fault("DATABASE_URL", "must begin with postgres://"))
+        }
+    }
+}
+
+fn fault(variable: &'static str, fault: impl Into<String>) -> ConfigError {
+    ConfigError {
+        variable,
+        fault: fault.into(),
+    }
+}
+
+fn required(source: Source<'_>, name: &'static str) -> Result<String, ConfigError> {
+    source(name)
+        .filter(|value| !value.trim().is_empty())
+        .ok_or_else(|| fault(name, "is required"))
+}
+
+fn parsed<T: FromStr>(
+    source: Source<'_>,
+    name: &'static str,
+    default: T,
+    fits: impl Fn(&T) -> bool,
+    shape: &str,
+) -> Result<T, ConfigError> {
+    match source(name) {
+        None => Ok(default),
+        Some(text) => {
+            let value = text.trim().parse().ok().filter(fits);
+            value.ok_or_else(|| fault(name, format!("must be {shape}")))
+        }
+    }
+}
+
+fn list<T: FromStr>(source: Source<'_>, name: &'static str, shape: &str) -> Result<Vec<T>, ConfigError> {
+    let text = source(name).unwrap_or_default();
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    items
+        .map(|item| item.parse().map_err(|_| fault(name, format!("must be {shape}"))))
+        .collect()
+}
+
+fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
+    let text = required(source, "APP_SECRET")?;
+    let bytes = STANDARD
+        .decode(text.trim())
+        .ok()
+        .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
+    bytes.ok_or_else(|| fault("APP_SECRET", "must be 32 bytes in base64"))
+}
+
+fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
+    match (source("SESSION_JWT_SECRET"), source("SESSION_JWKS_URL")) {
+        (Some(secret), None) if secret.len() < SESSION_SECRET_BYTES => Err(fault(
+            "SESSION_JWT_SECRET",
+            format!("must have at least {SESSION_SECRET_BYTES} bytes"),
+        )),
+        (Some(secret), None) => Ok(SessionProof::Secret(SecretString::from(secret))),
+        (None, Some(url)) => Ok(SessionProof::Jwks(url)),
+        (None, None) => Err(fault("SESSION_JWT_SECRET", "or SESSION_JWKS_URL is required")),
+        (Some(_), Some(_)) => Err(fault("SESSION_JWT_SECRET", "and SESSION_JWKS_URL exclude each other")),
+    }
+}
+
+/// `500ms`, `1s`, `5m`, `2h`.
+fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
+    let Some(text) = source(name) else { return Ok(default) };
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: Option<i64> = digits.parse().ok().filter(|number| (0..=1_000_000).contains(number));
+    let value = number.and_then(|number| match text.strip_prefix(digits)? {
+        "ms" => Some(Duration::milliseconds(number)),
+        "s" => Some(Duration::seconds(number)),
+        "m" => Some(Duration::minutes(number)),
+        "h" => Some(Duration::hours(number)),
+        _ => None,
+    });
+    value.ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=";
+
+    fn read(changes: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let mut variables = std::collections::HashMap::from([
+            ("DATABASE_URL", "postgres://u@h/db"),
+            ("APP_SECRET", SECRET),
+            ("SESSION_JWT_SECRET", "a-session-secret-of-32-bytes-long"),
+        ]);
+        variables.extend(changes.iter().copied());
+        Config::read(&|name| variables.get(name).map(|&value| value.to_owned()))
+    }
+
+    #[test]
+    fn three_variables_suffice() {
+        let config = read(&[]).unwrap();
+        assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
+        assert_eq!(
+            (config.cookie_secure, config.session_cookie.as_str()),
+            (true, "svc-session")
+        );
+        assert_eq!(config.message_delay, Duration::milliseconds(200));
+        assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
+    }
+
+    #[test]
+    fn each_missing_or_malformed_one_is_named_without_its_value() {
+        let cases = [
+            ("DATABASE_URL", ""),
+            ("DATABASE_URL", "mysql://secret"),
+            ("DATABASE_POOL_SIZE", "3"),
+            ("BIND", "localhost"),
+            ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("APP_SECRET", " "),
+            ("APP_SECRET", "c2hvcnQ="),
+            ("SESSION_JWT_SECRET", ""),
+            ("SESSION_JWT_SECRET", "too-short"),
+            ("COOKIE_SECURE", "yes"),
+            ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
+            ("SEND_UNKNOWN_TTL", "10"),
+            ("SEND_UNKNOWN_TTL", "ten minutes"),
+            ("LOG_FORMAT", "xml"),
+        ];
+        for (variable, value) in cases {
+            let error = read(&[(variable, value)]).unwrap_err();
+            assert_eq!(error.variable, variable, "{value}");
+            assert!(value.trim().is_empty() || !error.to_string().contains(value), "{error}");
+        }
+        let both = read(&[("SESSION_JWKS_URL", "https://idp/jwks")]).unwrap_err();
+        assert_eq!(both.variable, "SESSION_JWT_SECRET");
+    }
+
+    #[test]
+    fn durations_and_lists() {
+        let config = read(&[
+            ("SEND_UNKNOWN_TTL", "500ms"),
+            ("PLATFORM_ADMIN_EMAILS", "a@b.c, d@e.f,"),
+        ])
+        .unwrap();
+        assert_eq!(config.send_unknown_ttl, Duration::milliseconds(500));
+        assert_eq!(config.platform_admin_emails, ["a@b.c", "d@e.f"]);
+    }
+}

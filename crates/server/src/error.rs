@@ -1,0 +1,313 @@
+//! Every way a request can be refused, in one place: status, code, message, details. What went wrong inside is logged
+//! once, here, with the request's id; the caller is told no more than they can act on.
+
+use std::fmt;
+
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpResponse, ResponseError};
+use recado_domain::accounts::{AccountError, SessionError};
+use recado_domain::api_keys::ApiKeyError;
+use recado_domain::campaigns::CampaignError;
+use recado_domain::contacts::ContactError;
+use recado_domain::limits::Verdict;
+use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
+use recado_domain::templates::TemplateError;
+use recado_domain::whatsapp::ProfileError;
+use serde_json::{Value, json};
+
+/// A refused request.
+#[derive(Debug)]
+pub enum ApiError {
+    /// 401 `AUTH_ERROR`: not authenticated, or not permitted.
+    Auth(String),
+    /// 403 `FORBIDDEN`.
+    Forbidden(&'static str),
+    /// 404 `NOT_FOUND`.
+    NotFound,
+    /// 405 `METHOD_NOT_ALLOWED`, with what is allowed.
+    MethodNotAllowed(String),
+    /// 408 `REQUEST_TIMEOUT`: the body did not arrive in time.
+    SlowBody,
+    /// 413 `PAYLOAD_TOO_LARGE`.
+    TooLarge,
+    /// 415 `UNSUPPORTED_MEDIA_TYPE`, with what is wanted.
+    MediaType(&'static str),
+    /// 422 `VALIDATION_ERROR`.
+    Invalid(FieldErrors),
+    /// 400 `VALIDATION_ERROR`: the state of things does not allow it.
+    Precondition(String),
+    /// 429 `RATE_LIMIT`.
+    RateLimited(Verdict),
+    /// 502 `WHATSAPP_ERROR`.
+    Whatsapp(GatewayError),
+    /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
+    Unavailable(Cause),
+    /// 500 `INTERNAL_ERROR`: a fault of ours.
+    Internal(Cause),
+}
+
+/// What is behind a 5xx: for the log alone, so it has no `Display`.
+#[derive(Debug)]
+pub struct Cause(Box<dyn std::error::Error + Send + Sync>);
+
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Cause {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl Cause {
+    fn chain(&self) -> String {
+        let mut text = self.0.to_string();
+        let mut next = self.0.source();
+        while let Some(error) = next {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            next = error.source();
+        }
+        text
+    }
+}
+
+impl ApiError {
+    /// The published code.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Auth(_) => "AUTH_ERROR",
+            Self::Forbidden(_) => "FORBIDDEN",
+            Self::NotFound => "NOT_FOUND",
+            Self::MethodNotAllowed(_) => "METHOD_NOT_ALLOWED",
+            Self::SlowBody => "REQUEST_TIMEOUT",
+            Self::TooLarge => "PAYLOAD_TOO_LARGE",
+            Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
+            Self::Invalid(_) | Self::Precondition(_) => "VALIDATION_ERROR",
+            Self::RateLimited(_) => "RATE_LIMIT",
+            Self::Whatsapp(_) => "WHATSAPP_ERROR",
+            Self::Unavailable(_) => "UNAVAILABLE",
+            Self::Internal(_) => "INTERNAL_ERROR",
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Auth(message) | Self::Precondition(message) => message.clone(),
+            Self::Forbidden(message) => (*message).to_owned(),
+            Self::NotFound => "Not found".to_owned(),
+            Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
+            Self::SlowBody => "The body did not arrive in time".to_owned(),
+            Self::TooLarge => "The body is too large".to_owned(),
+            Self::MediaType(wanted) => format!("The body must be {wanted}"),
+            Self::Invalid(_) => "Invalid data".to_owned(),
+            Self::RateLimited(_) => "Too many requests".to_owned(),
+            Self::Whatsapp(error) => match error {
+                GatewayError::Refused { message, .. } => message.clone(),
+                GatewayError::Unavailable(_) => "The messaging platform is unavailable".to_owned(),
+                GatewayError::NotConfigured(what) => format!("{what} is not configured"),
+            },
+            Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
+            Self::Internal(_) => "Internal error".to_owned(),
+        }
+    }
+
+    fn details(&self) -> Value {
+        match self {
+            Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
+            Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
+            Self::Auth(_)
+            | Self::Forbidden(_)
+            | Self::NotFound
+            | Self::MethodNotAllowed(_)
+            | Self::SlowBody
+            | Self::TooLarge
+            | Self::MediaType(_)
+            | Self::Precondition(_)
+            | Self::RateLimited(_)
+            | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
+            | Self::Unavailable(_)
+            | Self::Internal(_) => json!({}),
+        }
+    }
+
+    fn log(&self) {
+        match self {
+            Self::Internal(cause) => tracing::error!(cause = cause.chain(), "request failed"),
+            Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
+            Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
+            _ => {}
+        }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        match self {
+            Self::Auth(_) => StatusCode::UNAUTHORIZED,
+            Self::Forbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Precondition(_) => StatusCode::BAD_REQUEST,
+            Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Whatsapp(_) => StatusCode::BAD_GATEWAY,
+            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        self.log();
+        let mut response = HttpResponse::build(self.status_code());
+        match self {
+            Self::MethodNotAllowed(allowed) => {
+                response.insert_header((header::ALLOW, allowed.as_str()));
+            }
+            Self::RateLimited(verdict) => {
+                let wait_ms = verdict.reset_at_ms.saturating_sub(crate::web::limit::epoch_ms());
+                response.insert_header((header::RETRY_AFTER, (wait_ms.max(1) + 999) / 1000));
+            }
+            Self::Unavailable(_) => {
+                response.insert_header((header::RETRY_AFTER, 1));
+            }
+            _ => {}
+        }
+        let error = json!({ "code": self.code(), "message": self.message(), "details": self.details() });
+        response.json(json!({ "error": error }))
+    }
+}
+
+impl From<FieldErrors> for ApiError {
+    fn from(errors: FieldErrors) -> Self {
+        Self::Invalid(errors)
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unavailable(_) => Self::Unavailable(error.into()),
+            StoreError::Taken { .. } | StoreError::Dangling { .. } => match error.into_field_errors() {
+                Ok(errors) => Self::Invalid(errors),
+                Err(error) => Self::Internal(error.into()),
+            },
+            StoreError::Corrupt(_) | StoreError::Failed(_) => Self::Internal(error.into()),
+        }
+    }
+}
+
+impl From<AccountError> for ApiError {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::NotMember | AccountError::NoAccount | AccountError::Suspended => {
+                Self::Auth(error.to_string())
+            }
+            AccountError::Invalid(errors) => errors.into(),
+            AccountError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<SessionError> for ApiError {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Invalid => Self::Auth("The session is missing, expired or not valid".to_owned()),
+            SessionError::Unavailable(_) => Self::Unavailable(error.into()),
+        }
+    }
+}
+
+impl From<ApiKeyError> for ApiError {
+    fn from(error: ApiKeyError) -> Self {
+        match error {
+            ApiKeyError::Unknown | ApiKeyError::Suspended => Self::Auth(error.to_string()),
+            ApiKeyError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ContactError> for ApiError {
+    fn from(error: ContactError) -> Self {
+        match error {
+            ContactError::NotFound => Self::NotFound,
+            ContactError::Invalid(errors) => errors.into(),
+            ContactError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TemplateError> for ApiError {
+    fn from(error: TemplateError) -> Self {
+        match error {
+            TemplateError::NotFound => Self::NotFound,
+            TemplateError::Invalid(errors) => errors.into(),
+            TemplateError::Platform(error) => Self::Whatsapp(error),
+            TemplateError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<ProfileError> for ApiError {
+    fn from(error: ProfileError) -> Self {
+        match error {
+            ProfileError::NotFound => Self::NotFound,
+            ProfileError::Invalid(errors) => errors.into(),
+            ProfileError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CampaignError> for ApiError {
+    fn from(error: CampaignError) -> Self {
+        match error {
+            CampaignError::NotFound => Self::NotFound,
+            CampaignError::Invalid(errors) => errors.into(),
+            CampaignError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            CampaignError::Interrupted => Self::Unavailable(error.into()),
+            CampaignError::Store(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::body::to_bytes;
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_fault_of_ours_tells_the_caller_nothing() {
+        for (error, status) in [
+            (
+                StoreError::Failed("password=hunter2".into()),
+                StatusCode::INTERNAL_SERVER_ERROR,
+            ),
+            (StoreError::Corrupt("hunter2".into()), StatusCode::INTERNAL_SERVER_ERROR),
+            (
+                StoreError::Unavailable("hunter2".into()),
+                StatusCode::SERVICE_UNAVAILABLE,
+            ),
+        ] {
+            let response = ApiError::from(error).error_response();
+            assert_eq!(response.status(), status);
+            let retry = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(retry, status == StatusCode::SERVICE_UNAVAILABLE);
+            let body = to_bytes(response.into_body()).await.unwrap();
+            assert!(!String::from_utf8_lossy(&body).contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn the_chain_is_kept_for_the_log() {
+        let inner = std::io::Error::other("refused");
+        let cause = Cause::from(StoreError::Unavailable(inner.into()));
+        assert_eq!(cause.chain(), "the store is unavailable: refused");
+    }
+}

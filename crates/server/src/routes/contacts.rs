@@ -1,0 +1,139 @@
+//! Contacts, one by one and by the file.
+
+use actix_web::HttpRequest;
+use actix_web::HttpResponse;
+use actix_web::web::{Data, Payload};
+use garde::Validate;
+use recado_domain::contacts::{ContactFilter, ContactInput, ContactQuery};
+use recado_domain::shared::{ContactId, TagId};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::error::ApiError;
+use crate::web::body::{self, Json};
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::wiring::Services;
+
+/// Body of `POST /api/contacts` and `PUT /api/contacts/<id>`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct ContactBody {
+    name: Option<String>,
+    phone: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    email: Option<Option<String>>,
+    attributes: Option<Map<String, Value>>,
+    tag_ids: Option<Vec<TagId>>,
+}
+
+/// Body of `PUT /api/contacts/<id>/tags`.
+#[derive(Deserialize, Validate)]
+pub(super) struct TagsBody {
+    #[garde(required)]
+    tag_ids: Option<Vec<TagId>>,
+}
+
+impl From<ContactBody> for ContactInput {
+    fn from(body: ContactBody) -> Self {
+        let ContactBody {
+            name,
+            phone,
+            email,
+            attributes,
+            tag_ids,
+        } = body;
+        Self {
+            name,
+            phone,
+            email,
+            attributes,
+            tag_ids,
+        }
+    }
+}
+
+/// `GET /api/contacts`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let filter = ContactFilter {
+        search: params.text("search"),
+        tag_id: params.id("tag_id"),
+        segment_id: params.id("segment_id"),
+    };
+    let query = ContactQuery {
+        filter,
+        slice: params.slice(),
+    };
+    params.check()?;
+    Ok(reply::ok(services.contacts.list(&tenant, &query).await?))
+}
+
+/// `POST /api/contacts`
+pub(super) async fn create(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Json(input): Json<ContactBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::created(services.contacts.create(&tenant, input.into()).await?))
+}
+
+/// `GET /api/contacts/<id>`
+pub(super) async fn get(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ContactId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.contacts.get(&tenant, id).await?))
+}
+
+/// `PUT /api/contacts/<id>`
+pub(super) async fn update(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ContactId>,
+    Json(input): Json<ContactBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.contacts.update(&tenant, id, input.into()).await?))
+}
+
+/// `DELETE /api/contacts/<id>`
+pub(super) async fn delete(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ContactId>,
+) -> Result<HttpResponse, ApiError> {
+    services.contacts.delete(&tenant, id).await?;
+    Ok(reply::gone())
+}
+
+/// `PUT /api/contacts/<id>/tags`
+pub(super) async fn set_tags(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ContactId>,
+    Json(input): Json<TagsBody>,
+) -> Result<HttpResponse, ApiError> {
+    let tags = input.tag_ids.unwrap_or_default();
+    Ok(reply::ok(services.contacts.set_tags(&tenant, id, tags).await?))
+}
+
+/// `POST /api/contacts/import`: the file is taken as it comes, and never held whole.
+pub(super) async fn import(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    body::check_media_type(&request, "text/csv")?;
+    let mut payload = payload.into_inner();
+    let mut import = services.contacts.import(&tenant);
+    while let Some(piece) = body::next_piece(&mut payload).await? {
+        import.feed(&piece).await?;
+    }
+    Ok(reply::ok(import.finish().await?))
+}

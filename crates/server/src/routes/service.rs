@@ -1,0 +1,27 @@
+//! The service itself: is the process alive, and may it be given work.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::web::reply;
+use crate::wiring::Services;
+
+/// `GET /healthz`: the process answers.
+pub(super) async fn health() -> HttpResponse {
+    reply::ok(json!({ "status": "ok" }))
+}
+
+/// `GET /readyz`: the database answers, has every migration of this version, and the server is not about to stop.
+pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
+    if services.shared.desk.stopping() {
+        return Err(ApiError::Unavailable("the server is shutting down".into()));
+    }
+    match recado_postgres::pending(&services.platform).await? {
+        0 => Ok(reply::ok(json!({ "status": "ready" }))),
+        pending => Err(ApiError::Unavailable(
+            format!("{pending} migrations are pending").into(),
+        )),
+    }
+}

@@ -1,0 +1,54 @@
+//! Tags.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use garde::Validate;
+use recado_domain::shared::TagId;
+use serde::Deserialize;
+
+use crate::error::ApiError;
+use crate::web::body::Json;
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Id, Proved};
+use crate::wiring::Services;
+
+/// Body of `POST /api/tags`.
+#[derive(Deserialize, Validate)]
+pub(super) struct NewTag {
+    #[garde(required)]
+    name: Option<String>,
+    #[garde(skip)]
+    color: Option<String>,
+}
+
+/// `GET /api/tags`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = params.slice();
+    params.check()?;
+    Ok(reply::ok(services.tags.list(&tenant, &query).await?))
+}
+
+/// `POST /api/tags`
+pub(super) async fn create(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Json(input): Json<NewTag>,
+) -> Result<HttpResponse, ApiError> {
+    let name = input.name.unwrap_or_default();
+    Ok(reply::created(services.tags.create(&tenant, &name, input.color).await?))
+}
+
+/// `DELETE /api/tags/<id>`
+pub(super) async fn delete(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<TagId>,
+) -> Result<HttpResponse, ApiError> {
+    services.tags.delete(&tenant, id).await?;
+    Ok(reply::gone())
+}

@@ -1,0 +1,134 @@
+//! Connected numbers, and the platform's callback.
+
+use actix_web::dev::Payload as RawPayload;
+use actix_web::http::header::ContentType;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use garde::Validate;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use recado_domain::shared::ProfileId;
+use recado_domain::whatsapp::ProfileInput;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+
+use crate::error::ApiError;
+use crate::web::body::{self, CALLBACK_BYTES, Json};
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::wiring::Services;
+
+/// Body of `POST /api/whatsapp/profiles` and `PUT /api/whatsapp/profiles/<id>`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct ProfileBody {
+    name: Option<String>,
+    phone_number_id: Option<String>,
+    waba_id: Option<String>,
+    access_token: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    messages_per_second: Option<Option<i32>>,
+}
+
+impl From<ProfileBody> for ProfileInput {
+    fn from(body: ProfileBody) -> Self {
+        Self {
+            name: body.name,
+            phone_number_id: body.phone_number_id,
+            waba_id: body.waba_id,
+            access_token: body.access_token.map(SecretString::from),
+            messages_per_second: body.messages_per_second,
+        }
+    }
+}
+
+/// `GET /api/whatsapp/profiles`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = params.slice();
+    params.check()?;
+    Ok(reply::ok(services.profiles.list(&tenant, &query).await?))
+}
+
+/// `POST /api/whatsapp/profiles`
+pub(super) async fn create(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Json(input): Json<ProfileBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::created(services.profiles.create(&tenant, input.into()).await?))
+}
+
+/// `PUT /api/whatsapp/profiles/<id>`
+pub(super) async fn update(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ProfileId>,
+    Json(input): Json<ProfileBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.profiles.update(&tenant, id, input.into()).await?))
+}
+
+/// `DELETE /api/whatsapp/profiles/<id>`
+pub(super) async fn delete(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ProfileId>,
+) -> Result<HttpResponse, ApiError> {
+    services.profiles.delete(&tenant, id).await?;
+    Ok(reply::gone())
+}
+
+/// `GET /api/whatsapp/webhook`: the platform proves that the address is ours by a challenge.
+pub(super) async fn handshake(services: Data<Services>, params: Params) -> Result<HttpResponse, ApiError> {
+    let given = params.text("hub.verify_token").unwrap_or_default();
+    let wanted = services.shared.config.whatsapp_verify_token.as_ref();
+    let same = wanted.is_some_and(|wanted| wanted.expose_secret().as_bytes().ct_eq(given.as_bytes()).into());
+    let subscribes = params.text("hub.mode").as_deref() == Some("subscribe");
+    match params.text("hub.challenge") {
+        Some(challenge) if same && subscribes => Ok(HttpResponse::Ok()
+            .insert_header(ContentType::plaintext())
+            .body(challenge)),
+        _ => Err(ApiError::Forbidden("The verify token is wrong")),
+    }
+}
+
+/// `POST /api/whatsapp/webhook`: kept before it is answered, and applied at once where that is possible.
+pub(super) async fn callback(
+    services: Data<Services>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    let payload: RawPayload = payload.into_inner();
+    let body = body::read(&request, payload, CALLBACK_BYTES).await?;
+    if !is_signed(&services, &request, &body) {
+        return Err(ApiError::Auth("The signature is missing or wrong".to_owned()));
+    }
+    let callback = services.callbacks.receive(&body).await?;
+    if let Err(error) = services.callbacks.process(&callback).await {
+        // A worker tries again when the lease is over.
+        tracing::warn!(cause = %error, "a callback waits for a worker");
+    }
+    Ok(HttpResponse::Ok().finish())
+}
+
+/// `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`, compared in constant time.
+fn is_signed(services: &Services, request: &HttpRequest, body: &[u8]) -> bool {
+    let Some(secret) = &services.shared.config.whatsapp_app_secret else {
+        return false;
+    };
+    let given = request
+        .headers()
+        .get("x-hub-signature-256")
+        .and_then(|value| value.to_str().ok());
+    let Some(given) = given.and_then(|value| hex::decode(value.strip_prefix("sha256=")?).ok()) else {
+        return false;
+    };
+    let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes());
+    mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(&given).is_ok())
+}

@@ -1,0 +1,124 @@
+//! The life of a server process: start, serve, drain, end.
+
+use std::time::Duration;
+
+use actix_web::middleware::from_fn;
+use actix_web::web::Data;
+use actix_web::{App, HttpServer};
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::web::request::around;
+use crate::wiring::{Services, Shared};
+use crate::workers::{self, RunDesk};
+use crate::{app, logging};
+
+/// How long a client may take over its request head, and be idle between requests.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
+/// How long requests, then workers, may take to finish when the server stops; together below 30 s.
+const DRAIN_REQUESTS: Duration = Duration::from_secs(20);
+const DRAIN_WORKERS: Duration = Duration::from_secs(8);
+
+/// What of the server a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parts {
+    /// Routes and workers.
+    Everything,
+    /// Routes alone.
+    Routes,
+    /// Workers alone.
+    Workers,
+}
+
+/// Runs until SIGTERM or SIGINT.
+pub fn run(parts: Parts) -> anyhow::Result<()> {
+    let config = Config::from_env()?;
+    logging::start(config.log_format)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .build()?;
+    runtime.block_on(live(config, parts))
+}
+
+async fn live(config: Config, parts: Parts) -> anyhow::Result<()> {
+    let stop = CancellationToken::new();
+    let tasks = TaskTracker::new();
+    let desk = RunDesk::new(parts != Parts::Routes, stop.clone());
+    let shared = Shared::new(config, desk)?;
+    match parts {
+        Parts::Everything | Parts::Workers => workers::start(&shared, &stop, &tasks)?,
+        Parts::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
+    }
+    if parts == Parts::Workers {
+        tracing::info!("workers are running");
+        terminated(&stop).await?;
+    } else {
+        serve(&shared, &stop).await?;
+    }
+    tasks.close();
+    if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {
+        tracing::warn!("some work was left to others");
+    }
+    tracing::info!("stopped");
+    Ok(())
+}
+
+async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> {
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let bind = shared.config.bind;
+    // Made here once, so that what cannot work is told before the port is taken.
+    Services::new(shared, threads)?;
+    let wired = shared.clone();
+    let server = HttpServer::new(move || {
+        let services = Services::new(&wired, threads).map(Data::new);
+        App::new()
+            .wrap(from_fn(around))
+            .configure(move |config| match services {
+                Ok(services) => {
+                    config.app_data(services).configure(app::configure);
+                }
+                Err(error) => tracing::error!(cause = format!("{error:#}"), "a worker thread has no services"),
+            })
+    });
+    let server = server
+        .workers(threads)
+        .client_request_timeout(HEAD_TIME)
+        .keep_alive(KEEP_ALIVE)
+        .shutdown_timeout(DRAIN_REQUESTS.as_secs())
+        .disable_signals()
+        .bind(bind)
+        .with_context(|| format!("configuration: BIND: {bind} cannot be used"))?
+        .run();
+    let handle = server.handle();
+    let stopping = stop.clone();
+    let stopper = tokio::spawn(async move {
+        terminated(&stopping).await?;
+        handle.stop(true).await;
+        anyhow::Ok(())
+    });
+    tracing::info!(%bind, "listening");
+    server.await.context("the HTTP server failed")?;
+    stop.cancel();
+    stopper.abort();
+    Ok(())
+}
+
+/// Waits for SIGTERM or SIGINT, then says so to everything: not ready any more, no new work, leases given back.
+async fn terminated(stop: &CancellationToken) -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = stop.cancelled() => {}
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, encryption at rest.
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
+use recado_domain::shared::{Cipher, Clock, Ids, Sealed};
+use secrecy::{ExposeSecret, SecretString};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// The machine's clock, to the microsecond that the database keeps.
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> OffsetDateTime {
+        let now = OffsetDateTime::now_utc();
+        now.replace_nanosecond(now.nanosecond() / 1000 * 1000).unwrap_or(now)
+    }
+}
+
+/// UUIDs v7.
+pub struct SystemIds;
+
+impl Ids for SystemIds {
+    fn next(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// AES-256-GCM with a fresh nonce a text: `nonce || ciphertext || tag`.
+pub struct AppCipher {
+    key: RandomizedNonceKey,
+}
+
+impl AppCipher {
+    /// With the 32 bytes of `APP_SECRET`.
+    pub fn new(secret: &[u8; 32]) -> anyhow::Result<Self> {
+        let key = RandomizedNonceKey::new(&AES_256_GCM, secret);
+        Ok(Self {
+            key: key.map_err(|_| anyhow::anyhow!("the key for encryption at rest cannot be used"))?,
+        })
+    }
+}
+
+impl Cipher for AppCipher {
+    fn seal(&self, secret: &SecretString) -> Sealed {
+        let mut text = secret.expose_secret().as_bytes().to_vec();
+        match self.key.seal_in_place_append_tag(Aad::empty(), &mut text) {
+            Ok(nonce) => Sealed([nonce.as_ref().as_slice(), &text].concat()),
+            // Only for texts of 64 GiB; bytes that cannot be opened are the safe answer.
+            Err(_) => Sealed(Vec::new()),
+        }
+    }
+
+    fn open(&self, sealed: &Sealed) -> Option<SecretString> {
+        let (nonce, text) = sealed.0.split_at_checked(NONCE_LEN)?;
+        let nonce = <[u8; NONCE_LEN]>::try_from(nonce).ok()?;
+        let mut text = text.to_vec();
+        let text = self.key.open_in_place((&nonce).into(), Aad::empty(), &mut text).ok()?;
+        std::str::from_utf8(text).ok().map(SecretString::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sealed_opens_and_nothing_else_does() {
+        let cipher = AppCipher::new(&[7; 32]).unwrap();
+        let secret = SecretString::from("EAAG-token");
+        let sealed = cipher.seal(&secret);
+        assert_eq!(cipher.open(&sealed).unwrap().expose_secret(), "EAAG-token");
+        assert_ne!(cipher.seal(&secret), sealed);
+        assert!(!sealed.0.windows(4).any(|bytes| bytes == b"EAAG"));
+        for position in 0..sealed.0.len() {
+            let mut changed = sealed.clone();
+            changed.0[position] ^= 1;
+            assert!(cipher.open(&changed).is_none(), "byte {position}");
+        }
+        assert!(AppCipher::new(&[8; 32]).unwrap().open(&sealed).is_none());
+        assert!(cipher.open(&Sealed(vec![1, 2, 3])).is_none());
+    }
+}

@@ -1,0 +1,198 @@
+//! From a request's credentials to a session or an account context. What was proved a moment ago is not proved again:
+//! a verified token is remembered until it ends, a membership for one second.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::header;
+use async_trait::async_trait;
+use moka::sync::Cache;
+use recado_domain::accounts::{
+    Account, AccountHint, AccountStore, Accounts, Membership, Session, SessionVerifier, Standing,
+};
+use recado_domain::api_keys::ApiKeys;
+use recado_domain::shared::{AccountId, Clock, StoreError, Tenant, UserId};
+use secrecy::SecretString;
+use time::OffsetDateTime;
+
+use crate::error::ApiError;
+use crate::web::cookies;
+use crate::web::peer::{self, Network};
+
+/// How many tokens, users and memberships are remembered at most.
+const REMEMBERED: u64 = 50_000;
+
+/// How long a membership is trusted without a look: a removed member is out within this time.
+const STANDING_FOR: Duration = Duration::from_secs(1);
+
+/// How long it is remembered that a user was recorded.
+const RECORDED_FOR: Duration = Duration::from_secs(600);
+
+/// What all workers of a process remember.
+#[derive(Clone)]
+pub struct Memory {
+    sessions: Cache<String, Session>,
+    recorded: Cache<UserId, (String, Option<String>)>,
+    standings: Cache<(UserId, AccountId), Standing>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            sessions: Cache::builder()
+                .max_capacity(REMEMBERED)
+                .time_to_live(RECORDED_FOR)
+                .build(),
+            recorded: Cache::builder()
+                .max_capacity(REMEMBERED)
+                .time_to_live(RECORDED_FOR)
+                .build(),
+            standings: Cache::builder()
+                .max_capacity(REMEMBERED)
+                .time_to_live(STANDING_FOR)
+                .build(),
+        }
+    }
+}
+
+/// An account store that trusts a standing for one second. Only memberships that exist are remembered, so that a new
+/// one counts at once.
+pub struct RememberedStandings {
+    /// Where they come from.
+    pub store: Arc<dyn AccountStore>,
+    /// What is remembered.
+    pub memory: Memory,
+}
+
+#[async_trait]
+impl AccountStore for RememberedStandings {
+    async fn record_user(&self, session: &Session) -> Result<(), StoreError> {
+        let seen = (session.email.clone(), session.name.clone());
+        if self.memory.recorded.get(&session.user_id).as_ref() == Some(&seen) {
+            return Ok(());
+        }
+        self.store.record_user(session).await?;
+        self.memory.recorded.insert(session.user_id, seen);
+        Ok(())
+    }
+
+    async fn memberships(&self, user: UserId) -> Result<Vec<Membership>, StoreError> {
+        self.store.memberships(user).await
+    }
+
+    async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError> {
+        if let Some(standing) = self.memory.standings.get(&(user, account)) {
+            return Ok(Some(standing));
+        }
+        let standing = self.store.standing(user, account).await?;
+        if let Some(standing) = standing {
+            self.memory.standings.insert((user, account), standing);
+        }
+        Ok(standing)
+    }
+
+    async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError> {
+        self.store.latest_standing(user).await
+    }
+
+    async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
+        self.store.create(account, owner).await
+    }
+
+    async fn switch(
+        &self,
+        user: UserId,
+        account: AccountId,
+        now: OffsetDateTime,
+    ) -> Result<Option<Membership>, StoreError> {
+        self.store.switch(user, account, now).await
+    }
+}
+
+/// Proves who asks.
+pub struct Authenticator {
+    /// Proves tokens.
+    pub verifier: Arc<dyn SessionVerifier>,
+    /// Finds accounts.
+    pub accounts: Arc<Accounts>,
+    /// Proves API keys.
+    pub api_keys: ApiKeys,
+    /// Ends remembered sessions.
+    pub clock: Arc<dyn Clock>,
+    /// What is remembered.
+    pub memory: Memory,
+    /// The session's cookie.
+    pub cookie: String,
+    /// Whose word on addresses is taken.
+    pub trusted_proxies: Vec<Network>,
+}
+
+/// What a request presents.
+enum Credential {
+    Token(String),
+    ApiKey(SecretString),
+    Nothing,
+}
+
+impl Authenticator {
+    /// The person behind a request; API keys are none.
+    pub async fn session(&self, request: &HttpRequest) -> Result<Session, ApiError> {
+        match self.credential(request) {
+            Credential::Token(token) => self.verified(token).await,
+            Credential::ApiKey(_) => Err(ApiError::Auth("This route takes a session, not an API key".to_owned())),
+            Credential::Nothing => Err(ApiError::Auth("A session is required".to_owned())),
+        }
+    }
+
+    /// The account context of a request.
+    pub async fn tenant(&self, request: &HttpRequest) -> Result<Tenant, ApiError> {
+        let address = peer::address(request, &self.trusted_proxies).map(|address| address.to_string());
+        match self.credential(request) {
+            Credential::ApiKey(key) => Ok(self.api_keys.authenticate(&key, address).await?),
+            Credential::Token(token) => {
+                let session = self.verified(token).await?;
+                let hint: AccountHint = cookies::account_hint(request);
+                Ok(self.accounts.context(&session, hint, address).await?)
+            }
+            Credential::Nothing => Err(ApiError::Auth("A session or an API key is required".to_owned())),
+        }
+    }
+
+    async fn verified(&self, token: String) -> Result<Session, ApiError> {
+        if let Some(session) = self
+            .memory
+            .sessions
+            .get(&token)
+            .filter(|s| s.expires_at > self.clock.now())
+        {
+            self.accounts.record_user(&session).await?;
+            return Ok(session);
+        }
+        let session = self.verifier.verify(&token).await?;
+        self.accounts.record_user(&session).await?;
+        self.memory.sessions.insert(token, session.clone());
+        Ok(session)
+    }
+
+    /// `Authorization: Bearer` first, then `X-API-Key`, then the cookie.
+    fn credential(&self, request: &HttpRequest) -> Credential {
+        let text = |name: &str| {
+            request
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .map(str::trim)
+        };
+        let bearer = text(header::AUTHORIZATION.as_str()).and_then(|value| {
+            let (scheme, token) = value.split_once(' ')?;
+            scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+        });
+        match (bearer, text("x-api-key")) {
+            (Some(key), _) if ApiKeys::looks_like_key(key) => Credential::ApiKey(SecretString::from(key)),
+            (Some(token), _) if !token.is_empty() => Credential::Token(token.to_owned()),
+            (_, Some(key)) => Credential::ApiKey(SecretString::from(key)),
+            _ => cookies::session_token(request, &self.cookie).map_or(Credential::Nothing, Credential::Token),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Request bodies: bounded in size and time, JSON with the path of what is wrong in it.
+
+use std::time::Duration;
+
+use actix_web::dev::Payload;
+use actix_web::http::header;
+use actix_web::web::{Bytes, BytesMut};
+use actix_web::{FromRequest, HttpRequest};
+use futures_util::StreamExt as _;
+use futures_util::future::LocalBoxFuture;
+use garde::Validate;
+use recado_domain::shared::FieldErrors;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// The largest JSON body, and the largest callback, in bytes.
+const JSON_BYTES: usize = 1024 * 1024;
+pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a whole body may take, and how long the next piece of a stream.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// A JSON body of the shape `T`, its rules checked.
+pub struct Json<T>(pub T);
+
+/// The same where the body may be missing altogether.
+pub struct MaybeJson<T>(pub T);
+
+impl<T: DeserializeOwned + Validate<Context = ()> + 'static> FromRequest for Json<T> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            check_media_type(&request, "application/json")?;
+            parse(&read(&request, payload, JSON_BYTES).await?).map(Self)
+        })
+    }
+}
+
+impl<T: DeserializeOwned + Default + Validate<Context = ()> + 'static> FromRequest for MaybeJson<T> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let body = read(&request, payload, JSON_BYTES).await?;
+            if body.is_empty() {
+                return Ok(Self(T::default()));
+            }
+            check_media_type(&request, "application/json")?;
+            parse(&body).map(Self)
+        })
+    }
+}
+
+/// Refuses any other media type, and every content encoding: a body is counted as it comes.
+pub fn check_media_type(request: &HttpRequest, wanted: &'static str) -> Result<(), ApiError> {
+    let text = |name| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+    };
+    let media_type = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    let encoding = text(header::CONTENT_ENCODING).trim();
+    let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
+    if media_type.eq_ignore_ascii_case(wanted) && plain {
+        Ok(())
+    } else {
+        Err(ApiError::MediaType(wanted))
+    }
+}
+
+/// Reads a whole body of at most `limit` bytes.
+pub async fn read(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, ApiError> {
+    let declared = request
+        .headers()
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse().ok());
+    if declared.is_some_and(|bytes: u64| bytes > u64::try_from(limit).unwrap_or(u64::MAX)) {
+        return Err(ApiError::TooLarge);
+    }
+    let whole = async {
+        let mut body = BytesMut::new();
+        while let Some(piece) = next_piece(&mut payload).await? {
+            if body.len() + piece.len() > limit {
+                return Err(ApiError::TooLarge);
+            }
+            body.extend_from_slice(&piece);
+        }
+        Ok(body.freeze())
+    };
+    tokio::time::timeout(BODY_TIME, whole)
+        .await
+        .unwrap_or(Err(ApiError::SlowBody))
+}
+
+/// The next piece of a body that is taken as it comes.
+pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
+    match tokio::time::timeout(BODY_TIME, payload.next()).await {
+        Err(_) => Err(ApiError::SlowBody),
+        Ok(None) => Ok(None),
+        Ok(Some(Ok(piece))) => Ok(Some(piece)),
+        Ok(Some(Err(_))) => Err(FieldErrors::one("body", "ended before it was complete").into()),
+    }
+}
+
+fn parse<T: DeserializeOwned + Validate<Context = ()>>(body: &[u8]) -> Result<T, ApiError> {
+    refuse_nul(body)?;
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        field_error(&path, error.inner())
+    })?;
+    json.end().map_err(|error| field_error(".", &error))?;
+    value.validate().map_err(|report| {
+        let mut errors = FieldErrors::default();
+        for (path, error) in report.iter() {
+            errors.add(path.to_string(), error.message());
+        }
+        errors
+    })?;
+    Ok(value)
+}
+
+fn field_error(path: &str, error: &serde_json::Error) -> FieldErrors {
+    let field = if path == "." || error.is_syntax() || error.is_eof() {
+        "body"
+    } else {
+        path
+    };
+    let message = error.to_string();
+    // The parser's position is of no use for a value; its words are.
+    let words = message.split(" at line ").next().unwrap_or_default();
+    FieldErrors::one(field, if error.is_data() { words } else { message.as_str() })
+}
+
+/// PostgreSQL's text cannot hold NUL: named here, instead of failing there.
+fn refuse_nul(body: &[u8]) -> Result<(), FieldErrors> {
+    if !body.windows(6).any(|bytes| bytes == b"\\u0000") {
+        return Ok(());
+    }
+    let value: Value = serde_json::from_slice(body).unwrap_or_default();
+    if holds_nul(&value) {
+        Err(FieldErrors::one("body", "holds a NUL character"))
+    } else {
+        Ok(())
+    }
+}
+
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize, Validate)]
+    struct Inner {
+        #[serde(default)]
+        #[garde(skip)]
+        ids: Vec<u8>,
+    }
+
+    #[derive(Debug, Deserialize, Validate)]
+    struct Outer {
+        #[garde(required)]
+        name: Option<String>,
+        #[garde(skip)]
+        inner: Option<Inner>,
+    }
+
+    fn faults(body: &str) -> Vec<(String, Vec<String>)> {
+        match parse::<Outer>(body.as_bytes()) {
+            Err(ApiError::Invalid(errors)) => errors.0.into_iter().collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_fault_is_named_by_its_path() {
+        assert_eq!(faults(r#"{"name":"x","inner":{"ids":[1,"b"]}}"#)[0].0, "inner.ids[1]");
+        assert_eq!(
+            faults(r#"{"name":3}"#),
+            [(
+                "name".into(),
+                vec!["invalid type: integer `3`, expected a string".into()]
+            )]
+        );
+        assert_eq!(faults("{}")[0].0, "name");
+        for broken in [
+            r#"{"name":"#,
+            "",
+            "[]",
+            r#"{"name":"x"} x"#,
+            "{\"name\":\"\\u0000\"}",
+            &"[".repeat(100_000),
+        ] {
+            assert_eq!(faults(broken)[0].0, "body", "{}", &broken[..broken.len().min(20)]);
+        }
+        let fine = parse::<Outer>(br#"{"name":"\\u0000","unknown":1}"#).unwrap();
+        assert_eq!(fine.name.as_deref(), Some("\\u0000"));
+        assert!(fine.inner.is_none_or(|inner| inner.ids.is_empty()));
+    }
+}

@@ -1,0 +1,163 @@
+//! Cookies: the session, in every form an identity provider's library writes it, and the account chosen last.
+
+use actix_web::HttpRequest;
+use actix_web::cookie::{Cookie, SameSite, time::Duration};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use recado_domain::accounts::AccountHint;
+use recado_domain::shared::AccountId;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// The cookie that names the active account.
+pub const ACTIVE_ACCOUNT: &str = "svc-active-account-id";
+
+/// A session's cookie may be cut into so many pieces, of so many bytes together.
+const CHUNKS: usize = 10;
+const SESSION_BYTES: usize = 32 * 1024;
+
+/// The session token in the cookie `name`: the JWT itself, or a JSON session (plain or `base64-`) that holds it; whole,
+/// or cut into `name.0`, `name.1`, ... None when there is none, or nothing readable.
+pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
+    let value = match request.cookie(name) {
+        Some(cookie) => cookie.value().to_owned(),
+        None => joined(request, name)?,
+    };
+    if value.is_empty() || value.len() > SESSION_BYTES {
+        return None;
+    }
+    match value.strip_prefix("base64-") {
+        Some(encoded) => access_token(&URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).ok()?),
+        None if value.starts_with(['{', '[']) => access_token(value.as_bytes()),
+        None => Some(value),
+    }
+}
+
+fn joined(request: &HttpRequest, name: &str) -> Option<String> {
+    let mut value = String::new();
+    for number in 0..CHUNKS {
+        match request.cookie(&format!("{name}.{number}")) {
+            Some(chunk) => value.push_str(chunk.value()),
+            None => break,
+        }
+    }
+    (!value.is_empty()).then_some(value)
+}
+
+/// Of a session object, or of the array that old libraries wrote.
+fn access_token(json: &[u8]) -> Option<String> {
+    let session: Value = serde_json::from_slice(json).ok()?;
+    let token = session.get("access_token").or_else(|| session.get(0))?;
+    token.as_str().map(str::to_owned)
+}
+
+/// The account that the request means: by cookie, else by the header `X-Account-Id`, else the one used last.
+pub fn account_hint(request: &HttpRequest) -> AccountHint {
+    let header = || {
+        request
+            .headers()
+            .get("x-account-id")
+            .map(|value| read_hint(value.to_str().unwrap_or_default()))
+    };
+    active_account_of(request)
+        .or_else(header)
+        .unwrap_or(AccountHint::Latest)
+}
+
+/// What the active-account cookie says, if it is there.
+pub fn active_account_of(request: &HttpRequest) -> Option<AccountHint> {
+    let cookie = request.cookie(ACTIVE_ACCOUNT)?;
+    (!cookie.value().is_empty()).then(|| read_hint(cookie.value()))
+}
+
+fn read_hint(text: &str) -> AccountHint {
+    Uuid::parse_str(text.trim()).map_or(AccountHint::Unreadable, |id| AccountHint::Named(id.into()))
+}
+
+/// Keeps the active account for a year.
+pub fn active_account(account: AccountId, secure: bool) -> Cookie<'static> {
+    Cookie::build(ACTIVE_ACCOUNT, account.to_string())
+        .path("/")
+        .http_only(true)
+        .same_site(SameSite::Lax)
+        .secure(secure)
+        .max_age(Duration::days(365))
+        .finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn token(cookies: &[(&'static str, &str)]) -> Option<String> {
+        let mut request = TestRequest::default();
+        for (name, value) in cookies {
+            request = request.cookie(Cookie::new(*name, (*value).to_owned()));
+        }
+        session_token(&request.to_http_request(), "svc-session")
+    }
+
+    #[test]
+    fn every_written_form_is_read() {
+        let found = Some("a.b.c".to_owned());
+        assert_eq!(token(&[("svc-session", "a.b.c")]), found);
+        assert_eq!(
+            token(&[("svc-session", "base64-eyJhY2Nlc3NfdG9rZW4iOiJhLmIuYyJ9")]),
+            found
+        );
+        assert_eq!(token(&[("svc-session", r#"{"access_token":"a.b.c"}"#)]), found);
+        assert_eq!(token(&[("svc-session", r#"["a.b.c","refresh"]"#)]), found);
+        let chunks = [
+            ("svc-session.0", "base64-eyJhY2Nlc3NfdG9r"),
+            ("svc-session.1", "ZW4iOiJhLmIuYyJ9"),
+        ];
+        assert_eq!(token(&chunks), found);
+        let gap = [("svc-session.0", "a.b"), ("svc-session.2", ".c")];
+        assert_eq!(token(&gap), Some("a.b".to_owned()));
+    }
+
+    #[test]
+    fn nothing_readable_is_no_session() {
+        assert_eq!(token(&[]), None);
+        assert_eq!(token(&[("svc-session", "")]), None);
+        assert_eq!(token(&[("svc-session", "base64-%%%")]), None);
+        assert_eq!(token(&[("svc-session", "base64-e30")]), None);
+        assert_eq!(token(&[("svc-session", "{\"access_token\":3}")]), None);
+        assert_eq!(token(&[("svc-session", &"x".repeat(SESSION_BYTES + 1))]), None);
+    }
+
+    #[test]
+    fn the_cookie_wins_over_the_header_and_garbage_is_not_nothing() {
+        let id = Uuid::from_u128(5);
+        let request = |cookie: Option<&str>, header: Option<&str>| {
+            let mut request = TestRequest::default();
+            if let Some(value) = cookie {
+                request = request.cookie(Cookie::new(ACTIVE_ACCOUNT, value.to_owned()));
+            }
+            if let Some(value) = header {
+                request = request.insert_header(("X-Account-Id", value));
+            }
+            account_hint(&request.to_http_request())
+        };
+        let named = AccountHint::Named(id.into());
+        assert_eq!(request(Some(&id.to_string()), Some("junk")), named);
+        assert_eq!(request(None, Some(&id.to_string())), named);
+        assert_eq!(request(Some("junk"), Some(&id.to_string())), AccountHint::Unreadable);
+        assert_eq!(request(None, None), AccountHint::Latest);
+    }
+
+    #[test]
+    fn the_flags_are_the_published_ones() {
+        let cookie = active_account(Uuid::from_u128(5).into(), true).to_string();
+        for flag in ["HttpOnly", "SameSite=Lax", "Secure", "Path=/", "Max-Age=31536000"] {
+            assert!(cookie.contains(flag), "{cookie}");
+        }
+        assert!(
+            !active_account(Uuid::from_u128(5).into(), false)
+                .to_string()
+                .contains("Secure")
+        );
+    }
+}

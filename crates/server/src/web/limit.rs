@@ -1,0 +1,33 @@
+//! Rate limits on routes: which key a request counts under, and the headers that tell.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use recado_domain::limits::{Limit, Verdict};
+
+/// How often a route may be called, and by whom together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateRule {
+    /// So often.
+    pub limit: Limit,
+    /// Under `<key>:<account id>`.
+    pub key: &'static str,
+}
+
+/// `X-RateLimit-*` of a verdict.
+pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, verdict: Verdict) {
+    let values = [
+        ("x-ratelimit-limit", i64::from(rule.limit.requests)),
+        ("x-ratelimit-remaining", i64::from(verdict.remaining)),
+        ("x-ratelimit-reset", verdict.reset_at_ms),
+    ];
+    for (name, value) in values {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
+    }
+}
+
+/// Now, in milliseconds since the epoch: for `Retry-After` alone.
+pub fn epoch_ms() -> i64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,12 @@
+//! What stands between a socket and a handler: who asks, how often, what they sent.
+
+pub mod auth;
+pub mod body;
+pub mod cookies;
+pub mod guard;
+pub mod limit;
+pub mod peer;
+pub mod query;
+pub mod reply;
+pub mod request;
+pub mod shape;

@@ -1,0 +1,162 @@
+//! Query parameters: an empty one counts as absent, a wrong one is named, a number out of range is clamped later.
+
+use std::collections::BTreeMap;
+use std::future::{Ready, ready};
+use std::str::FromStr;
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, HttpRequest, web};
+use recado_domain::shared::{FieldErrors, PageQuery, SliceQuery};
+use uuid::Uuid;
+
+use crate::error::ApiError;
+
+/// The default and the largest size of a list.
+const LIMIT: (i64, i64) = (20, 100);
+
+/// The parameters of a request, and the faults found in them so far.
+#[derive(Debug, Default)]
+pub struct Params {
+    values: BTreeMap<String, String>,
+    errors: FieldErrors,
+}
+
+impl FromRequest for Params {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Self::parse(request.query_string()))
+    }
+}
+
+impl Params {
+    fn parse(query: &str) -> Result<Self, ApiError> {
+        let pairs = web::Query::<Vec<(String, String)>>::from_query(query)
+            .map_err(|_| FieldErrors::one("query", "cannot be read"))?;
+        let mut params = Self::default();
+        for (name, value) in pairs.into_inner() {
+            if value.contains('\0') {
+                params.errors.add(&name, "holds a NUL character");
+            }
+            params.values.insert(name, value);
+        }
+        Ok(params)
+    }
+
+    /// A text; none when absent or empty.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.values.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// A word of a closed set, or an id.
+    pub fn parsed<T: FromStr>(&mut self, name: &str, shape: &str) -> Option<T> {
+        let text = self.text(name)?;
+        let value = text.parse().ok();
+        if value.is_none() {
+            self.errors.add(name, format!("must be {shape}"));
+        }
+        value
+    }
+
+    /// An id.
+    pub fn id<T: From<Uuid>>(&mut self, name: &str) -> Option<T> {
+        self.parsed::<Uuid>(name, "a uuid").map(T::from)
+    }
+
+    /// A whole number; one too large for us is as large as can be.
+    fn number(&mut self, name: &str) -> Option<i64> {
+        let text = self.text(name)?;
+        let digits = text.strip_prefix('-').unwrap_or(&text);
+        if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            self.errors.add(name, "must be a whole number");
+            return None;
+        }
+        Some(
+            text.parse()
+                .unwrap_or(if text.starts_with('-') { i64::MIN } else { i64::MAX }),
+        )
+    }
+
+    /// `page` and `limit`.
+    pub fn page(&mut self) -> PageQuery {
+        let (page, limit) = (self.number("page"), self.number("limit"));
+        PageQuery::new(page, limit, LIMIT.0, LIMIT.1)
+    }
+
+    /// Whether `cursor` is there at all: empty, it asks for the first slice.
+    pub fn has_cursor(&self) -> bool {
+        self.values.contains_key("cursor")
+    }
+
+    /// `cursor` and `limit`.
+    pub fn slice(&mut self) -> SliceQuery {
+        let limit = self.number("limit");
+        SliceQuery {
+            cursor: self.text("cursor"),
+            limit: PageQuery::new(None, limit, LIMIT.0, LIMIT.1).limit(),
+        }
+    }
+
+    /// `order`: whether the largest comes first; it does by default.
+    pub fn descending(&mut self) -> bool {
+        match self.text("order").as_deref() {
+            None | Some("desc") => true,
+            Some("asc") => false,
+            Some(_) => {
+                self.errors.add("order", "must be asc or desc");
+                true
+            }
+        }
+    }
+
+    /// Ends the reading: an error when any parameter was wrong.
+    pub fn check(self) -> Result<(), ApiError> {
+        Ok(self.errors.into_result()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(query: &str) -> Params {
+        Params::parse(query).unwrap()
+    }
+
+    #[test]
+    fn empty_is_absent_but_for_the_cursor() {
+        let mut empty = params("page=&limit=&order=&folder_id=&cursor=");
+        assert_eq!(empty.page(), PageQuery::new(None, None, 20, 100));
+        assert!(empty.has_cursor() && empty.descending());
+        assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
+        assert_eq!(
+            empty.slice(),
+            SliceQuery {
+                cursor: None,
+                limit: 20
+            }
+        );
+        empty.check().unwrap();
+    }
+
+    #[test]
+    fn numbers_are_clamped_and_words_are_not() {
+        let mut wide = params("page=999999999999999999999&limit=-999999999999999999999");
+        assert_eq!((wide.page().page(), wide.page().limit()), (i64::MAX, 1));
+        wide.check().unwrap();
+        let mut wrong = params("page=1e18&limit=abc&order=up&id=7");
+        wrong.page();
+        wrong.descending();
+        wrong.parsed::<Uuid>("id", "a uuid");
+        let Err(ApiError::Invalid(errors)) = wrong.check() else {
+            panic!()
+        };
+        assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["id", "limit", "order", "page"]);
+    }
+
+    #[test]
+    fn nul_is_named() {
+        assert!(matches!(params("search=%00").check(), Err(ApiError::Invalid(_))));
+    }
+}

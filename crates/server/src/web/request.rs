@@ -1,0 +1,51 @@
+//! Around every request: its id, its place in the log, the headers that every answer bears.
+
+use std::time::Instant;
+
+use actix_web::Error;
+use actix_web::body::{BoxBody, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use tracing::Instrument as _;
+use uuid::Uuid;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID_BYTES: usize = 128;
+
+/// The outermost middleware.
+pub async fn around<B: MessageBody + 'static>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let began = Instant::now();
+    let id = request_id(&request);
+    let span = tracing::info_span!("request", request_id = id.to_str().unwrap_or_default());
+    let line = format!("{} {}", request.method(), request.path());
+    let mut response = next.call(request).instrument(span.clone()).await?.map_into_boxed_body();
+    let _entered = span.enter();
+    let headers = response.headers_mut();
+    headers.insert(REQUEST_ID, id);
+    headers.insert(
+        HeaderName::from_static("x-content-type-options"),
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(
+        HeaderName::from_static("cache-control"),
+        HeaderValue::from_static("no-store"),
+    );
+    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
+    tracing::info!(status = response.status().as_u16(), duration_ms, "{line}");
+    Ok(response)
+}
+
+/// The caller's own id where it is 1 to 128 visible ASCII characters, else a new one.
+fn request_id(request: &ServiceRequest) -> HeaderValue {
+    let given = request.headers().get(REQUEST_ID).filter(|value| {
+        let bytes = value.as_bytes();
+        (1..=REQUEST_ID_BYTES).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+    });
+    given.cloned().unwrap_or_else(|| {
+        HeaderValue::from_str(&Uuid::now_v7().to_string()).unwrap_or_else(|_| HeaderValue::from_static("-"))
+    })
+}

@@ -1,0 +1,60 @@
+//! Shapes of input that serde alone cannot tell apart.
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+use futures_util::future::{Ready, ready};
+use recado_domain::accounts::Session;
+use recado_domain::shared::{FieldErrors, Tenant};
+use serde::{Deserialize, Deserializer};
+use uuid::Uuid;
+
+use crate::error::ApiError;
+
+/// Tells null (`Some(None)`: clear) from absent (`None`: keep), with `#[serde(default)]`.
+pub fn nullable<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(deserializer).map(Some)
+}
+
+/// The id in a path; anything else there is a fault of the field `id`.
+pub struct Id<T>(pub T);
+
+impl<T: From<Uuid>> FromRequest for Id<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let id = request
+            .match_info()
+            .get("id")
+            .and_then(|text| Uuid::parse_str(text).ok());
+        ready(
+            id.map(|id| Self(id.into()))
+                .ok_or_else(|| FieldErrors::one("id", "must be a uuid").into()),
+        )
+    }
+}
+
+/// What the guard proved, for the handler.
+pub struct Proved<T>(pub T);
+
+impl<T: Clone + 'static> FromRequest for Proved<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let proved = request.extensions().get::<T>().cloned();
+        ready(
+            proved
+                .map(Self)
+                .ok_or_else(|| ApiError::Internal("the route proves less than its handler needs".into())),
+        )
+    }
+}
+
+/// The account context of an account route.
+pub type Caller = Proved<Tenant>;
+
+/// The session of a session route.
+pub type Person = Proved<Session>;

@@ -1,0 +1,233 @@
+//! Which adapter serves which port. One set of services a worker thread: its connections live on its own runtime, so
+//! that no answer of the database has to wake another thread.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
+use recado_domain::api_keys::ApiKeys;
+use recado_domain::campaigns::Campaigns;
+use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::shared::{Cipher, Clock, Ids};
+use recado_domain::templates::Templates;
+use recado_domain::whatsapp::{Callbacks, Profiles};
+use recado_gateways::http::Http;
+use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
+use recado_gateways::whatsapp::CloudApi;
+use recado_postgres::{
+    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgProfiles, PgRuns, PgTags, PgTemplates,
+    PlatformPool, PoolConfig, TenantPool,
+};
+use recado_redis::RedisCounter;
+use secrecy::ExposeSecret as _;
+use tokio::sync::Notify;
+
+use crate::config::{Config, SessionProof};
+use crate::system::{AppCipher, SystemClock, SystemIds};
+use crate::web::auth::{Authenticator, Memory, RememberedStandings};
+use crate::workers::RunDesk;
+
+/// Platform connections of each worker thread.
+const PLATFORM_CONNECTIONS: usize = 2;
+
+/// What all threads of the process have in common.
+#[derive(Clone)]
+pub struct Shared {
+    /// What the server was told.
+    pub config: Arc<Config>,
+    /// The machine's clock.
+    pub clock: Arc<dyn Clock>,
+    /// UUIDs v7.
+    pub ids: Arc<dyn Ids>,
+    /// Encryption at rest.
+    pub cipher: Arc<dyn Cipher>,
+    /// Proved tokens and memberships.
+    pub memory: Memory,
+    /// Proves tokens.
+    pub verifier: Arc<dyn SessionVerifier>,
+    /// The counter, where it is in this process; one connection a thread otherwise.
+    in_process: Arc<InProcessCounter>,
+    /// Where runs are carried out.
+    pub desk: RunDesk,
+    /// Wakes the relay after a change.
+    pub changed: Arc<Notify>,
+}
+
+impl Shared {
+    /// Checks what can be checked without a connection.
+    pub fn new(config: Config, desk: RunDesk) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Ok(Self {
+            cipher: Arc::new(AppCipher::new(&config.app_secret)?),
+            verifier: verifier(&config, clock.clone())?,
+            in_process: Arc::new(InProcessCounter::new(clock.clone())),
+            ids: Arc::new(SystemIds),
+            memory: Memory::default(),
+            changed: Arc::default(),
+            config: Arc::new(config),
+            clock,
+            desk,
+        })
+    }
+
+    /// Stores with connections of their own.
+    pub fn stores(&self, tenant_connections: usize, platform_connections: usize) -> anyhow::Result<Stores> {
+        let pool = |size| PoolConfig::new(self.config.database_url.clone(), size);
+        let tenant = TenantPool::new(&pool(tenant_connections)).context("DATABASE_URL cannot be used")?;
+        let platform = PlatformPool::new(&pool(platform_connections)).context("DATABASE_URL cannot be used")?;
+        Ok(Stores { tenant, platform })
+    }
+
+    /// The messaging platform, with connections of its own.
+    pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
+        let http = Http::new().map_err(anyhow::Error::msg)?;
+        CloudApi::new(http, self.config.whatsapp_api_url.as_deref())
+            .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
+    }
+
+    fn counter(&self) -> anyhow::Result<Arc<dyn RateCounter>> {
+        match &self.config.redis_url {
+            None => Ok(self.in_process.clone()),
+            Some(url) => {
+                let counter = RedisCounter::new(url.expose_secret());
+                Ok(Arc::new(counter.map_err(|fault| {
+                    anyhow::anyhow!("configuration: REDIS_URL: {fault}")
+                })?))
+            }
+        }
+    }
+}
+
+/// Fails early on what would otherwise fail in every thread.
+fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
+    let expected = Expected {
+        issuer: config.session_issuer.clone(),
+        audience: config.session_audience.clone(),
+    };
+    match &config.session_proof {
+        SessionProof::Secret(secret) => {
+            let verifier = Hs256Verifier::new(secret, expected, clock);
+            Ok(Arc::new(verifier.map_err(|fault| {
+                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
+            })?))
+        }
+        SessionProof::Jwks(url) => {
+            let http = Http::new().map_err(anyhow::Error::msg)?;
+            let verifier = JwksVerifier::new(http, url, expected, clock);
+            Ok(Arc::new(verifier.map_err(|fault| {
+                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
+            })?))
+        }
+    }
+}
+
+/// The two kinds of connections.
+#[derive(Clone)]
+pub struct Stores {
+    /// Bound to one account a transaction.
+    pub tenant: TenantPool,
+    /// For finding a tenant.
+    pub platform: PlatformPool,
+}
+
+impl Stores {
+    /// Processing of callbacks.
+    pub fn callbacks(&self, shared: &Shared) -> Callbacks {
+        Callbacks::new(
+            Arc::new(PgCallbacks::new(self.platform.clone())),
+            Arc::new(PgDeliveries::new(self.tenant.clone())),
+            Arc::new(PgTemplates::new(self.tenant.clone())),
+            shared.clock.clone(),
+            shared.ids.clone(),
+        )
+    }
+
+    /// Runs.
+    pub fn runs(&self) -> PgRuns {
+        PgRuns::new(self.tenant.clone(), self.platform.clone())
+    }
+}
+
+/// What the handlers of one thread use.
+pub struct Services {
+    /// Who asks.
+    pub authenticator: Authenticator,
+    /// How often.
+    pub counter: Arc<dyn RateCounter>,
+    /// Accounts.
+    pub accounts: Arc<Accounts>,
+    /// Contacts.
+    pub contacts: Contacts,
+    /// Tags.
+    pub tags: Tags,
+    /// Templates.
+    pub templates: Templates,
+    /// Connected numbers.
+    pub profiles: Profiles,
+    /// The platform's callbacks.
+    pub callbacks: Callbacks,
+    /// Campaigns.
+    pub campaigns: Campaigns,
+    /// For readiness.
+    pub platform: PlatformPool,
+    /// What all threads have in common.
+    pub shared: Shared,
+}
+
+impl Services {
+    /// The services of one of `threads` worker threads. Connects to nothing yet.
+    pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
+        let connections = shared.config.database_pool_size / threads.max(1);
+        let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
+        let stores = shared.stores(tenant_connections, PLATFORM_CONNECTIONS)?;
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        let accounts = accounts(shared, &stores);
+        let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
+        let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
+        let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
+        let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
+        Ok(Self {
+            authenticator: authenticator(shared, &stores, accounts.clone()),
+            counter: shared.counter()?,
+            accounts,
+            contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
+            tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),
+            templates: Templates::new(
+                templates,
+                profiles.clone(),
+                Arc::new(shared.whatsapp()?),
+                shared.cipher.clone(),
+                clock.clone(),
+                ids.clone(),
+            ),
+            profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
+            callbacks: stores.callbacks(shared),
+            campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
+            platform: stores.platform,
+            shared: shared.clone(),
+        })
+    }
+}
+
+fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
+    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
+    let store = Arc::new(RememberedStandings {
+        store,
+        memory: shared.memory.clone(),
+    });
+    let admins = &shared.config.platform_admin_emails;
+    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
+}
+
+fn authenticator(shared: &Shared, stores: &Stores, accounts: Arc<Accounts>) -> Authenticator {
+    Authenticator {
+        verifier: shared.verifier.clone(),
+        accounts,
+        api_keys: ApiKeys::new(Arc::new(PgApiKeys::new(stores.platform.clone())), shared.clock.clone()),
+        clock: shared.clock.clone(),
+        memory: shared.memory.clone(),
+        cookie: shared.config.session_cookie.clone(),
+        trusted_proxies: shared.config.trusted_proxies.clone(),
+    }
+}

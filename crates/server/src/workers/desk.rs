@@ -1,0 +1,188 @@
+//! Where runs are handed in and carried out: those a request waits for, and those found in the queue.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use recado_domain::campaigns::{CampaignError, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
+use recado_domain::shared::StoreError;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+
+use super::{LOOK_FOR_RUNS, rounds};
+
+/// Runs handed in and not yet taken up.
+const HANDED_IN: usize = 256;
+
+/// How often somebody who waits for a run elsewhere looks at it.
+const LOOK_AT_RUN: Duration = Duration::from_millis(250);
+
+type Answer = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
+type HandedIn = (QueuedRun, Answer);
+
+/// The requests' side: hand in a run and wait for its end.
+#[derive(Clone)]
+pub struct RunDesk {
+    worker: Option<Uuid>,
+    stop: CancellationToken,
+    sender: mpsc::Sender<HandedIn>,
+    receiver: Arc<Mutex<Option<mpsc::Receiver<HandedIn>>>>,
+}
+
+impl RunDesk {
+    /// `has_workers`: whether this process carries runs out itself, or leaves them to others.
+    pub fn new(has_workers: bool, stop: CancellationToken) -> Self {
+        let (sender, receiver) = mpsc::channel(HANDED_IN);
+        let worker = has_workers.then(Uuid::now_v7);
+        Self {
+            worker,
+            stop,
+            sender,
+            receiver: Arc::new(Mutex::new(Some(receiver))),
+        }
+    }
+
+    /// The name under which this process holds runs, if it carries them out.
+    pub fn worker(&self) -> Option<Uuid> {
+        self.worker
+    }
+
+    /// Whether the server is about to stop.
+    pub fn stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    /// Hands a run in and waits until it is over, or waits for somebody. The run goes on without whoever waits.
+    pub async fn carry_out(&self, run: QueuedRun) -> Result<RunReport, CampaignError> {
+        let (answer, end) = oneshot::channel();
+        if self.sender.send((run, answer)).await.is_err() {
+            return Err(CampaignError::Interrupted);
+        }
+        match end.await {
+            Ok(Ok(Some(report))) => Ok(report),
+            Ok(Ok(None)) => Err(CampaignError::NotFound),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(CampaignError::Interrupted),
+        }
+    }
+}
+
+/// Starts the other side: takes what is handed in, and looks for runs that nobody holds.
+pub(super) fn start(
+    desk: &RunDesk,
+    dispatcher: Arc<Dispatcher>,
+    runs: Arc<dyn RunStore>,
+    capacity: usize,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) {
+    let clerk = Clerk {
+        dispatcher,
+        runs,
+        stop: stop.clone(),
+        places: Arc::new(Semaphore::new(capacity)),
+    };
+    let receiver = desk.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(receiver) = receiver {
+        tasks.spawn(clerk.clone().answer(receiver, tasks.clone()));
+    }
+    let (finder, spawned) = (clerk, tasks.clone());
+    tasks.spawn(rounds::run("runs", LOOK_FOR_RUNS, stop.clone(), None, move || {
+        let (clerk, tasks) = (finder.clone(), spawned.clone());
+        async move { clerk.take_one(&tasks).await }
+    }));
+}
+
+/// Waits, without workers of its own, for runs that others carry out.
+pub(super) fn start_waiting(desk: &RunDesk, runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+    let receiver = desk.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut receiver) = receiver else { return };
+    let (stop, spawned) = (stop.clone(), tasks.clone());
+    tasks.spawn(async move {
+        while let Some((run, answer)) = next(&mut receiver, &stop).await {
+            let (runs, stop) = (runs.clone(), stop.clone());
+            spawned.spawn(async move {
+                if let Some(end) = wait_elsewhere(runs.as_ref(), run, &stop).await {
+                    answer.send(end).ok();
+                }
+            });
+        }
+    });
+}
+
+#[derive(Clone)]
+struct Clerk {
+    dispatcher: Arc<Dispatcher>,
+    runs: Arc<dyn RunStore>,
+    stop: CancellationToken,
+    places: Arc<Semaphore>,
+}
+
+impl Clerk {
+    async fn answer(self, mut receiver: mpsc::Receiver<HandedIn>, tasks: TaskTracker) {
+        while let Some((run, answer)) = next(&mut receiver, &self.stop).await {
+            let clerk = self.clone();
+            tasks.spawn(async move {
+                let end = match clerk.dispatcher.carry_out(run).await {
+                    Ok(RunEnd::Over(report)) => Some(Ok(Some(report))),
+                    Ok(RunEnd::Gone) => Some(Ok(None)),
+                    Ok(RunEnd::HandedOver) => wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await,
+                    Err(error) => {
+                        tracing::warn!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run was dropped");
+                        wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
+                    }
+                };
+                if let Some(end) = end {
+                    answer.send(end).ok();
+                }
+            });
+        }
+    }
+
+    async fn take_one(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
+            return Ok(false);
+        };
+        let Some(run) = self.dispatcher.take().await? else {
+            return Ok(false);
+        };
+        let dispatcher = self.dispatcher.clone();
+        tasks.spawn(async move {
+            if let Err(error) = dispatcher.carry_out(run).await {
+                // Its lease runs out, and somebody goes on with it.
+                tracing::warn!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run was dropped");
+            }
+            drop(place);
+        });
+        Ok(true)
+    }
+}
+
+async fn next(receiver: &mut mpsc::Receiver<HandedIn>, stop: &CancellationToken) -> Option<HandedIn> {
+    tokio::select! {
+        () = stop.cancelled() => None,
+        handed_in = receiver.recv() => handed_in,
+    }
+}
+
+/// Looks at a run that another worker holds until it is over. None: this server stops first.
+async fn wait_elsewhere(
+    runs: &dyn RunStore,
+    run: QueuedRun,
+    stop: &CancellationToken,
+) -> Option<Result<Option<RunReport>, StoreError>> {
+    use recado_domain::campaigns::CampaignStatus::Sending;
+    loop {
+        match runs.report(run).await {
+            Ok(Some(report)) if report.status == Sending && !report.paused => {}
+            // A database that is away comes back; the run is durable.
+            Err(StoreError::Unavailable(_)) => {}
+            end => return Some(end),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return None,
+            () = tokio::time::sleep(LOOK_AT_RUN) => {}
+        }
+    }
+}

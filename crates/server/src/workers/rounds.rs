@@ -1,0 +1,112 @@
+//! One worker: a round after the other, as long as there is something to do; then a rest.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_domain::shared::StoreError;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// The longest rest after failures in a row.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
+/// until woken. `Err`: logged; the rest doubles with every failure in a row.
+pub(super) async fn run<F, Fut>(
+    name: &'static str,
+    rest: Duration,
+    stop: CancellationToken,
+    wake: Option<Arc<Notify>>,
+    mut round: F,
+) where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<bool, StoreError>>,
+{
+    let mut failures: u32 = 0;
+    while !stop.is_cancelled() {
+        let pause = match round().await {
+            Ok(true) => {
+                failures = 0;
+                continue;
+            }
+            Ok(false) => {
+                failures = 0;
+                rest
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                tracing::warn!(worker = name, cause = %chain(&error), failures, "a round failed");
+                rest.saturating_mul(2_u32.saturating_pow(failures.min(10)))
+                    .min(BACKOFF_MAX)
+            }
+        };
+        let woken = async {
+            match &wake {
+                Some(wake) if failures == 0 => wake.notified().await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+            () = woken => {}
+        }
+    }
+}
+
+/// An error and what is behind it, for the log.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failing_round_is_tried_again_later_and_a_wake_ends_the_rest() {
+        let rounds = Arc::new(AtomicU32::new(0));
+        let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
+        let counted = rounds.clone();
+        let worker = run(
+            "test",
+            Duration::from_secs(1),
+            stop.clone(),
+            Some(wake.clone()),
+            move || {
+                let round = counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    match round {
+                        0 | 1 => Err(StoreError::Corrupt("x".into())),
+                        2 => Ok(true),
+                        _ => Ok(false),
+                    }
+                }
+            },
+        );
+        let worker = tokio::spawn(worker);
+        let after = async |seconds| {
+            tokio::time::sleep(Duration::from_millis(seconds * 1000)).await;
+            rounds.load(Ordering::SeqCst)
+        };
+        assert_eq!(after(1).await, 1);
+        // Two seconds after the first failure, four after the second; then on at once to a rest of one second.
+        assert_eq!(after(2).await, 2);
+        assert_eq!(after(3).await, 4);
+        wake.notify_one();
+        tokio::task::yield_now().await;
+        assert_eq!(rounds.load(Ordering::SeqCst), 5);
+        stop.cancel();
+        worker.await.unwrap();
+    }
+}

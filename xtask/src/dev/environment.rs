@@ -1,0 +1,94 @@
+//! The environment of the development server and of the stand-ins it talks to.
+
+use std::path::Path;
+
+use crate::error::{Context, Result};
+use crate::seed;
+use crate::state::{Env, value};
+
+/// Who listens where, as `host:port`.
+pub(crate) struct Addresses {
+    pub(crate) server: String,
+    pub(crate) metrics: String,
+    pub(crate) whatsapp: String,
+    pub(crate) payment: String,
+    pub(crate) ai: String,
+}
+
+impl Addresses {
+    pub(crate) fn base_url(&self) -> String {
+        format!("http://{}", self.server)
+    }
+}
+
+/// Everything the server needs to know, every outside service being a stand-in on this machine.
+pub(crate) fn server(
+    at: &Addresses,
+    database_url: &str,
+    redis_url: Option<&str>,
+    secrets: &Env,
+    dir: &Path,
+) -> Result<Env> {
+    let base = at.base_url();
+    let media = dir.join("media");
+    std::fs::create_dir_all(&media).context(|| format!("cannot make {}", media.display()))?;
+    let mut env = named(&[
+        ("DATABASE_URL", database_url),
+        ("BIND", &at.server),
+        ("METRICS_BIND", &at.metrics),
+        ("PUBLIC_URL", &base),
+        ("COOKIE_SECURE", "false"),
+        ("PLATFORM_ADMIN_EMAILS", seed::ADMIN),
+        ("PAYMENT_GATEWAY_URL", &format!("http://{}/v3", at.payment)),
+        ("WHATSAPP_API_URL", &format!("http://{}/v25.0", at.whatsapp)),
+        ("WHATSAPP_APP_ID", "1029384756"),
+        ("AI_API_URL", &format!("http://{}/v1", at.ai)),
+        ("AI_API_KEY", "development"),
+        ("AI_MODEL", "simulated"),
+        ("MEDIA_STORE_URL", &format!("file://{}", media.display())),
+        ("MEDIA_PUBLIC_URL", &format!("{base}/media")),
+        // The usual 200 ms would make the first campaign take a minute.
+        ("CAMPAIGN_MESSAGE_DELAY_MS", "20"),
+        ("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"),
+        ("LOG_FORMAT", "pretty"),
+    ]);
+    if let Some(url) = redis_url {
+        env.insert("REDIS_URL".to_owned(), url.to_owned());
+    }
+    for name in [
+        "APP_SECRET",
+        "SESSION_JWT_SECRET",
+        "PAYMENT_GATEWAY_API_KEY",
+        "PAYMENT_GATEWAY_WEBHOOK_TOKEN",
+        "WHATSAPP_APP_SECRET",
+        "WHATSAPP_VERIFY_TOKEN",
+    ] {
+        env.insert(name.to_owned(), value(secrets, name)?.to_owned());
+    }
+    Ok(env)
+}
+
+/// The other side of the same secrets and addresses.
+pub(crate) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
+    let base = at.base_url();
+    Ok(named(&[
+        ("SIM_WHATSAPP_BIND", &at.whatsapp),
+        ("SIM_WHATSAPP_APP_SECRET", value(secrets, "WHATSAPP_APP_SECRET")?),
+        ("SIM_WHATSAPP_CALLBACK_URL", &format!("{base}/api/whatsapp/webhook")),
+        ("SIM_PAYMENT_BIND", &at.payment),
+        ("SIM_PAYMENT_API_KEY", value(secrets, "PAYMENT_GATEWAY_API_KEY")?),
+        ("SIM_PAYMENT_WEBHOOK_URL", &format!("{base}/api/billing/webhook")),
+        (
+            "SIM_PAYMENT_WEBHOOK_TOKEN",
+            value(secrets, "PAYMENT_GATEWAY_WEBHOOK_TOKEN")?,
+        ),
+        ("SIM_AI_BIND", &at.ai),
+    ]))
+}
+
+fn named(pairs: &[(&str, &str)]) -> Env {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}

@@ -1,0 +1,72 @@
+//! What `cargo xtask dev` says when everything runs: where things are, and the product's main job as lines to paste.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::environment::Addresses;
+use crate::error::Result;
+use crate::state::{Env, value};
+use crate::{seed, token};
+
+/// From contacts to a sent campaign. It needs `BASE` and `KEY`, and bash, curl, grep, cut and date.
+const MAIN_JOB: &str = include_str!("main-job.sh");
+
+pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -> Result<()> {
+    let session = token::sign(
+        value(env, "SESSION_JWT_SECRET")?,
+        &seed::user(),
+        seed::EMAIL,
+        Some(seed::NAME),
+        720,
+    )?;
+    let base = at.base_url();
+    println!(
+        "\nRecado is ready after {:.1} s. Ctrl-C stops it; its data stays.\n",
+        took.as_secs_f64()
+    );
+    println!("server      {base}  (API reference: {base}/docs)");
+    println!("metrics     http://{}/metrics", at.metrics);
+    println!("account     Loja Exemplo ({}), owner {}", seed::ACCOUNT, seed::EMAIL);
+    println!("session     Cookie: svc-session={session}");
+    println!("admin       cargo xtask token --email {}", seed::ADMIN);
+    println!("API key     {}", value(env, "DEMO_API_KEY")?);
+    println!(
+        "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}",
+        at.whatsapp, at.payment, at.ai
+    );
+    println!("database    {}", value(env, "DATABASE_URL")?);
+    for log in logs {
+        println!("log         {}", log.display());
+    }
+    println!(
+        "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
+    );
+    println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
+    println!("BASE={base}\nKEY={}", value(env, "DEMO_API_KEY")?);
+    println!("{MAIN_JOB}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn the_main_job_is_valid_bash() {
+        let out = Command::new("bash").args(["-n", "-c", MAIN_JOB]).output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+
+    #[test]
+    fn ids_are_taken_from_the_first_place() {
+        let script = "first_id() { grep -o '\"id\":\"[^\"]*\"' | head -n 1 | cut -d '\"' -f 4; }";
+        assert!(MAIN_JOB.contains(script));
+        let body = r#"{"data":{"account_id":"no","id":"yes","parts":[{"id":"no"}]}}"#;
+        let out = Command::new("bash")
+            .args(["-c", &format!("{script}; echo '{body}' | first_id")])
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "yes\n");
+    }
+}

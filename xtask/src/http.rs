@@ -1,0 +1,65 @@
+//! JSON over HTTP to a server on this machine.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::error::{Context, Result};
+
+pub(crate) struct Client {
+    agent: ureq::Agent,
+    base: String,
+    headers: Vec<(&'static str, String)>,
+}
+
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+}
+
+impl Client {
+    pub(crate) fn new(base: &str, headers: Vec<(&'static str, String)>) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(10)))
+            // A proxy of the environment leads away from this machine.
+            .proxy(None)
+            .build()
+            .into();
+        Self {
+            agent,
+            base: base.to_owned(),
+            headers,
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Reply> {
+        let mut request = self.agent.get(format!("{}{path}", self.base));
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        reply(request.call().context(|| format!("GET {path}"))?)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Reply> {
+        let mut request = self
+            .agent
+            .post(format!("{}{path}", self.base))
+            .header("content-type", "application/json");
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        reply(request.send(body.to_string()).context(|| format!("POST {path}"))?)
+    }
+}
+
+fn reply(mut response: ureq::http::Response<ureq::Body>) -> Result<Reply> {
+    let status = response.status().as_u16();
+    let text = response
+        .body_mut()
+        .read_to_string()
+        .context(|| "cannot read the response".to_owned())?;
+    // Whatever is no JSON is still worth showing.
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Ok(Reply { status, body })
+}

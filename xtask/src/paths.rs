@@ -1,0 +1,81 @@
+//! Where things are: the repository, the build output, and the state of development.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Context, Result, fail};
+use crate::secrets::hex;
+
+/// The repository this tool belongs to.
+pub(crate) fn root() -> PathBuf {
+    // `cargo run` says it at run time; the value of compile time is for a binary that is called directly.
+    let manifest = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+    Path::new(&manifest)
+        .parent()
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+pub(crate) fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// Where downloaded binaries are kept.
+pub(crate) fn cache() -> Result<PathBuf> {
+    Ok(state()?.join("cache"))
+}
+
+/// A binary of the workspace, as `cargo build` leaves it.
+pub(crate) fn built(name: &str) -> PathBuf {
+    target().join("debug").join(name)
+}
+
+/// The cargo that called us, so that a pinned toolchain stays the same all the way down.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+pub(crate) fn is_root() -> Result<bool> {
+    let out = Command::new("id")
+        .arg("-u")
+        .output()
+        .context(|| "cannot run id -u".to_owned())?;
+    Ok(String::from_utf8_lossy(&out.stdout).trim() == "0")
+}
+
+/// The directory of all development state of this checkout, made if it is missing.
+///
+/// PostgreSQL refuses to run as root and is run as another user then, who cannot enter a checkout under /root:
+/// so root keeps its state in /var/tmp. The hash of the path keeps checkouts apart.
+pub(crate) fn state() -> Result<PathBuf> {
+    let digest = hex(&Sha256::digest(root().as_os_str().as_encoded_bytes()));
+    let name = format!("recado-{}", digest.chars().take(12).collect::<String>());
+    let root = is_root()?;
+    let dir = match std::env::var_os("XDG_DATA_HOME") {
+        _ if root => Path::new("/var/tmp").join(name),
+        Some(data) if Path::new(&data).is_absolute() => Path::new(&data).join(name),
+        _ => target().join("dev-state"),
+    };
+    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    if root {
+        owned_by_root(&dir)?;
+    }
+    Ok(dir)
+}
+
+/// Anybody may make a directory in /var/tmp, and its name is no secret: somebody else's must not get our passwords.
+fn owned_by_root(dir: &Path) -> Result<()> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let found = fs::symlink_metadata(dir).context(|| format!("cannot look at {}", dir.display()))?;
+    if !found.is_dir() || found.uid() != 0 {
+        return fail(format!("{} belongs to somebody else: remove it", dir.display()));
+    }
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).context(|| format!("cannot open up {}", dir.display()))
+}

@@ -1,0 +1,252 @@
+//! Child processes: long-lived ones that are stopped with their owner, and short ones that are waited for.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::error::{Context, Result, fail};
+use crate::signals;
+
+/// How long a child may take to end by itself before it is killed.
+const GRACE: Duration = Duration::from_secs(30);
+const TAIL: usize = 25;
+
+/// A server of ours. It writes to a log file and gets SIGTERM when it is dropped.
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    pub(crate) log: PathBuf,
+}
+
+impl Process {
+    /// Starts it in a process group of its own: the terminal's Ctrl-C reaches us alone, and we pass it on once.
+    pub(crate) fn spawn(name: &'static str, command: &mut Command, log: PathBuf) -> Result<Self> {
+        let out = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
+        let err = out.try_clone().context(|| format!("cannot write {}", log.display()))?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            .process_group(0)
+            .spawn()
+            .context(|| format!("cannot start {name}"))?;
+        let process = Self { name, child, log };
+        let pid = process.pid_file();
+        fs::write(&pid, process.child.id().to_string()).context(|| format!("cannot write {}", pid.display()))?;
+        Ok(process)
+    }
+
+    /// A failure once it is no longer running.
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => fail(format!(
+                "{} ended ({status}); its log ends:\n{}",
+                self.name,
+                self.tail()
+            )),
+            Err(cause) => Err(cause).context(|| format!("cannot look after {}", self.name)),
+        }
+    }
+
+    /// Waits until `ready` says so; fails when the process ends first, at the deadline, and on a signal.
+    pub(crate) fn wait_until(&mut self, deadline: Duration, mut ready: impl FnMut() -> bool) -> Result<()> {
+        let start = Instant::now();
+        while !ready() {
+            self.alive()?;
+            if start.elapsed() > deadline {
+                let seconds = deadline.as_secs();
+                return fail(format!(
+                    "{} is not ready after {seconds} s; its log ends:\n{}",
+                    self.name,
+                    self.tail()
+                ));
+            }
+            signals::pause()?;
+        }
+        Ok(())
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.log.with_extension("pid")
+    }
+
+    pub(crate) fn tail(&self) -> String {
+        tail(&self.log)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.pid_file());
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        terminate(&self.child.id().to_string());
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if start.elapsed() > GRACE || signals::impatient() {
+                eprintln!("{} does not end: killing it", self.name);
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Ends what a launcher that was killed left running: the process noted beside this log, if it is this program.
+pub(crate) fn stop_left_over(log: &Path, program: &Path) {
+    let Ok(pid) = fs::read_to_string(log.with_extension("pid")) else {
+        return;
+    };
+    let runs = || command_line(&pid).contains(&*program.to_string_lossy());
+    let start = Instant::now();
+    if runs() {
+        terminate(&pid);
+        while runs() && start.elapsed() < GRACE {
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Runs a command that shares our terminal; a failure when it does not succeed.
+pub(crate) fn run(command: &mut Command, name: &str) -> Result<()> {
+    finish(&mut start(command, name)?, name)
+}
+
+/// Starts a short-lived child as the head of a group, so that a signal can be passed on to all it starts in turn.
+pub(crate) fn start(command: &mut Command, name: &str) -> Result<Child> {
+    command
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context(|| format!("cannot start {name}"))
+}
+
+/// Waits for a short-lived child, and passes a signal on to it.
+pub(crate) fn finish(child: &mut Child, name: &str) -> Result<()> {
+    loop {
+        match child.try_wait().context(|| format!("cannot wait for {name}"))? {
+            Some(status) if status.success() => return Ok(()),
+            Some(_) if signals::received() => return fail("interrupted"),
+            Some(status) => return fail(format!("{name} failed ({status})")),
+            None => {}
+        }
+        if signals::pause().is_err() {
+            terminate(&format!("-{}", child.id()));
+            let _ = child.wait();
+            return fail("interrupted");
+        }
+    }
+}
+
+/// Runs a command silently; its output is the failure's explanation.
+pub(crate) fn quietly(command: &mut Command, name: &str) -> Result<String> {
+    let out = command
+        .stdin(Stdio::null())
+        .output()
+        .context(|| format!("cannot start {name}"))?;
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    if out.status.success() {
+        return Ok(text);
+    }
+    let problem = String::from_utf8_lossy(&out.stderr);
+    fail(format!(
+        "{name} failed ({}): {}{}",
+        out.status,
+        last_lines(&text),
+        last_lines(&problem)
+    ))
+}
+
+/// The end of a log file.
+pub(crate) fn tail(log: &Path) -> String {
+    match fs::read(log) {
+        Ok(bytes) => last_lines(&String::from_utf8_lossy(&bytes)),
+        Err(_) => format!("(no {})", log.display()),
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines
+        .iter()
+        .skip(lines.len().saturating_sub(TAIL))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+/// SIGTERM to a process, or with a minus to a group, by the shell's own `kill`: the program of that name is missing
+/// from small images, and the system call would need unsafe code.
+fn terminate(whom: &str) {
+    let _ = Command::new("sh")
+        .args(["-c", "kill -TERM \"$1\" 2>/dev/null", "sh", whom])
+        .status();
+}
+
+/// The command line of a process; empty when there is none.
+pub(crate) fn command_line(pid: &str) -> String {
+    if Path::new("/proc/self").exists() {
+        return fs::read(Path::new("/proc").join(pid).join("cmdline"))
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .unwrap_or_default();
+    }
+    let shown = Command::new("ps").args(["-p", pid, "-o", "args="]).output();
+    shown
+        .map(|out| String::from_utf8_lossy(&out.stdout).into_owned())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_process_has_ended_politely() {
+        let log = std::env::temp_dir().join(format!("recado-process-{}.log", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done",
+        ]);
+        let mut process = Process::spawn("sh", &mut command, log.clone()).unwrap();
+        process
+            .wait_until(Duration::from_secs(10), || tail(&log).contains("up"))
+            .unwrap();
+        drop(process);
+        assert_eq!(tail(&log), "up\nbye\n");
+        fs::remove_file(&log).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_launcher_left_is_ended() {
+        let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
+        let process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
+        let pid = process.child.id().to_string();
+        stop_left_over(&log, Path::new("another program"));
+        assert!(command_line(&pid).contains("sleep"));
+        stop_left_over(&log, Path::new("sleep"));
+        assert_eq!(command_line(&pid), "");
+        drop(process);
+        fs::remove_file(&log).unwrap();
+    }
+
+    #[test]
+    fn an_end_is_reported_with_the_log() {
+        let log = std::env::temp_dir().join(format!("recado-end-{}.log", std::process::id()));
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo cannot go on; exit 3"]);
+        let mut process = Process::spawn("sh", &mut command, log.clone()).unwrap();
+        let failure = process
+            .wait_until(Duration::from_secs(10), || false)
+            .unwrap_err()
+            .to_string();
+        assert!(failure.contains("cannot go on"), "{failure}");
+        fs::remove_file(&log).unwrap();
+    }
+}

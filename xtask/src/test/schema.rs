@@ -1,0 +1,126 @@
+//! A database's schema as text, to compare and to look for what should be gone.
+
+use postgres::Client;
+
+use crate::error::{Context, Result};
+use crate::process;
+use crate::services::find_postgres;
+
+/// Everything in the database that is neither PostgreSQL's nor an extension's.
+const LEFTOVERS: &str = "
+WITH ours AS (
+    SELECT oid FROM pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'
+), extension AS (
+    SELECT classid, objid FROM pg_depend WHERE deptype = 'e'
+)
+SELECT 'relation ' || c.oid::regclass::text FROM pg_class c
+ WHERE c.relnamespace IN (SELECT oid FROM ours) AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
+   AND NOT EXISTS (SELECT FROM extension e WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid)
+UNION ALL
+SELECT 'function ' || p.oid::regprocedure::text FROM pg_proc p
+ WHERE p.pronamespace IN (SELECT oid FROM ours)
+   AND NOT EXISTS (SELECT FROM extension e WHERE e.classid = 'pg_proc'::regclass AND e.objid = p.oid)
+UNION ALL
+SELECT 'type ' || t.oid::regtype::text FROM pg_type t
+ WHERE t.typnamespace IN (SELECT oid FROM ours) AND t.typtype IN ('e', 'd', 'c', 'r') AND t.typrelid = 0
+   AND NOT EXISTS (SELECT FROM extension e WHERE e.classid = 'pg_type'::regclass AND e.objid = t.oid)
+UNION ALL
+SELECT 'type ' || c.oid::regclass::text FROM pg_class c
+ WHERE c.relnamespace IN (SELECT oid FROM ours) AND c.relkind = 'c'
+UNION ALL
+SELECT 'policy ' || polname || ' on ' || polrelid::regclass::text FROM pg_policy
+UNION ALL
+SELECT 'schema ' || nspname FROM pg_namespace WHERE oid IN (SELECT oid FROM ours) AND nspname <> 'public'
+UNION ALL
+SELECT 'extension ' || extname FROM pg_extension WHERE extname <> 'plpgsql'
+ORDER BY 1";
+
+/// For machines without pg_dump: less than it shows, but all that a migration of ours would change.
+const CATALOGUE: &str = "
+SELECT 'column ' || a.attrelid::regclass || ' ' || a.attnum || ' ' || a.attname || ' '
+       || format_type(a.atttypid, a.atttypmod) || ' ' || a.attnotnull || ' '
+       || coalesce(pg_get_expr(d.adbin, d.adrelid), '')
+  FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid AND c.relkind IN ('r', 'p', 'v', 'm')
+  JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE a.attnum > 0 AND NOT a.attisdropped
+UNION ALL
+SELECT 'table ' || c.oid::regclass || ' ' || c.relrowsecurity || ' ' || c.relforcerowsecurity || ' '
+       || coalesce(c.relacl::text, '')
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+UNION ALL
+SELECT 'constraint ' || conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(c.oid)
+  FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
+ WHERE conrelid <> 0 AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+UNION ALL
+SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname NOT IN ('pg_catalog', 'information_schema')
+UNION ALL
+SELECT 'policy ' || tablename || ' ' || policyname || ' ' || cmd || ' ' || roles::text || ' ' || coalesce(qual, '')
+       || ' ' || coalesce(with_check, '') FROM pg_policies
+UNION ALL
+SELECT 'function ' || pg_get_functiondef(p.oid) FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+ WHERE p.prokind IN ('f', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema')
+UNION ALL
+SELECT 'trigger ' || pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+UNION ALL
+SELECT 'enum ' || enumtypid::regtype || ' ' || enumsortorder || ' ' || enumlabel FROM pg_enum
+ORDER BY 1";
+
+/// What of ours is in the database, one description each.
+pub(crate) fn leftovers(client: &mut Client) -> Result<Vec<String>> {
+    lines(client, LEFTOVERS)
+}
+
+/// The whole schema, as pg_dump writes it, else as the catalogue tells.
+pub(crate) fn dump(client: &mut Client, url: &str) -> Result<Vec<String>> {
+    let pg_dump = find_postgres()?
+        .map(|dir| dir.join("pg_dump"))
+        .filter(|file| file.is_file());
+    let Some(pg_dump) = pg_dump else {
+        println!("there is no pg_dump: comparing the catalogue");
+        return lines(client, CATALOGUE);
+    };
+    let mut command = std::process::Command::new(pg_dump);
+    let text = process::quietly(command.args(["--schema-only", "--dbname", url]), "pg_dump")?;
+    // These two hold a random word.
+    Ok(text
+        .lines()
+        .filter(|l| !l.starts_with("\\restrict") && !l.starts_with("\\unrestrict"))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The first line that differs.
+pub(crate) fn difference(first: &[String], second: &[String]) -> Option<String> {
+    if let Some((one, other)) = first.iter().zip(second).find(|(one, other)| one != other) {
+        return Some(format!("first `{one}`, then `{other}`"));
+    }
+    (first.len() != second.len()).then(|| format!("first {} lines, then {}", first.len(), second.len()))
+}
+
+fn lines(client: &mut Client, query: &str) -> Result<Vec<String>> {
+    let rows = client
+        .query(query, &[])
+        .context(|| "cannot read the catalogue".to_owned())?;
+    rows.iter()
+        .map(|row| row.try_get(0).context(|| "cannot read the catalogue".to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_found() {
+        let text = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        assert_eq!(difference(&text(&["a", "b"]), &text(&["a", "b"])), None);
+        assert!(
+            difference(&text(&["a", "b"]), &text(&["a", "c"]))
+                .unwrap()
+                .contains("`c`")
+        );
+        assert!(difference(&text(&["a"]), &text(&["a", "c"])).is_some());
+    }
+}

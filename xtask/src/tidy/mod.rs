@@ -1,0 +1,109 @@
+//! `cargo xtask tidy`: the rules about the shape of this repository that no compiler checks.
+//!
+//! Which crate may know which, what `domain` must not reach, how long a file or a function may be, what every file
+//! and manifest says about itself, and that links in the documentation lead somewhere.
+
+mod edges;
+mod layout;
+mod links;
+mod manifests;
+mod scanner;
+mod sources;
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::error::{Context, Result, fail};
+use crate::{paths, process};
+
+/// One broken rule, at one place.
+#[derive(Debug, PartialEq, Eq)]
+struct Finding {
+    path: String,
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            path: path.to_owned(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+/// `cargo xtask tidy`.
+pub(crate) fn run() -> Result<()> {
+    let root = paths::root();
+    let files = files(&root)?;
+    let mut findings = layout::check(&files);
+    let packages = packages(&root)?;
+    findings.extend(edges::check(&packages));
+    findings.extend(edges::domain_reach(&tree()?));
+    for file in &files {
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else {
+            // Deleted but not committed yet, or not text.
+            continue;
+        };
+        if file.ends_with(".rs") {
+            findings.extend(sources::check(file, &text));
+        } else if file.ends_with(".md") {
+            findings.extend(links::check(&root, file, &text));
+        } else if file.ends_with("Cargo.toml") && file != "Cargo.toml" {
+            findings.extend(manifests::check(file, &text));
+        }
+    }
+    for Finding { path, line, message } in &findings {
+        println!("{path}:{line}: {message}");
+    }
+    match findings.len() {
+        0 => Ok(()),
+        1 => fail("1 rule is broken"),
+        count => fail(format!("{count} rules are broken")),
+    }
+}
+
+/// Every file that is or could be committed, relative to the root.
+fn files(root: &Path) -> Result<Vec<String>> {
+    let mut git = Command::new("git");
+    // A build machine may check out as another user than the one who builds.
+    git.arg("-c").arg(format!("safe.directory={}", root.display()));
+    git.current_dir(root)
+        .args(["ls-files", "-co", "--exclude-standard", "-z"]);
+    let listed = process::quietly(&mut git, "git ls-files")?;
+    Ok(listed
+        .split('\0')
+        .filter(|file| root.join(file).is_file())
+        .map(str::to_owned)
+        .collect())
+}
+
+/// The workspace's packages, as cargo sees them, with paths relative to the root.
+fn packages(root: &Path) -> Result<Vec<edges::Package>> {
+    let text = process::quietly(
+        paths::cargo().args(["metadata", "--no-deps", "--format-version", "1", "--locked"]),
+        "cargo metadata",
+    )?;
+    let metadata: Value = serde_json::from_str(&text).context(|| "cannot read cargo metadata".to_owned())?;
+    Ok(edges::packages(&metadata, root))
+}
+
+/// What `recado-domain` is built from.
+fn tree() -> Result<String> {
+    let mut tree = paths::cargo();
+    tree.args([
+        "tree",
+        "-p",
+        "recado-domain",
+        "-e",
+        "normal",
+        "--prefix",
+        "none",
+        "--locked",
+    ]);
+    process::quietly(&mut tree, "cargo tree")
+}

@@ -1,0 +1,98 @@
+//! Rust files: short files, short functions, a first line that says what the file is for, and nothing left undone.
+
+use super::Finding;
+use super::scanner::{functions, mask};
+
+const FILE: usize = 500;
+const FUNCTION: usize = 70;
+/// A route takes its request apart, calls one use case and maps the answer: more is logic in the wrong place.
+const ROUTE: usize = 25;
+const ROUTES: &str = "crates/server/src/routes";
+
+/// Looked for in code, not in texts.
+const UNDONE: &[&str] = &["todo!", "unimplemented!", "dbg!", "#[ignore"];
+
+pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if !text.starts_with("//!") && !path.ends_with("build.rs") {
+        findings.push(Finding::new(path, 1, "does not begin with module docs (//!)"));
+    }
+    let lines = text.lines().count();
+    if lines > FILE && is_source(path) {
+        findings.push(Finding::new(
+            path,
+            FILE + 1,
+            format!("{lines} lines, more than {FILE}: split the file"),
+        ));
+    }
+    let masked = mask(text);
+    let limit = if path.starts_with(ROUTES) { ROUTE } else { FUNCTION };
+    for function in functions(&masked).into_iter().filter(|function| function.lines > limit) {
+        let message = format!(
+            "function {} has {} lines, more than {limit}",
+            function.name, function.lines
+        );
+        findings.push(Finding::new(path, function.line, message));
+    }
+    for (at, line) in masked.lines().enumerate() {
+        for word in UNDONE.iter().filter(|word| contains_word(line, word)) {
+            findings.push(Finding::new(path, at + 1, format!("{word} must not be committed")));
+        }
+    }
+    findings
+}
+
+/// Under a `src`; tests of a crate's whole outside may be long lists.
+fn is_source(path: &str) -> bool {
+    path.starts_with("xtask/src/") || (path.starts_with("crates/") && path.split('/').nth(2) == Some("src"))
+}
+
+/// Not as the end of a longer word.
+fn contains_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line.get(..at).and_then(|head| head.chars().next_back());
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(lines: usize) -> String {
+        format!("//! Docs.\nfn long() {{\n{}}}\n", "    x();\n".repeat(lines - 2))
+    }
+
+    #[test]
+    fn functions_have_limits() {
+        assert_eq!(check("crates/a/src/b.rs", &function(70)), []);
+        let found = check("crates/a/src/b.rs", &function(71));
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(check("crates/server/src/routes/team.rs", &function(25)), []);
+        assert_eq!(check("crates/server/src/routes/team.rs", &function(26)).len(), 1);
+    }
+
+    #[test]
+    fn files_have_a_limit() {
+        let text = |lines: usize| "//! Docs.\n".repeat(lines);
+        assert_eq!(check("crates/a/src/b.rs", &text(500)), []);
+        assert_eq!(check("crates/a/src/b.rs", &text(501)).len(), 1);
+        assert_eq!(check("xtask/src/b.rs", &text(501)).len(), 1);
+        assert_eq!(check("crates/a/tests/b.rs", &text(501)), []);
+    }
+
+    #[test]
+    fn files_say_what_they_are_for() {
+        assert_eq!(check("crates/a/src/b.rs", "fn main() {}\n").len(), 1);
+        assert_eq!(check("crates/a/build.rs", "fn main() {}\n"), []);
+    }
+
+    #[test]
+    fn undone_things_are_found_in_code_only() {
+        let found = check(
+            "crates/a/src/b.rs",
+            "//! todo!\nfn a() { todo!() }\n#[ignore = \"x\"]\nfn b() { my_dbg!(\"dbg!\") }\n",
+        );
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2, 3]);
+    }
+}

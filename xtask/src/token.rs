@@ -1,0 +1,162 @@
+//! Session tokens for development: what the identity provider would issue, signed with the server's own secret.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Context, Result, fail};
+use crate::secrets::{base64url, hex};
+use crate::{paths, state};
+
+struct Request {
+    email: String,
+    user: Option<String>,
+    name: Option<String>,
+    hours: u64,
+}
+
+/// `cargo xtask token`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let request = parse(args)?;
+    let secret = match std::env::var("SESSION_JWT_SECRET") {
+        Ok(secret) => secret,
+        Err(_) => state::value(&state::dev_secrets(&paths::state()?)?, "SESSION_JWT_SECRET")?.to_owned(),
+    };
+    let user = request.user.unwrap_or_else(|| user_id(&request.email));
+    println!(
+        "{}",
+        sign(&secret, &user, &request.email, request.name.as_deref(), request.hours)?
+    );
+    Ok(())
+}
+
+fn parse(args: &[String]) -> Result<Request> {
+    let mut request = Request {
+        email: String::new(),
+        user: None,
+        name: None,
+        hours: 24,
+    };
+    let mut rest = args.iter();
+    while let Some(option) = rest.next() {
+        let Some(value) = rest.next() else {
+            return fail(format!("{option} needs a value"));
+        };
+        match option.as_str() {
+            "--email" => value.clone_into(&mut request.email),
+            "--user" => request.user = Some(value.clone()),
+            "--name" => request.name = Some(value.clone()),
+            "--hours" => request.hours = value.parse().context(|| "--hours is not a number".to_owned())?,
+            other => return fail(format!("token has no option {other}")),
+        }
+    }
+    if request.email.is_empty() {
+        return fail("token needs --email");
+    }
+    Ok(request)
+}
+
+/// The same address is always the same user: a version 8 UUID made of its hash.
+pub(crate) fn user_id(email: &str) -> String {
+    let digest = Sha256::digest(email.to_lowercase().as_bytes());
+    let bytes: Vec<u8> = (0_u8..)
+        .zip(digest.iter().take(16))
+        .map(|(at, byte)| match at {
+            6 => (byte & 0x0f) | 0x80,
+            8 => (byte & 0x3f) | 0x80,
+            _ => *byte,
+        })
+        .collect();
+    let mut id = String::new();
+    for (at, digit) in hex(&bytes).chars().enumerate() {
+        if [8, 12, 16, 20].contains(&at) {
+            id.push('-');
+        }
+        id.push(digit);
+    }
+    id
+}
+
+/// An HS256 JSON Web Token.
+pub(crate) fn sign(secret: &str, user: &str, email: &str, name: Option<&str>, hours: u64) -> Result<String> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .context(|| "the clock is before 1970".to_owned())?
+        .as_secs();
+    let mut claims = json!({ "sub": user, "email": email, "iat": now, "exp": now + hours * 3600 });
+    if let (Some(name), Some(claims)) = (name, claims.as_object_mut()) {
+        claims.insert("name".to_owned(), name.into());
+    }
+    let head = base64url(json!({ "alg": "HS256", "typ": "JWT" }).to_string().as_bytes());
+    let signed = format!("{head}.{}", base64url(claims.to_string().as_bytes()));
+    Ok(format!(
+        "{signed}.{}",
+        base64url(&hmac_sha256(secret.as_bytes(), signed.as_bytes())?)
+    ))
+}
+
+fn hmac_sha256(key: &[u8], message: &[u8]) -> Result<Vec<u8>> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).context(|| "cannot use SESSION_JWT_SECRET".to_owned())?;
+    mac.update(message);
+    Ok(mac.finalize().into_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn user_ids_are_stable_uuids_of_version_8() {
+        let id = user_id("Demo@recado.example");
+        assert_eq!(id, user_id("demo@recado.example"));
+        assert_ne!(id, user_id("other@recado.example"));
+        let parts: Vec<&str> = id.split('-').collect();
+        assert_eq!(
+            parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+            [8, 4, 4, 4, 12]
+        );
+        assert!(parts[2].starts_with('8'));
+        assert!(parts[3].starts_with(['8', '9', 'a', 'b']));
+    }
+
+    #[test]
+    fn signatures_are_hmac_sha256() {
+        // RFC 4231, test case 2.
+        let mac = hmac_sha256(b"Jefe", b"what do ya want for nothing?").unwrap();
+        assert_eq!(
+            hex(&mac),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+    }
+
+    #[test]
+    fn tokens_have_three_parts_and_the_claims() {
+        use base64::Engine;
+        let token = sign("secret", "u", "e@x", Some("Eva"), 2).unwrap();
+        let parts: Vec<&str> = token.split('.').collect();
+        assert_eq!(parts.len(), 3);
+        let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD
+            .decode(parts[1])
+            .unwrap();
+        let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
+        assert_eq!(claims["sub"], "u");
+        assert_eq!(claims["email"], "e@x");
+        assert_eq!(claims["name"], "Eva");
+        assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), 7200);
+    }
+
+    #[test]
+    fn options_are_checked() {
+        assert!(parse(&args("--user x")).is_err());
+        assert!(parse(&args("--email")).is_err());
+        assert!(parse(&args("--email a@b --hours many")).is_err());
+        assert!(parse(&args("--email a@b --frobnicate 1")).is_err());
+        assert_eq!(parse(&args("--email a@b --hours 3")).unwrap().hours, 3);
+    }
+}
