@@ -2,6 +2,7 @@
 //! that no answer of the database has to wake another thread.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
@@ -30,6 +31,10 @@ use crate::workers::RunDesk;
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
+
+/// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
+/// the run change hands.
+const PLATFORM_TIME: Duration = Duration::from_secs(15);
 
 /// What all threads of the process have in common.
 #[derive(Clone)]
@@ -83,6 +88,7 @@ impl Shared {
     pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         CloudApi::new(http, self.config.whatsapp_api_url.as_deref())
+            .map(|api| api.timeout(PLATFORM_TIME))
             .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
     }
 

@@ -24,8 +24,7 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "\nRecado is ready after {:.1} s. Ctrl-C stops it; its data stays.\n",
         took.as_secs_f64()
     );
-    println!("server      {base}  (API reference: {base}/docs)");
-    println!("metrics     http://{}/metrics", at.metrics);
+    println!("server      {base}");
     println!("account     Loja Exemplo ({}), owner {}", seed::ACCOUNT, seed::EMAIL);
     println!("session     Cookie: svc-session={session}");
     println!("admin       cargo xtask token --email {}", seed::ADMIN);

@@ -13,6 +13,6 @@ for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do curl -sS "$BASE/api/templates/$
 CAMPAIGN=$(curl -sS -X POST "$BASE/api/campaigns" -H "$AUTH" -H "$JSON" -d '{"name":"Boas-vindas","template_id":"'"$TEMPLATE"'","variables":{"2":"{attributes.cupom|BEMVINDO10}"}}' | first_id)
 curl -sS -X POST "$BASE/api/campaigns/$CAMPAIGN/execute" -H "$AUTH"; echo
 
-# 4. see what became of it
-curl -sS "$BASE/api/campaigns/$CAMPAIGN/stats" -H "$AUTH"; echo
-curl -sS "$BASE/api/campaigns/$CAMPAIGN/sends?limit=5" -H "$AUTH"; echo
+# 4. watch the statuses come back, and see the newest sends
+for _ in 1 2 3; do curl -sS "$BASE/api/campaigns/$CAMPAIGN/stats" -H "$AUTH"; echo; sleep 2; done
+curl -sS "$BASE/api/campaigns/$CAMPAIGN/sends?limit=2" -H "$AUTH"; echo

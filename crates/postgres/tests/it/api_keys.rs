@@ -33,8 +33,15 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
     keys.touch(other, key, NOW + Duration::SECOND).await.unwrap();
     assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().last_used_at, Some(NOW));
 
-    world.sql(&format!("UPDATE accounts SET status = 'suspended' WHERE id = '{account}'")).await;
-    assert_eq!(keys.find(&[1, 2]).await.unwrap().unwrap().status, AccountStatus::Suspended);
+    world
+        .sql(&format!(
+            "UPDATE accounts SET status = 'suspended' WHERE id = '{account}'"
+        ))
+        .await;
+    assert_eq!(
+        keys.find(&[1, 2]).await.unwrap().unwrap().status,
+        AccountStatus::Suspended
+    );
     // A deleted key is no key, whatever the directory still says.
     world.sql("DELETE FROM api_keys").await;
     assert_eq!(keys.find(&[1, 2]).await.unwrap(), None);

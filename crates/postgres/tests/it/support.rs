@@ -37,7 +37,12 @@ pub(crate) fn id() -> Uuid {
 }
 
 pub(crate) fn session(user: UserId) -> Session {
-    Session { user_id: user, email: format!("{user}@example.com"), name: Some("Ana".into()), expires_at: NOW }
+    Session {
+        user_id: user,
+        email: format!("{user}@example.com"),
+        name: Some("Ana".into()),
+        expires_at: NOW,
+    }
 }
 
 pub(crate) fn account(slug: &str) -> Account {
@@ -72,11 +77,22 @@ impl World {
         let accounts = PgAccounts::new(platform.clone());
         accounts.record_user(&session(user)).await.unwrap();
         let account = accounts.create(&account("loja"), user).await.unwrap().id;
-        Self { tenants, platform, client, account, user, db }
+        Self {
+            tenants,
+            platform,
+            client,
+            account,
+            user,
+            db,
+        }
     }
 
     pub(crate) async fn another_account(&self) -> AccountId {
-        PgAccounts::new(self.platform.clone()).create(&account("loja"), self.user).await.unwrap().id
+        PgAccounts::new(self.platform.clone())
+            .create(&account("loja"), self.user)
+            .await
+            .unwrap()
+            .id
     }
 
     pub(crate) fn contacts(&self) -> PgContacts {
@@ -104,7 +120,10 @@ impl World {
     }
 
     pub(crate) async fn sql(&self, statement: &str) {
-        self.client.batch_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+        self.client
+            .batch_execute(statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error:?}"));
     }
 
     /// The one number that a query answers.
@@ -192,17 +211,27 @@ impl World {
     }
 
     pub(crate) async fn stored_draft(&self) -> Campaign {
-        let campaign = Campaign { template_id: Some(self.stored_template().await), ..self.draft() };
+        let campaign = Campaign {
+            template_id: Some(self.stored_template().await),
+            ..self.draft()
+        };
         self.campaigns().insert(&campaign, &[]).await.unwrap();
         campaign
     }
 
     pub(crate) fn start_of(&self, campaign: &Campaign) -> RunStart {
         RunStart {
-            campaign: Campaign { status: CampaignStatus::Sending, executed_at: Some(NOW), ..campaign.clone() },
+            campaign: Campaign {
+                status: CampaignStatus::Sending,
+                executed_at: Some(NOW),
+                ..campaign.clone()
+            },
             expected: campaign.status,
             trigger: Trigger::Execute,
-            actor: Actor { user_id: self.user, ip_address: Some("10.0.0.1".into()) },
+            actor: Actor {
+                user_id: self.user,
+                ip_address: Some("10.0.0.1".into()),
+            },
             profile_id: None,
             monthly_limit: 1_000_000,
             blanks: vec![],
@@ -213,10 +242,23 @@ impl World {
     /// A campaign that is sending, held by the worker.
     pub(crate) async fn started(&self, worker: Uuid) -> (Campaign, QueuedRun) {
         let campaign = self.stored_draft().await;
-        let outcome = self.runs().start(&self.start_of(&campaign), Some(worker), LEASE).await.unwrap();
+        let outcome = self
+            .runs()
+            .start(&self.start_of(&campaign), Some(worker), LEASE)
+            .await
+            .unwrap();
         assert!(matches!(outcome, StartOutcome::Started { .. }), "{outcome:?}");
-        let run = QueuedRun { account_id: self.account, campaign_id: campaign.id };
-        (Campaign { status: CampaignStatus::Sending, ..campaign }, run)
+        let run = QueuedRun {
+            account_id: self.account,
+            campaign_id: campaign.id,
+        };
+        (
+            Campaign {
+                status: CampaignStatus::Sending,
+                ..campaign
+            },
+            run,
+        )
     }
 
     /// Claims and starts up to so many sends.
@@ -259,8 +301,10 @@ impl World {
 
     /// `sent/reserved` of the month.
     pub(crate) async fn usage(&self) -> String {
-        let query =
-            format!("SELECT sent || '/' || reserved FROM message_usage WHERE account_id = '{}'", self.account);
+        let query = format!(
+            "SELECT sent || '/' || reserved FROM message_usage WHERE account_id = '{}'",
+            self.account
+        );
         self.text(&query).await.unwrap_or_default()
     }
 }

@@ -32,7 +32,9 @@ async fn a_template_is_stored_as_written() {
     let folder = FolderId(id());
     let account = world.account;
     world
-        .sql(&format!("INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'template')"))
+        .sql(&format!(
+            "INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'template')"
+        ))
         .await;
     let full = Template {
         category: Category::Utility,
@@ -49,8 +51,14 @@ async fn a_template_is_stored_as_written() {
         ..world.template("full")
     };
     world.templates().insert(&full).await.unwrap();
-    assert_eq!(world.templates().find(account, full.id).await.unwrap(), Some(full.clone()));
-    assert_eq!(world.templates().find_by_meta_id(account, "123").await.unwrap(), Some(full.clone()));
+    assert_eq!(
+        world.templates().find(account, full.id).await.unwrap(),
+        Some(full.clone())
+    );
+    assert_eq!(
+        world.templates().find_by_meta_id(account, "123").await.unwrap(),
+        Some(full.clone())
+    );
     assert_eq!(world.templates().find_by_meta_id(account, "124").await.unwrap(), None);
     let other = world.another_account().await;
     assert_eq!(world.templates().find(other, full.id).await.unwrap(), None);
@@ -62,14 +70,31 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
     let world = World::new().await;
     let templates = world.templates();
     templates.insert(&world.template("promo")).await.unwrap();
-    templates.insert(&Template { language: "en_US".into(), ..world.template("promo") }).await.unwrap();
+    templates
+        .insert(&Template {
+            language: "en_US".into(),
+            ..world.template("promo")
+        })
+        .await
+        .unwrap();
     let twice = templates.insert(&world.template("promo")).await;
     assert!(matches!(twice, Err(StoreError::Taken { field: "name" })), "{twice:?}");
-    let lost = templates.insert(&Template { folder_id: Some(FolderId(id())), ..world.template("lost") }).await;
-    assert!(matches!(lost, Err(StoreError::Dangling { field: "folder_id" })), "{lost:?}");
+    let lost = templates
+        .insert(&Template {
+            folder_id: Some(FolderId(id())),
+            ..world.template("lost")
+        })
+        .await;
+    assert!(
+        matches!(lost, Err(StoreError::Dangling { field: "folder_id" })),
+        "{lost:?}"
+    );
     let second = world.template("second");
     templates.insert(&second).await.unwrap();
-    let renamed = Template { name: "promo".into(), ..second.clone() };
+    let renamed = Template {
+        name: "promo".into(),
+        ..second.clone()
+    };
     let taken = templates.update(&renamed, MetaStatus::Approved, &[event(id())]).await;
     assert!(matches!(taken, Err(StoreError::Taken { field: "name" })), "{taken:?}");
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
@@ -89,12 +114,30 @@ async fn an_update_is_guarded_by_the_status() {
         updated_at: NOW + Duration::SECOND,
         ..template.clone()
     };
-    let stale = templates.update(&changed, MetaStatus::Pending, &[event(id())]).await.unwrap();
+    let stale = templates
+        .update(&changed, MetaStatus::Pending, &[event(id())])
+        .await
+        .unwrap();
     assert_eq!(stale, Write::Stale(MetaStatus::Approved));
-    let missing = Template { id: id().into(), ..changed.clone() };
-    assert_eq!(templates.update(&missing, MetaStatus::Approved, &[event(id())]).await.unwrap(), Write::Missing);
+    let missing = Template {
+        id: id().into(),
+        ..changed.clone()
+    };
+    assert_eq!(
+        templates
+            .update(&missing, MetaStatus::Approved, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Missing
+    );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
-    assert_eq!(templates.update(&changed, MetaStatus::Approved, &[event(id())]).await.unwrap(), Write::Done);
+    assert_eq!(
+        templates
+            .update(&changed, MetaStatus::Approved, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Done
+    );
     assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(changed));
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
 }
@@ -103,25 +146,49 @@ async fn an_update_is_guarded_by_the_status() {
 async fn a_deleted_template_is_not_there() {
     let world = World::new().await;
     let templates = world.templates();
-    let template = Template { meta_template_id: Some("1".into()), ..world.template("promo") };
+    let template = Template {
+        meta_template_id: Some("1".into()),
+        ..world.template("promo")
+    };
     templates.insert(&template).await.unwrap();
     let other = world.another_account().await;
     assert!(!templates.delete(other, template.id, NOW, &[event(id())]).await.unwrap());
-    assert!(templates.delete(world.account, template.id, NOW, &[event(id())]).await.unwrap());
-    assert!(!templates.delete(world.account, template.id, NOW, &[event(id())]).await.unwrap());
+    assert!(
+        templates
+            .delete(world.account, template.id, NOW, &[event(id())])
+            .await
+            .unwrap()
+    );
+    assert!(
+        !templates
+            .delete(world.account, template.id, NOW, &[event(id())])
+            .await
+            .unwrap()
+    );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
     assert_eq!(templates.find(world.account, template.id).await.unwrap(), None);
     assert_eq!(templates.find_by_meta_id(world.account, "1").await.unwrap(), None);
-    assert_eq!(templates.update(&template, MetaStatus::Approved, &[]).await.unwrap(), Write::Missing);
+    assert_eq!(
+        templates.update(&template, MetaStatus::Approved, &[]).await.unwrap(),
+        Write::Missing
+    );
     assert_eq!(page(&world, filter()).await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn lists_filter_search_and_sort() {
     let world = World::new().await;
-    for (name, body, minutes) in [("b_promo", Some("50% off"), 1), ("c_news", None, 2), ("a_promo", Some("Oi"), 3)] {
+    for (name, body, minutes) in [
+        ("b_promo", Some("50% off"), 1),
+        ("c_news", None, 2),
+        ("a_promo", Some("Oi"), 3),
+    ] {
         let made = NOW + Duration::minutes(minutes);
-        let category = if minutes == 2 { Category::Utility } else { Category::Marketing };
+        let category = if minutes == 2 {
+            Category::Utility
+        } else {
+            Category::Marketing
+        };
         let template = Template {
             body_text: body.map(str::to_owned),
             created_at: made,
@@ -132,22 +199,59 @@ async fn lists_filter_search_and_sort() {
         world.templates().insert(&template).await.unwrap();
     }
     assert_eq!(page(&world, filter()).await, ["a_promo", "c_news", "b_promo"]);
-    let by = |sort, descending| TemplateFilter { sort, descending, ..filter() };
-    assert_eq!(page(&world, by(TemplateSort::Name, false)).await, ["a_promo", "b_promo", "c_news"]);
-    assert_eq!(page(&world, by(TemplateSort::UpdatedAt, false)).await, ["a_promo", "c_news", "b_promo"]);
-    let search = |text: &str| TemplateFilter { search: Some(text.into()), ..filter() };
+    let by = |sort, descending| TemplateFilter {
+        sort,
+        descending,
+        ..filter()
+    };
+    assert_eq!(
+        page(&world, by(TemplateSort::Name, false)).await,
+        ["a_promo", "b_promo", "c_news"]
+    );
+    assert_eq!(
+        page(&world, by(TemplateSort::UpdatedAt, false)).await,
+        ["a_promo", "c_news", "b_promo"]
+    );
+    let search = |text: &str| TemplateFilter {
+        search: Some(text.into()),
+        ..filter()
+    };
     assert_eq!(page(&world, search("PROMO")).await, ["a_promo", "b_promo"]);
     assert_eq!(page(&world, search("0%")).await, ["b_promo"]);
     assert_eq!(page(&world, search("%z")).await, Vec::<String>::new());
-    assert_eq!(page(&world, TemplateFilter { category: Some(Category::Utility), ..filter() }).await, ["c_news"]);
-    let draft = TemplateFilter { meta_status: Some(MetaStatus::Draft), ..filter() };
+    assert_eq!(
+        page(
+            &world,
+            TemplateFilter {
+                category: Some(Category::Utility),
+                ..filter()
+            }
+        )
+        .await,
+        ["c_news"]
+    );
+    let draft = TemplateFilter {
+        meta_status: Some(MetaStatus::Draft),
+        ..filter()
+    };
     assert_eq!(page(&world, draft).await, Vec::<String>::new());
-    let folder = TemplateFilter { folder_id: Some(FolderId(id())), ..filter() };
+    let folder = TemplateFilter {
+        folder_id: Some(FolderId(id())),
+        ..filter()
+    };
     assert_eq!(page(&world, folder).await, Vec::<String>::new());
 
-    let last = world.templates().page(world.account, &filter(), PageQuery::new(Some(2), Some(2), 20, 100)).await.unwrap();
+    let last = world
+        .templates()
+        .page(world.account, &filter(), PageQuery::new(Some(2), Some(2), 20, 100))
+        .await
+        .unwrap();
     assert_eq!((last.data.len(), last.total, last.total_pages), (1, 3, 2));
-    let beyond = world.templates().page(world.account, &filter(), PageQuery::new(Some(9), Some(2), 20, 100)).await.unwrap();
+    let beyond = world
+        .templates()
+        .page(world.account, &filter(), PageQuery::new(Some(9), Some(2), 20, 100))
+        .await
+        .unwrap();
     assert_eq!((beyond.data.len(), beyond.total), (0, 3));
 }
 
@@ -167,7 +271,11 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
     }
     for &sort in TemplateSort::ALL {
         for descending in [false, true] {
-            let filter = TemplateFilter { sort, descending, ..filter() };
+            let filter = TemplateFilter {
+                sort,
+                descending,
+                ..filter()
+            };
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
                 let slice = SliceQuery { cursor, limit: 2 };
@@ -194,13 +302,29 @@ async fn an_unreadable_cursor_dangles() {
     for name in ["a", "b"] {
         templates.insert(&world.template(name)).await.unwrap();
     }
-    let first = templates.slice(world.account, &filter(), &SliceQuery { cursor: None, limit: 1 }).await.unwrap();
+    let first = templates
+        .slice(world.account, &filter(), &SliceQuery { cursor: None, limit: 1 })
+        .await
+        .unwrap();
     let of_another_sort = first.next_cursor.unwrap();
-    let by_name = TemplateFilter { sort: TemplateSort::Name, ..filter() };
-    for (filter, cursor) in [(filter(), "x".to_owned()), (filter(), "00".into()), (by_name, of_another_sort)] {
-        let slice = SliceQuery { cursor: Some(cursor.clone()), limit: 1 };
+    let by_name = TemplateFilter {
+        sort: TemplateSort::Name,
+        ..filter()
+    };
+    for (filter, cursor) in [
+        (filter(), "x".to_owned()),
+        (filter(), "00".into()),
+        (by_name, of_another_sort),
+    ] {
+        let slice = SliceQuery {
+            cursor: Some(cursor.clone()),
+            limit: 1,
+        };
         let refused = templates.slice(world.account, &filter, &slice).await;
-        assert!(matches!(refused, Err(StoreError::Dangling { field: "cursor" })), "{cursor}: {refused:?}");
+        assert!(
+            matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
+            "{cursor}: {refused:?}"
+        );
     }
 }
 

@@ -76,7 +76,17 @@ pub(super) async fn list(
     Proved(tenant): Caller,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let filter = TemplateFilter {
+    let filter = filter(&mut params);
+    let (page, slice) = (params.page(), params.has_cursor().then(|| params.slice()));
+    params.check()?;
+    Ok(match slice {
+        Some(slice) => reply::ok(services.templates.slice(&tenant, &filter, &slice).await?),
+        None => reply::wrapped_page(&services.templates.page(&tenant, &filter, page).await?),
+    })
+}
+
+fn filter(params: &mut Params) -> TemplateFilter {
+    TemplateFilter {
         search: params.text("search"),
         category: params.parsed::<Category>("category", "MARKETING, UTILITY or AUTHENTICATION"),
         meta_status: params.parsed::<MetaStatus>("meta_status", "a published meta_status"),
@@ -85,17 +95,7 @@ pub(super) async fn list(
             .parsed("sort", "created_at, updated_at or name")
             .unwrap_or(TemplateSort::CreatedAt),
         descending: params.descending(),
-    };
-    if params.has_cursor() {
-        let slice = params.slice();
-        params.check()?;
-        return Ok(reply::ok(services.templates.slice(&tenant, &filter, &slice).await?));
     }
-    let page = params.page();
-    params.check()?;
-    Ok(reply::wrapped_page(
-        &services.templates.page(&tenant, &filter, page).await?,
-    ))
 }
 
 /// `POST /api/templates`

@@ -1,0 +1,274 @@
+//! Who a run goes to, and which placeholders would stay empty.
+
+use recado_domain::campaigns::{
+    AudienceFilters, Blank, Campaign, CampaignStore, Field, Refusal, RunStart, RunStore, SegmentConfig, StartOutcome,
+};
+use recado_domain::shared::{SegmentId, TagId};
+use serde_json::{Value, json};
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World, id};
+
+/// Eight contacts: `out`, `gone` and `mute` can never be written to.
+async fn people() -> (World, TagId, SegmentId) {
+    let world = World::new().await;
+    let (account, tag, segment) = (world.account, TagId(id()), SegmentId(id()));
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, opted_out_at, deleted_at)
+               SELECT '{account}', md5(name)::uuid, name, phone, email, attributes, created_at, opted_out_at, deleted_at
+               FROM (VALUES
+                 ('old', '+1', NULL, '{{}}'::jsonb, timestamptz '2020-01-01Z', NULL::timestamptz, NULL::timestamptz),
+                 ('mail', '+2', 'm@example.com', '{{}}', '2026-01-01Z', NULL, NULL),
+                 ('city', '+3', NULL, '{{\"city\":\"SP\",\"n\":12}}', '2026-01-01Z', NULL, NULL),
+                 ('tagged', '+4', '', '{{}}', '2026-01-01Z', NULL, NULL),
+                 ('rfm', '+5', NULL, '{{}}', '2026-01-01Z', NULL, NULL),
+                 ('out', '+6', NULL, '{{}}', '2026-01-01Z', now(), NULL),
+                 ('gone', '+7', NULL, '{{}}', '2026-01-01Z', NULL, now()),
+                 ('mute', NULL, NULL, '{{}}', '2026-01-01Z', NULL, NULL)
+               ) AS v (name, phone, email, attributes, created_at, opted_out_at, deleted_at);
+             INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 'vip');
+             INSERT INTO contact_tags SELECT account_id, id, '{tag}' FROM contacts WHERE name IN ('tagged', 'out', 'mute');
+             INSERT INTO contact_rfm SELECT account_id, id, 1, 1, 1, 'champions', now() FROM contacts WHERE name = 'rfm';
+             INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
+             INSERT INTO segment_members SELECT account_id, '{segment}', id FROM contacts WHERE name IN ('old', 'gone')"
+        ))
+        .await;
+    // Another account's people, whom nothing here may reach.
+    world.people_of(world.another_account().await, 5).await;
+    (world, tag, segment)
+}
+
+/// The names of those a campaign would go to.
+async fn reached(world: &World, campaign: Campaign) -> String {
+    world.campaigns().insert(&campaign, &[]).await.unwrap();
+    let outcome = world
+        .runs()
+        .start(&world.start_of(&campaign), None, LEASE)
+        .await
+        .unwrap();
+    let query = format!(
+        "SELECT string_agg(c.name, ' ' ORDER BY c.name) FROM campaign_sends s
+         JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id WHERE s.campaign_id = '{}'",
+        campaign.id
+    );
+    let names = world.text(&query).await.unwrap_or_default();
+    match outcome {
+        StartOutcome::Started { recipients } => {
+            assert_eq!(usize::try_from(recipients).unwrap(), names.split(' ').count());
+        }
+        other => assert_eq!(
+            (other, names.as_str()),
+            (StartOutcome::Refused(Refusal::NoRecipients), "")
+        ),
+    }
+    names
+}
+
+fn narrowed(world: &World, filters: AudienceFilters) -> Campaign {
+    Campaign {
+        segment_config: Some(SegmentConfig {
+            tag_ids: vec![],
+            filters,
+        }),
+        ..world.draft()
+    }
+}
+
+#[tokio::test]
+async fn without_a_source_everybody_who_can_be_written_to() {
+    let (world, ..) = people().await;
+    assert_eq!(reached(&world, world.draft()).await, "city mail old rfm tagged");
+}
+
+#[tokio::test]
+async fn sources_add_up() {
+    let (world, tag, segment) = people().await;
+    let tags = Some(SegmentConfig {
+        tag_ids: vec![tag, TagId(id())],
+        ..SegmentConfig::default()
+    });
+    let champions = vec!["champions".to_owned()];
+    let by_tag = Campaign {
+        segment_config: tags.clone(),
+        ..world.draft()
+    };
+    assert_eq!(reached(&world, by_tag).await, "tagged");
+    assert_eq!(
+        reached(
+            &world,
+            Campaign {
+                rfm_segments: champions.clone(),
+                ..world.draft()
+            }
+        )
+        .await,
+        "rfm"
+    );
+    assert_eq!(
+        reached(
+            &world,
+            Campaign {
+                segment_id: Some(segment),
+                ..world.draft()
+            }
+        )
+        .await,
+        "old"
+    );
+    let all = Campaign {
+        segment_config: tags,
+        rfm_segments: champions,
+        segment_id: Some(segment),
+        ..world.draft()
+    };
+    assert_eq!(reached(&world, all).await, "old rfm tagged");
+}
+
+#[tokio::test]
+async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
+    let (world, _, segment) = people().await;
+    world
+        .sql(r#"UPDATE segments SET filters = '{"attributes":{"city":"SP"},"has_email":false}'"#)
+        .await;
+    assert_eq!(
+        reached(
+            &world,
+            Campaign {
+                segment_id: Some(segment),
+                ..world.draft()
+            }
+        )
+        .await,
+        "city old"
+    );
+    for nothing in ["'{}'", "'null'", "NULL"] {
+        world.sql(&format!("UPDATE segments SET filters = {nothing}")).await;
+        assert_eq!(
+            reached(
+                &world,
+                Campaign {
+                    segment_id: Some(segment),
+                    ..world.draft()
+                }
+            )
+            .await,
+            "old"
+        );
+    }
+    world.sql("UPDATE segments SET deleted_at = now()").await;
+    assert_eq!(
+        reached(
+            &world,
+            Campaign {
+                segment_id: Some(segment),
+                ..world.draft()
+            }
+        )
+        .await,
+        ""
+    );
+}
+
+#[tokio::test]
+async fn filters_narrow_every_source() {
+    let (world, _, segment) = people().await;
+    let none = AudienceFilters::default();
+    let attributes = |value: Value| AudienceFilters {
+        attributes: value.as_object().cloned(),
+        ..none.clone()
+    };
+    let with = async |filters| reached(&world, narrowed(&world, filters)).await;
+    assert_eq!(
+        with(AudienceFilters {
+            has_email: Some(true),
+            ..none.clone()
+        })
+        .await,
+        "mail"
+    );
+    assert_eq!(
+        with(AudienceFilters {
+            has_email: Some(false),
+            ..none.clone()
+        })
+        .await,
+        "city old rfm tagged"
+    );
+    let recent = Some(NOW - Duration::days(100));
+    assert_eq!(
+        with(AudienceFilters {
+            created_after: recent,
+            ..none.clone()
+        })
+        .await,
+        "city mail rfm tagged"
+    );
+    assert_eq!(
+        with(AudienceFilters {
+            created_before: recent,
+            ..none.clone()
+        })
+        .await,
+        "old"
+    );
+    assert_eq!(with(attributes(json!({ "city": "SP", "n": 12 }))).await, "city");
+    assert_eq!(with(attributes(json!({ "city": "SP", "n": 13 }))).await, "");
+    let narrowed_segment = Campaign {
+        segment_id: Some(segment),
+        ..narrowed(
+            &world,
+            AudienceFilters {
+                has_email: Some(true),
+                ..none.clone()
+            },
+        )
+    };
+    assert_eq!(reached(&world, narrowed_segment).await, "");
+}
+
+#[tokio::test]
+async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
+    let (world, ..) = people().await;
+    world
+        .sql("UPDATE contacts SET email = 'x@example.com', attributes = '{\"coupon\":\"A\"}'")
+        .await;
+    world
+        .sql(r#"UPDATE contacts SET attributes = '{"coupon":" \u00a0\n"}' WHERE name = 'rfm'"#)
+        .await;
+    world
+        .sql("UPDATE contacts SET email = NULL, attributes = '{\"coupon\":null}' WHERE name = 'gone'")
+        .await;
+    let campaign = world.stored_draft().await;
+    let blank = |fields| Blank {
+        placeholder: "2".into(),
+        fields,
+    };
+    let coupon = Field::Attribute("coupon".into());
+    let start = |blanks| RunStart {
+        blanks,
+        ..world.start_of(&campaign)
+    };
+    let empty = StartOutcome::Refused(Refusal::EmptyPlaceholder {
+        placeholder: "2".into(),
+    });
+    let missing = Field::Attribute("missing".into());
+    for fields in [vec![coupon.clone()], vec![missing.clone()], vec![]] {
+        let refused = world
+            .runs()
+            .start(&start(vec![blank(fields)]), None, LEASE)
+            .await
+            .unwrap();
+        assert_eq!(refused, empty);
+        assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+    }
+    // The other fields fill it for whoever lacks one.
+    let filled = vec![
+        blank(vec![coupon, Field::Email]),
+        blank(vec![missing, Field::FirstName]),
+        blank(vec![Field::Phone]),
+        blank(vec![Field::Name]),
+    ];
+    let started = world.runs().start(&start(filled), None, LEASE).await.unwrap();
+    assert_eq!(started, StartOutcome::Started { recipients: 5 });
+}

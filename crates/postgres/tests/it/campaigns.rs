@@ -1,0 +1,432 @@
+//! Campaigns and their figures.
+
+use recado_domain::campaigns::{
+    AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStatus, CampaignStore, RunStore, SegmentConfig,
+    SendCounts, SendResult, Variables,
+};
+use recado_domain::contacts::{ContactStore, Tag, TagStore};
+use recado_domain::shared::{
+    AccountId, CampaignId, FolderId, PageQuery, SegmentId, StoreError, TagId, TemplateId, Write,
+};
+use recado_domain::templates::TemplateStore;
+use recado_postgres::PgTags;
+use serde_json::json;
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World, event, id};
+
+fn query(sort: CampaignSort, descending: bool) -> CampaignQuery {
+    CampaignQuery {
+        page: PageQuery::new(None, None, 20, 100),
+        sort,
+        descending,
+        folder_id: None,
+    }
+}
+
+async fn outbox(world: &World) -> i64 {
+    world.number("SELECT count(*) FROM outbox_events").await
+}
+
+#[tokio::test]
+async fn a_campaign_is_stored_as_written() {
+    let world = World::new().await;
+    let (segment, folder, account) = (SegmentId(id()), FolderId(id()), world.account);
+    world
+        .sql(&format!(
+            "INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
+             INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{folder}', 'f', 'campaign')"
+        ))
+        .await;
+    let filters = AudienceFilters {
+        created_after: Some(NOW.replace_nanosecond(0).unwrap()),
+        has_email: Some(true),
+        attributes: json!({ "city": "SP" }).as_object().cloned(),
+        ..AudienceFilters::default()
+    };
+    let full = Campaign {
+        template_id: Some(world.stored_template().await),
+        segment_id: Some(segment),
+        segment_config: Some(SegmentConfig {
+            tag_ids: vec![TagId(id())],
+            filters,
+        }),
+        rfm_segments: vec!["champions".into(), "at_risk".into()],
+        scheduled_at: Some(NOW + Duration::DAY),
+        variables: Some(Variables([("1".to_owned(), "{name}".to_owned())].into())),
+        folder_id: Some(folder),
+        status: CampaignStatus::Scheduled,
+        ..world.draft()
+    };
+    world.campaigns().insert(&full, &[event(full.id.0)]).await.unwrap();
+    assert_eq!(
+        world.campaigns().find(account, full.id).await.unwrap(),
+        Some(full.clone())
+    );
+    assert_eq!(outbox(&world).await, 1);
+    assert_eq!(
+        world
+            .campaigns()
+            .find(world.another_account().await, full.id)
+            .await
+            .unwrap(),
+        None
+    );
+    assert_eq!(world.campaigns().find(account, CampaignId(id())).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn references_to_nothing_are_named() {
+    let world = World::new().await;
+    let tags = PgTags::new(world.tenants.clone());
+    let (mine, account) = (TagId(id()), world.account);
+    let tag = |id| Tag {
+        id,
+        name: format!("{id}"),
+        color: None,
+    };
+    tags.insert(account, &tag(mine)).await.unwrap();
+    let foreign = TagId(id());
+    tags.insert(world.another_account().await, &tag(foreign)).await.unwrap();
+    let template = world.stored_template().await;
+    let config = |tag_ids| {
+        Some(SegmentConfig {
+            tag_ids,
+            ..SegmentConfig::default()
+        })
+    };
+    let right = Campaign {
+        template_id: Some(template),
+        segment_config: config(vec![mine]),
+        ..world.draft()
+    };
+    let none: [String; 0] = [];
+    assert_eq!(
+        world.campaigns().dangling_references(account, &right).await.unwrap(),
+        none
+    );
+    let wrong = Campaign {
+        template_id: Some(TemplateId(id())),
+        segment_id: Some(SegmentId(id())),
+        folder_id: Some(FolderId(id())),
+        segment_config: config(vec![mine, foreign, TagId(id())]),
+        ..world.draft()
+    };
+    let paths = [
+        "template_id",
+        "segment_id",
+        "folder_id",
+        "segment_config.tag_ids[1]",
+        "segment_config.tag_ids[2]",
+    ];
+    assert_eq!(
+        world.campaigns().dangling_references(account, &wrong).await.unwrap(),
+        paths
+    );
+    world.templates().delete(account, template, NOW, &[]).await.unwrap();
+    assert_eq!(
+        world.campaigns().dangling_references(account, &right).await.unwrap(),
+        ["template_id"]
+    );
+    let lost = world.campaigns().insert(&wrong, &[event(id())]).await;
+    assert!(matches!(lost, Err(StoreError::Dangling { .. })), "{lost:?}");
+    assert_eq!(outbox(&world).await, 0);
+}
+
+#[tokio::test]
+async fn lists_sort_with_nothing_last_and_know_the_total() {
+    let world = World::new().await;
+    let folder = FolderId(id());
+    world
+        .sql(&format!(
+            "INSERT INTO folders (account_id, id, name, kind) VALUES ('{}', '{folder}', 'f', 'campaign')",
+            world.account
+        ))
+        .await;
+    let days = [None, Some(1), Some(2), None];
+    for (name, day) in ["b", "a", "c", "a"].into_iter().zip(days) {
+        let campaign = Campaign {
+            name: name.into(),
+            scheduled_at: day.map(|day| NOW + Duration::days(day)),
+            status: if day.is_some() {
+                CampaignStatus::Scheduled
+            } else {
+                CampaignStatus::Draft
+            },
+            folder_id: day.map(|_| folder),
+            ..world.draft()
+        };
+        world.campaigns().insert(&campaign, &[]).await.unwrap();
+    }
+    let other = Campaign {
+        account_id: world.another_account().await,
+        ..world.draft()
+    };
+    world.campaigns().insert(&other, &[]).await.unwrap();
+    let days_of = async |query| {
+        let page = world.campaigns().list(world.account, &query).await.unwrap();
+        assert_eq!(page.total, 4);
+        page.data
+            .iter()
+            .map(|c| c.scheduled_at.map(|at| (at - NOW).whole_days()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        days_of(query(CampaignSort::ScheduledAt, false)).await,
+        [Some(1), Some(2), None, None]
+    );
+    assert_eq!(
+        days_of(query(CampaignSort::ScheduledAt, true)).await,
+        [Some(2), Some(1), None, None]
+    );
+    let names_of = async |query| {
+        let page = world.campaigns().list(world.account, &query).await.unwrap();
+        page.data.into_iter().map(|campaign| campaign.name).collect::<String>()
+    };
+    assert_eq!(names_of(query(CampaignSort::Name, false)).await, "aabc");
+    assert_eq!(names_of(query(CampaignSort::CreatedAt, true)).await, "acab");
+    assert_eq!(names_of(query(CampaignSort::UpdatedAt, false)).await, "baca");
+    assert_eq!(names_of(query(CampaignSort::Status, true)).await, "caab");
+    let folder = CampaignQuery {
+        folder_id: Some(folder),
+        ..query(CampaignSort::Name, false)
+    };
+    assert_eq!(names_of(folder).await, "ac");
+    let last = CampaignQuery {
+        page: PageQuery::new(Some(2), Some(3), 20, 100),
+        ..query(CampaignSort::Name, false)
+    };
+    assert_eq!(names_of(last).await, "c");
+}
+
+#[tokio::test]
+async fn writes_are_guarded_by_the_status() {
+    let world = World::new().await;
+    let campaigns = world.campaigns();
+    let draft = world.stored_draft().await;
+    let renamed = Campaign {
+        name: "New".into(),
+        template_id: None,
+        ..draft.clone()
+    };
+    let stale = campaigns
+        .update(&renamed, CampaignStatus::Scheduled, &[event(id())])
+        .await
+        .unwrap();
+    assert_eq!(stale, Write::Stale(CampaignStatus::Draft));
+    assert_eq!(
+        campaigns
+            .delete(&draft, CampaignStatus::Sent, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Stale(CampaignStatus::Draft)
+    );
+    let foreign = Campaign {
+        account_id: world.another_account().await,
+        ..renamed.clone()
+    };
+    assert_eq!(
+        campaigns
+            .update(&foreign, CampaignStatus::Draft, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Missing
+    );
+    assert_eq!(
+        campaigns
+            .delete(&foreign, CampaignStatus::Draft, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Missing
+    );
+    assert_eq!(outbox(&world).await, 0);
+    assert_eq!(
+        campaigns
+            .update(&renamed, CampaignStatus::Draft, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Done
+    );
+    assert_eq!(
+        campaigns.find(world.account, draft.id).await.unwrap(),
+        Some(renamed.clone())
+    );
+    assert_eq!(
+        campaigns
+            .delete(&renamed, CampaignStatus::Draft, &[event(id())])
+            .await
+            .unwrap(),
+        Write::Done
+    );
+    assert_eq!(
+        campaigns.delete(&renamed, CampaignStatus::Draft, &[]).await.unwrap(),
+        Write::Missing
+    );
+    assert_eq!(
+        campaigns.update(&renamed, CampaignStatus::Draft, &[]).await.unwrap(),
+        Write::Missing
+    );
+    assert_eq!(campaigns.find(world.account, draft.id).await.unwrap(), None);
+    assert_eq!(
+        campaigns
+            .list(world.account, &query(CampaignSort::Name, false))
+            .await
+            .unwrap()
+            .total,
+        0
+    );
+    assert_eq!(campaigns.stats(world.account, draft.id).await.unwrap(), None);
+    assert_eq!(outbox(&world).await, 2);
+}
+
+#[tokio::test]
+async fn figures_are_zero_before_the_run_and_follow_it() {
+    let world = World::new().await;
+    world.people(4).await;
+    let draft = world.stored_draft().await;
+    assert_eq!(
+        world.campaigns().stats(world.account, draft.id).await.unwrap(),
+        Some(SendCounts::default())
+    );
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    let sent = SendResult::Sent {
+        message_id: Some("wamid.1".into()),
+        wa_id: None,
+    };
+    let failed = SendResult::Failed {
+        code: Some(131_026),
+        message: "no".into(),
+    };
+    world
+        .runs()
+        .record(run, &[(sends[0], sent), (sends[1], failed)])
+        .await
+        .unwrap();
+    let expected = SendCounts {
+        total: 4,
+        pending: 2,
+        sent: 1,
+        failed: 1,
+        ..SendCounts::default()
+    };
+    assert_eq!(
+        world.campaigns().stats(world.account, campaign.id).await.unwrap(),
+        Some(expected)
+    );
+    assert_eq!(
+        world
+            .campaigns()
+            .stats(world.another_account().await, campaign.id)
+            .await
+            .unwrap(),
+        None
+    );
+
+    let page = |page| PageQuery::new(Some(page), Some(3), 20, 100);
+    let first = world
+        .campaigns()
+        .sends(world.account, campaign.id, page(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((first.total, first.data.len()), (4, 3));
+    assert_eq!(
+        (first.data[0].id, first.data[0].wa_message_id.as_deref()),
+        (sends[0], Some("wamid.1"))
+    );
+    assert!(first.data[0].sent_at.is_some() && first.data[1].sent_at.is_none());
+    assert!(first.data[0].contacts.name.starts_with("Contact "));
+    let second = world
+        .campaigns()
+        .sends(world.account, campaign.id, page(2))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(second.data.len(), 1);
+    let mut all: Vec<_> = first.data.iter().chain(&second.data).collect();
+    let failed = all.iter().find(|send| send.id == sends[1]).unwrap();
+    assert_eq!(
+        (failed.error_code, failed.error_message.as_deref()),
+        (Some(131_026), Some("no"))
+    );
+    all.sort_unstable_by_key(|send| send.id);
+    all.dedup_by_key(|send| send.id);
+    assert_eq!(all.len(), 4);
+
+    world
+        .contacts()
+        .delete(world.account, first.data[0].contact_id, NOW)
+        .await
+        .unwrap();
+    let rest = world
+        .campaigns()
+        .sends(world.account, campaign.id, page(1))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(rest.total, 3);
+    let foreign: AccountId = world.another_account().await;
+    assert!(
+        world
+            .campaigns()
+            .sends(foreign, campaign.id, page(1))
+            .await
+            .unwrap()
+            .is_none()
+    );
+    assert!(
+        world
+            .campaigns()
+            .sends(world.account, CampaignId(id()), page(1))
+            .await
+            .unwrap()
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
+    let world = World::new().await;
+    world.people(10).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    assert_eq!(world.usage().await, "0/10");
+    let sends = world.in_flight(run, worker, 4).await;
+    let sent = SendResult::Sent {
+        message_id: None,
+        wa_id: None,
+    };
+    world
+        .runs()
+        .record(run, &[(sends[0], sent.clone()), (sends[1], SendResult::Unknown)])
+        .await
+        .unwrap();
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign.clone()
+    };
+    let done = world
+        .campaigns()
+        .update(&cancelled, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
+    assert_eq!(done, Write::Done);
+    // One is sent; one is unknown and two are in flight.
+    assert_eq!(world.usage().await, "1/3");
+    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+    world.assert_recount().await;
+    // What comes back after the cancel settles its place; nothing leaves any more.
+    let deferred = SendResult::Deferred { delay: LEASE };
+    world
+        .runs()
+        .record(run, &[(sends[2], deferred), (sends[3], SendResult::Released)])
+        .await
+        .unwrap();
+    assert_eq!(world.usage().await, "1/1");
+    world.runs().record(run, &[(sends[1], sent)]).await.unwrap();
+    assert_eq!(world.usage().await, "2/0");
+    world.assert_recount().await;
+    assert_eq!(world.in_flight(run, worker, 10).await, []);
+}

@@ -1,0 +1,165 @@
+//! Delivery news, applied to sends.
+
+use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
+use recado_domain::shared::SendId;
+use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use time::Duration;
+
+use crate::support::{NOW, World, id};
+
+pub(crate) fn news(send: Option<SendId>, message: &str, status: SendStatus) -> DeliveryNews {
+    DeliveryNews {
+        send_id: send,
+        message_id: message.into(),
+        status,
+        at: NOW,
+        error_code: None,
+        error_message: None,
+    }
+}
+
+/// A run with three sends in flight.
+async fn in_flight() -> (World, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
+    let world = World::new().await;
+    world.people(3).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 3).await;
+    (world, run, sends)
+}
+
+async fn statuses(world: &World, sends: &[SendId]) -> Vec<String> {
+    let mut found = Vec::new();
+    for send in sends {
+        let query = format!("SELECT status FROM campaign_sends WHERE id = '{send}'");
+        found.push(world.text(&query).await.unwrap());
+    }
+    found
+}
+
+#[tokio::test]
+async fn news_finds_its_send_by_either_id_and_the_rest_is_named() {
+    let (world, run, sends) = in_flight().await;
+    let sent = SendResult::Sent {
+        message_id: Some("m0".into()),
+        wa_id: None,
+    };
+    world.runs().record(run, &[(sends[0], sent)]).await.unwrap();
+    let batch = [
+        news(None, "nobody", SendStatus::Read),
+        news(None, "m0", SendStatus::Delivered),
+        news(Some(sends[1]), "m1", SendStatus::Sent),
+        news(Some(SendId(id())), "m0", SendStatus::Read),
+        news(Some(SendId(id())), "other", SendStatus::Read),
+    ];
+    assert_eq!(world.deliveries().apply(world.account, &batch).await.unwrap(), [0, 4]);
+    assert_eq!(statuses(&world, &sends).await, ["read", "sent", "pending"]);
+    let learned = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[1]);
+    assert_eq!(world.text(&learned).await.unwrap(), "m1");
+    assert_eq!(world.usage().await, "2/1");
+    world.assert_recount().await;
+    // Another account's news reaches nothing here.
+    let other = world.another_account().await;
+    let foreign = [news(Some(sends[2]), "m2", SendStatus::Read)];
+    assert_eq!(world.deliveries().apply(other, &foreign).await.unwrap(), [0]);
+    assert_eq!(statuses(&world, &sends[2..]).await, ["pending"]);
+    let none: [usize; 0] = [];
+    assert_eq!(world.deliveries().apply(world.account, &[]).await.unwrap(), none);
+}
+
+#[tokio::test]
+async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
+    let (world, run, sends) = in_flight().await;
+    let batch = [
+        news(Some(sends[0]), "m0", SendStatus::Read),
+        news(Some(sends[0]), "m0", SendStatus::Sent),
+        news(Some(sends[0]), "m0", SendStatus::Delivered),
+        news(Some(sends[1]), "m1", SendStatus::Sent),
+        news(Some(sends[1]), "m1", SendStatus::Delivered),
+        news(Some(sends[1]), "m1", SendStatus::Failed),
+    ];
+    for _ in 0..2 {
+        let none: [usize; 0] = [];
+        assert_eq!(world.deliveries().apply(world.account, &batch).await.unwrap(), none);
+        assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
+        assert_eq!(world.usage().await, "2/1");
+        world.assert_recount().await;
+    }
+    // The answer that comes after its news settles nothing anew.
+    let late = SendResult::Sent {
+        message_id: Some("other".into()),
+        wa_id: None,
+    };
+    world
+        .runs()
+        .record(run, &[(sends[0], late), (sends[1], SendResult::Unknown)])
+        .await
+        .unwrap();
+    assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
+    let kept = format!("SELECT wa_message_id FROM campaign_sends WHERE id = '{}'", sends[0]);
+    assert_eq!(world.text(&kept).await.unwrap(), "m0");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn failures_give_the_place_back_whenever_they_come() {
+    let (world, run, sends) = in_flight().await;
+    world
+        .runs()
+        .record(run, &[(sends[0], SendResult::Unknown)])
+        .await
+        .unwrap();
+    let failure = |send, message| DeliveryNews {
+        error_code: Some(131_047),
+        error_message: Some("re-engagement".into()),
+        at: NOW + Duration::SECOND,
+        ..news(Some(send), message, SendStatus::Failed)
+    };
+    let batch = [
+        news(Some(sends[1]), "m1", SendStatus::Sent),
+        failure(sends[1], "m1"),
+        failure(sends[0], "m0"),
+    ];
+    world.deliveries().apply(world.account, &batch).await.unwrap();
+    assert_eq!(statuses(&world, &sends).await, ["failed", "failed", "pending"]);
+    assert_eq!(world.usage().await, "0/1");
+    world.assert_recount().await;
+    let row = format!(
+        "SELECT error_code || ' ' || error_message || ' ' || (failed_at = '2026-03-01 12:00:01.123456Z')
+           || ' ' || (unknown_at IS NULL) FROM campaign_sends WHERE id = '{}'",
+        sends[0]
+    );
+    assert_eq!(world.text(&row).await.unwrap(), "131047 re-engagement true true");
+}
+
+#[tokio::test]
+async fn news_from_several_sides_at_once_is_counted_once() {
+    let world = World::new().await;
+    world.people(40).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 40).await;
+    let batches = (0..8).map(|n| {
+        let (deliveries, account, mut sends) = (world.deliveries(), world.account, sends.clone());
+        if n % 2 == 0 {
+            sends.reverse();
+        }
+        let status = [
+            SendStatus::Sent,
+            SendStatus::Delivered,
+            SendStatus::Read,
+            SendStatus::Sent,
+        ][n % 4];
+        async move {
+            let batch: Vec<_> = sends
+                .iter()
+                .map(|&send| news(Some(send), &send.to_string(), status))
+                .collect();
+            deliveries.apply(account, &batch).await.unwrap();
+        }
+    });
+    futures_util::future::join_all(batches).await;
+    assert_eq!(world.usage().await, "40/0");
+    assert_eq!(world.number("SELECT read FROM campaign_counters").await, 40);
+    world.assert_recount().await;
+}

@@ -1,0 +1,146 @@
+//! Random histories of runs: whatever happens in whatever order, counters and usage equal a recount of the sends.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
+use recado_domain::shared::SendId;
+use recado_domain::whatsapp::DeliveryStore;
+use time::Duration;
+use uuid::Uuid;
+
+use crate::deliveries::news;
+use crate::support::{LEASE, World, id};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(i64),
+    Record(Vec<(usize, u8)>),
+    News(Vec<(usize, SendStatus)>),
+    Retake,
+    Doubt,
+    Pause,
+    Finish,
+    Cancel,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let which = 0..12_usize;
+    prop_oneof![
+        4 => (1..6_i64).prop_map(Step::Begin),
+        4 => prop::collection::vec((which.clone(), 0..5_u8), 1..6).prop_map(Step::Record),
+        4 => prop::collection::vec((which, prop::sample::select(SendStatus::ALL)), 1..6).prop_map(Step::News),
+        1 => Just(Step::Retake),
+        1 => Just(Step::Doubt),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Finish),
+        1 => Just(Step::Cancel),
+    ]
+}
+
+fn result(kind: u8) -> SendResult {
+    match kind {
+        0 => SendResult::Sent {
+            message_id: None,
+            wa_id: None,
+        },
+        1 => SendResult::Failed {
+            code: None,
+            message: "no".into(),
+        },
+        2 => SendResult::Unknown,
+        3 => SendResult::Deferred { delay: Duration::ZERO },
+        _ => SendResult::Released,
+    }
+}
+
+async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, sends: &[SendId], step: Step) {
+    let runs = world.runs();
+    let pick = |at: usize| sends[at % sends.len()];
+    match step {
+        Step::Begin(size) => {
+            world.in_flight(run, worker, size).await;
+        }
+        // A result comes from a call, and so only of a send that was started; which ones were, the store knows.
+        Step::Record(results) => {
+            let mut started = Vec::new();
+            for (at, kind) in results {
+                let query = format!(
+                    "SELECT count(*) FROM campaign_sends WHERE id = '{}' AND started_at IS NOT NULL",
+                    pick(at)
+                );
+                if world.number(&query).await > 0 {
+                    started.push((pick(at), result(kind)));
+                }
+            }
+            runs.record(run, &started).await.unwrap();
+        }
+        Step::News(items) => {
+            let batch: Vec<_> = items
+                .into_iter()
+                .map(|(at, status)| news(Some(pick(at)), &pick(at).to_string(), status))
+                .collect();
+            world.deliveries().apply(world.account, &batch).await.unwrap();
+        }
+        Step::Retake => {
+            runs.release(run, worker).await.unwrap();
+            runs.take(worker, LEASE).await.unwrap();
+        }
+        Step::Doubt => {
+            runs.fail_unknown(Duration::ZERO, 1).await.unwrap();
+        }
+        Step::Pause => runs.pause(run, "x", &[]).await.unwrap(),
+        Step::Finish => {
+            runs.finish(run).await.unwrap();
+        }
+        Step::Cancel => {
+            let cancelled = Campaign {
+                status: CampaignStatus::Cancelled,
+                ..campaign.clone()
+            };
+            world
+                .campaigns()
+                .update(&cancelled, CampaignStatus::Sending, &[])
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[test]
+fn counters_and_usage_equal_a_recount_after_any_history() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = runtime.block_on(World::new());
+    runtime.block_on(world.people(12));
+    let mut runner = TestRunner::new(Config {
+        cases: 40,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    runner
+        .run(&prop::collection::vec(step(), 1..25), |steps| {
+            runtime.block_on(async {
+                let worker = id();
+                let (campaign, run) = world.started(worker).await;
+                let query = format!(
+                    "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE campaign_id = '{}'",
+                    campaign.id
+                );
+                let ids = world.text(&query).await.unwrap();
+                let sends: Vec<SendId> = ids.split(' ').map(|id| id.parse::<Uuid>().unwrap().into()).collect();
+                for step in steps {
+                    play(&world, worker, &campaign, run, &sends, step).await;
+                    world.assert_recount().await;
+                }
+                // The next history starts with an empty queue.
+                world
+                    .sql("UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'")
+                    .await;
+            });
+            Ok(())
+        })
+        .unwrap();
+    drop(world);
+}

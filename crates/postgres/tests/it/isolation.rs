@@ -1,0 +1,181 @@
+//! Row-level security of every table, found in the catalogue, so that a new table cannot be forgotten.
+
+use tokio_postgres::Client;
+
+use crate::support::{World, id};
+
+/// Tables with an `account_id` that no policy binds: the system's own and the directories.
+const SYSTEM: [&str; 4] = ["account_slugs", "api_key_hashes", "outbox_events", "whatsapp_numbers"];
+
+/// A row of every tenant table for each of two accounts.
+async fn filled() -> (World, [String; 2]) {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    for account in [world.account, other] {
+        let (contact, tag, segment, campaign, profile) = (id(), id(), id(), id(), id());
+        world
+            .sql(&format!(
+                "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
+                 INSERT INTO tags (account_id, id, name) VALUES ('{account}', '{tag}', 't');
+                 INSERT INTO contact_tags VALUES ('{account}', '{contact}', '{tag}');
+                 INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 's');
+                 INSERT INTO segment_members VALUES ('{account}', '{segment}', '{contact}');
+                 INSERT INTO contact_rfm VALUES ('{account}', '{contact}', 1, 1, 1, 'champions', now());
+                 INSERT INTO folders (account_id, id, name, kind) VALUES ('{account}', '{campaign}', 'f', 'campaign');
+                 INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
+                   VALUES ('{account}', '{profile}', 'p', '1', '2', '\\x00');
+                 INSERT INTO message_templates (account_id, id, name, category, language, template_type)
+                   VALUES ('{account}', '{tag}', 'n', 'UTILITY', 'pt', 'standard');
+                 INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value)
+                   VALUES ('{account}', '{tag}', 'growth', 'MONTHLY', 'active', 'PIX', 1);
+                 INSERT INTO message_usage (account_id, month) VALUES ('{account}', '2026-03-01');
+                 INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
+                 INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+                   VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
+                 INSERT INTO campaign_counters (account_id, campaign_id) VALUES ('{account}', '{campaign}');
+                 INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
+                   VALUES ('{account}', '{campaign}', 'send', '{tag}');
+                 INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
+                   VALUES ('{account}', '{tag}', 'k', 'p', 'h', '{tag}');
+                 INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{tag}', 'create', 'x');
+                 INSERT INTO notifications (account_id, id, type, title, message)
+                   VALUES ('{account}', '{tag}', 'info', 't', 'm')"
+            ))
+            .await;
+    }
+    let accounts = [world.account.to_string(), other.to_string()];
+    (world, accounts)
+}
+
+async fn list(client: &Client, query: &str) -> Vec<String> {
+    client
+        .query(query, &[])
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|row| row.get(0))
+        .collect()
+}
+
+/// The tenant tables, with the column that names the account.
+async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
+    let tables = list(
+        &world.client,
+        "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
+    )
+    .await;
+    assert!(tables.len() >= 19, "{tables:?}");
+    tables
+        .into_iter()
+        .map(|table| {
+            if table == "accounts" {
+                (table, "id")
+            } else {
+                (table, "account_id")
+            }
+        })
+        .collect()
+}
+
+async fn count(client: &Client, query: &str) -> i64 {
+    client
+        .query_one(query, &[])
+        .await
+        .unwrap_or_else(|error| panic!("{query}: {error:?}"))
+        .get(0)
+}
+
+async fn tenant(world: &World) -> Client {
+    let client = world.db.client().await;
+    client.batch_execute("SET ROLE recado_tenant").await.unwrap();
+    client
+}
+
+#[tokio::test]
+async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
+    let (world, [a, b]) = filled().await;
+    let client = tenant(&world).await;
+    for (table, column) in tenant_tables(&world).await {
+        let all = format!("SELECT count(*) FROM {table}");
+        assert_eq!(count(&client, &all).await, 0, "{table} without an account");
+        for (mine, theirs) in [(&a, &b), (&b, &a)] {
+            client
+                .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{mine}'"))
+                .await
+                .unwrap();
+            assert!(
+                count(&client, &all).await > 0,
+                "{table}: no row of its own; the test has to make one"
+            );
+            let foreign = format!("SELECT count(*) FROM {table} WHERE {column} = '{theirs}'");
+            assert_eq!(
+                count(&client, &foreign).await,
+                0,
+                "{table} shows a row of another account"
+            );
+            client.batch_execute("COMMIT").await.unwrap();
+        }
+        assert_eq!(count(&client, &all).await, 0, "{table} after the transaction");
+    }
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_write_for_another() {
+    let (world, [a, b]) = filled().await;
+    let client = tenant(&world).await;
+    for (table, column) in tenant_tables(&world).await {
+        for (what, statement) in [
+            (
+                "insert",
+                format!(
+                    "INSERT INTO {table} SELECT (jsonb_populate_record(t, jsonb_build_object('{column}', '{b}'))).* FROM {table} t LIMIT 1"
+                ),
+            ),
+            ("give away", format!("UPDATE {table} SET {column} = '{b}'")),
+        ] {
+            client
+                .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{a}'"))
+                .await
+                .unwrap();
+            let error = client
+                .batch_execute(&statement)
+                .await
+                .expect_err(&format!("{what}: {table}"));
+            let code = error.code().unwrap().code();
+            assert_eq!(code, "42501", "{what}: {table}: {error:?}");
+            client.batch_execute("ROLLBACK").await.unwrap();
+        }
+        client
+            .batch_execute(&format!("BEGIN; SET LOCAL app.account_id = '{a}'"))
+            .await
+            .unwrap();
+        // Nothing is found to delete; on `accounts` even that is not allowed.
+        match client
+            .execute(&format!("DELETE FROM {table} WHERE {column} = '{b}'"), &[])
+            .await
+        {
+            Ok(deleted) => assert_eq!(deleted, 0, "{table}"),
+            Err(error) => assert_eq!(error.code().unwrap().code(), "42501", "{table}"),
+        }
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn every_table_is_bound_or_out_of_reach() {
+    let world = World::new().await;
+    let unbound = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
+         WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p') AND NOT c.relrowsecurity ORDER BY 1";
+    assert_eq!(list(&world.client, unbound).await, SYSTEM);
+    let readable = "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+         WHERE n.nspname = 'public' AND c.relkind IN ('r', 'p', 'v', 'm') AND NOT c.relrowsecurity
+           AND has_table_privilege('recado_tenant', c.oid, 'SELECT, UPDATE, DELETE, TRUNCATE')";
+    assert_eq!(list(&world.client, readable).await, Vec::<String>::new());
+    let without_policy = "SELECT c.relname::text FROM pg_class c WHERE c.relrowsecurity
+         AND NOT EXISTS (SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid)";
+    assert_eq!(list(&world.client, without_policy).await, Vec::<String>::new());
+    let role = "SELECT (rolsuper OR rolbypassrls OR rolcreaterole OR rolcreatedb)::text FROM pg_roles
+         WHERE rolname = 'recado_tenant'";
+    assert_eq!(list(&world.client, role).await, ["false"]);
+}

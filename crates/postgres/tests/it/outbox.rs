@@ -1,0 +1,110 @@
+//! The relay: each event once, whatever else happens.
+
+use futures_util::future::join_all;
+use recado_domain::campaigns::CampaignStore;
+use recado_domain::shared::{Audit, AuditAction, Event, Notification, NotificationKind};
+use serde_json::json;
+
+use crate::support::{World, event, id};
+
+#[tokio::test]
+async fn events_become_audit_entries_and_notifications_of_their_moment() {
+    let world = World::new().await;
+    let campaign = world.draft();
+    let audit = Audit {
+        user_id: Some(world.user),
+        action: AuditAction::Create,
+        entity_type: "campaign".into(),
+        entity_id: Some(campaign.id.0),
+        changes: Some(json!({ "name": "x" })),
+        ip_address: Some("10.0.0.1".into()),
+    };
+    let notification = Notification {
+        kind: NotificationKind::Warning,
+        title: "t".into(),
+        message: "m".into(),
+        data: json!({ "a": 1 }),
+    };
+    let events = [Event::Audit(audit), Event::Notification(notification)];
+    world.campaigns().insert(&campaign, &events).await.unwrap();
+    world
+        .sql("UPDATE outbox_events SET created_at = '2026-03-01 12:00Z'")
+        .await;
+    assert_eq!(world.outbox().relay(100).await.unwrap(), 2);
+    assert_eq!(world.outbox().relay(100).await.unwrap(), 0);
+    let audit = world
+        .text(
+            "SELECT concat_ws(' ', user_id, action, entity_type, entity_id, changes, ip_address,
+               created_at = '2026-03-01 12:00Z') FROM audit_logs",
+        )
+        .await;
+    let expected = format!(
+        "{} create campaign {} {{\"name\": \"x\"}} 10.0.0.1 t",
+        world.user, campaign.id
+    );
+    assert_eq!(audit.unwrap(), expected);
+    let notification =
+        world.text("SELECT concat_ws(' ', type, title, message, data, read_at, created_at = '2026-03-01 12:00Z') FROM notifications").await;
+    assert_eq!(notification.unwrap(), "warning t m {\"a\": 1} t");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+}
+
+#[tokio::test]
+async fn entries_sort_as_their_events() {
+    let world = World::new().await;
+    let entities: Vec<_> = (0..50).map(|_| id()).collect();
+    let events: Vec<Event> = entities.iter().map(|&entity| event(entity)).collect();
+    world.campaigns().insert(&world.draft(), &events).await.unwrap();
+    while world.outbox().relay(7).await.unwrap() > 0 {}
+    let sorted = world
+        .text("SELECT string_agg(entity_id::text, ' ' ORDER BY created_at, id) FROM audit_logs")
+        .await;
+    let expected: Vec<String> = entities.iter().map(ToString::to_string).collect();
+    assert_eq!(sorted.unwrap(), expected.join(" "));
+}
+
+#[tokio::test]
+async fn several_relays_carry_each_event_out_once() {
+    let world = World::new().await;
+    for _ in 0..5 {
+        let events: Vec<Event> = (0..40).map(|_| event(id())).collect();
+        world.campaigns().insert(&world.draft(), &events).await.unwrap();
+    }
+    let relays = (0..4).map(|_| {
+        let outbox = world.outbox();
+        async move {
+            let mut carried = 0;
+            loop {
+                match outbox.relay(13).await.unwrap() {
+                    0 => return carried,
+                    some => carried += some,
+                }
+            }
+        }
+    });
+    let carried: usize = join_all(relays).await.into_iter().sum();
+    assert_eq!(carried, 200);
+    assert_eq!(world.number("SELECT count(*) FROM audit_logs").await, 200);
+    assert_eq!(
+        world.number("SELECT count(DISTINCT entity_id) FROM audit_logs").await,
+        200
+    );
+}
+
+#[tokio::test]
+async fn neither_unreadable_events_nor_lost_accounts_hold_up_the_rest() {
+    let world = World::new().await;
+    world
+        .sql(&format!(
+            "INSERT INTO outbox_events (account_id, payload) VALUES
+               ('{0}', '{{\"kind\":\"nonsense\"}}'), ('{0}', '[1]'),
+               ('{1}', '{{\"kind\":\"notification\",\"type\":\"info\",\"title\":\"t\",\"message\":\"m\",\"data\":{{}}}}')",
+            world.account,
+            id()
+        ))
+        .await;
+    world.campaigns().insert(&world.draft(), &[event(id())]).await.unwrap();
+    assert_eq!(world.outbox().relay(100).await.unwrap(), 4);
+    assert_eq!(world.number("SELECT count(*) FROM audit_logs").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM notifications").await, 0);
+}

@@ -1,0 +1,537 @@
+//! The middle and the end of a run.
+
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunReport, RunStart, RunStore, SendResult, Trigger,
+};
+use recado_domain::contacts::ContactStore;
+use recado_domain::shared::{CampaignId, SendId};
+use recado_domain::templates::TemplateStore;
+use recado_domain::whatsapp::ProfileStore;
+use recado_postgres::PgProfiles;
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World, event, id};
+use crate::whatsapp::profile;
+
+fn sent(message: &str) -> SendResult {
+    SendResult::Sent {
+        message_id: Some(message.into()),
+        wa_id: Some(format!("wa-{message}")),
+    }
+}
+
+fn failed() -> SendResult {
+    SendResult::Failed {
+        code: Some(131_026),
+        message: "no such user".into(),
+    }
+}
+
+async fn claimed(world: &World, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
+    match world.runs().claim(run, worker, size, LEASE).await.unwrap() {
+        Claim::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
+    let world = World::new().await;
+    world.people(1).await;
+    let campaign = world.stored_draft().await;
+    let runs = world.runs();
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
+    runs.start(&world.start_of(&campaign), None, LEASE).await.unwrap();
+    let (a, b) = (id(), id());
+    let run = runs.take(a, LEASE).await.unwrap().unwrap();
+    assert_eq!(
+        run,
+        QueuedRun {
+            account_id: world.account,
+            campaign_id: campaign.id
+        }
+    );
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
+    assert_eq!(runs.claim(run, b, 5, LEASE).await.unwrap(), Claim::Lost);
+    runs.release(run, b).await.unwrap();
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
+    runs.release(run, a).await.unwrap();
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
+    // A lease that ran out.
+    world
+        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
+        .await;
+    assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
+    assert_eq!(runs.claim(run, b, 5, LEASE).await.unwrap(), Claim::Lost);
+}
+
+#[tokio::test]
+async fn many_workers_take_each_run_once() {
+    let world = World::new().await;
+    world.people(1).await;
+    for _ in 0..5 {
+        let campaign = world.stored_draft().await;
+        world
+            .runs()
+            .start(&world.start_of(&campaign), None, LEASE)
+            .await
+            .unwrap();
+    }
+    let takes = (0..15).map(|_| {
+        let runs = world.runs();
+        async move { runs.take(id(), LEASE).await.unwrap() }
+    });
+    let mut taken: Vec<CampaignId> = futures_util::future::join_all(takes)
+        .await
+        .into_iter()
+        .flatten()
+        .map(|run| run.campaign_id)
+        .collect();
+    // A taker that came while another one held every free row finds nothing; it asks again.
+    while let Some(run) = world.runs().take(id(), LEASE).await.unwrap() {
+        taken.push(run.campaign_id);
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 5);
+}
+
+#[tokio::test]
+async fn paused_suspended_and_ended_runs_are_not_taken() {
+    let world = World::new().await;
+    world.people(1).await;
+    let (campaign, run) = world.started(id()).await;
+    world.sql("UPDATE campaign_queue SET worker = NULL").await;
+    let runs = world.runs();
+    runs.pause(run, "token expired", &[event(id())]).await.unwrap();
+    runs.pause(run, "again", &[event(id())]).await.unwrap();
+    let paused = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(paused.paused_at.is_some());
+    assert_eq!(
+        (paused.status, paused.pause_reason.as_deref()),
+        (CampaignStatus::Sending, Some("token expired"))
+    );
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
+    let resumed = Campaign {
+        paused_at: None,
+        pause_reason: None,
+        ..paused
+    };
+    world
+        .campaigns()
+        .update(&resumed, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
+
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
+    world.sql("UPDATE accounts SET status = 'active'").await;
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), Some(run));
+    // A place in the queue that outlived its run is cleared away.
+    world
+        .sql("UPDATE campaigns SET status = 'cancelled'; UPDATE campaign_queue SET worker = NULL")
+        .await;
+    assert_eq!(runs.take(id(), LEASE).await.unwrap(), None);
+    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+}
+
+#[tokio::test]
+async fn claims_stop_when_the_run_does() {
+    let world = World::new().await;
+    world.people(3).await;
+    let worker = id();
+    let runs = world.runs();
+    let (campaign, run) = world.started(worker).await;
+    let sends = claimed(&world, run, worker, 2).await;
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    world.sql("UPDATE accounts SET status = 'active'").await;
+    runs.pause(run, "x", &[]).await.unwrap();
+    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(runs.mark_started(run, worker, &sends).await.unwrap(), []);
+    world.sql("UPDATE campaigns SET paused_at = NULL").await;
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign
+    };
+    world
+        .campaigns()
+        .update(&cancelled, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
+    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(runs.mark_started(run, worker, &sends).await.unwrap(), []);
+    assert_eq!(world.usage().await, "0/0");
+}
+
+#[tokio::test]
+async fn claims_hold_the_people_as_they_are_now() {
+    let world = World::new().await;
+    world.people(4).await;
+    world
+        .sql(r#"UPDATE contacts SET email = 'a@example.com', attributes = '{"n":1}' WHERE name = 'Contact 1'"#)
+        .await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    world
+        .sql("UPDATE contacts SET opted_out_at = now() WHERE name = 'Contact 2'")
+        .await;
+    world
+        .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Contact 3'")
+        .await;
+    world
+        .sql("UPDATE contacts SET phone = NULL WHERE name = 'Contact 4'")
+        .await;
+    let Claim::Sends(sends) = world.runs().claim(run, worker, 10, LEASE).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!(sends.len(), 4);
+    assert!(sends.is_sorted_by_key(|send| send.id));
+    let there: Vec<_> = sends.iter().filter_map(|send| send.recipient.as_ref()).collect();
+    assert_eq!(there.len(), 1);
+    assert_eq!(
+        (there[0].name.as_str(), there[0].phone.as_str()),
+        ("Contact 1", "+5511900000001")
+    );
+    assert_eq!(
+        (there[0].email.as_deref(), there[0].attributes.len()),
+        (Some("a@example.com"), 1)
+    );
+}
+
+#[tokio::test]
+async fn only_claimed_sends_of_the_holder_start_and_only_once() {
+    let world = World::new().await;
+    world.people(4).await;
+    let (a, b) = (id(), id());
+    let runs = world.runs();
+    let (_, run) = world.started(a).await;
+    let sends = claimed(&world, run, a, 3).await;
+    assert_eq!(runs.mark_started(run, b, &sends).await.unwrap(), []);
+    assert_eq!(runs.mark_started(run, a, &sends[..2]).await.unwrap(), &sends[..2]);
+    assert_eq!(runs.mark_started(run, a, &sends).await.unwrap(), [sends[2]]);
+    let stranger = SendId(id());
+    assert_eq!(runs.mark_started(run, a, &[stranger]).await.unwrap(), []);
+    // What another worker claimed meanwhile is not the first one's any more.
+    let rest = claimed(&world, run, a, 3).await;
+    assert_eq!(rest.len(), 1);
+    runs.release(run, a).await.unwrap();
+    runs.take(b, LEASE).await.unwrap().unwrap();
+    assert_eq!(claimed(&world, run, b, 3).await, rest);
+    assert_eq!(runs.mark_started(run, a, &rest).await.unwrap(), []);
+    assert_eq!(runs.mark_started(run, b, &rest).await.unwrap(), rest);
+}
+
+#[tokio::test]
+async fn what_an_earlier_holder_left_started_is_unknown_and_never_claimed() {
+    let world = World::new().await;
+    world.people(3).await;
+    let (a, b) = (id(), id());
+    let runs = world.runs();
+    let (_, run) = world.started(a).await;
+    let left = world.in_flight(run, a, 2).await;
+    world
+        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
+        .await;
+    runs.take(b, LEASE).await.unwrap().unwrap();
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
+            .await,
+        2
+    );
+    assert_eq!(claimed(&world, run, b, 5).await.len(), 1);
+    // The lost worker's result is true all the same.
+    runs.record(run, &[(left[0], sent("m1"))]).await.unwrap();
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL")
+            .await,
+        1
+    );
+    assert_eq!(world.usage().await, "1/2");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn results_move_sends_counters_and_quota_together() {
+    let world = World::new().await;
+    world.people(6).await;
+    let worker = id();
+    let runs = world.runs();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 5).await;
+    let results = [
+        (sends[0], sent("m1")),
+        (sends[1], failed()),
+        (sends[2], SendResult::Unknown),
+        (
+            sends[3],
+            SendResult::Deferred {
+                delay: Duration::minutes(1),
+            },
+        ),
+        (sends[4], SendResult::Released),
+        (SendId(id()), sent("nobody")),
+    ];
+    runs.record(run, &results).await.unwrap();
+    assert_eq!(world.usage().await, "1/4");
+    world.assert_recount().await;
+    let row = async |send: SendId| {
+        let columns = "status || ' ' || attempts || ' ' || (started_at IS NOT NULL) || ' ' || (claimed_by IS NOT NULL)
+          || ' ' || (unknown_at IS NOT NULL) || ' ' || (retry_at IS NOT NULL) || ' ' || (sent_at IS NOT NULL)
+          || ' ' || (failed_at IS NOT NULL) || ' ' || coalesce(wa_message_id, '-') || ' ' || coalesce(error_code, 0)";
+        world
+            .text(&format!("SELECT {columns} FROM campaign_sends WHERE id = '{send}'"))
+            .await
+            .unwrap()
+    };
+    assert_eq!(row(sends[0]).await, "sent 0 true true false false true false m1 0");
+    assert_eq!(
+        row(sends[1]).await,
+        "failed 0 true true false false false true - 131026"
+    );
+    assert_eq!(row(sends[2]).await, "pending 0 true true true false false false - 0");
+    assert_eq!(row(sends[3]).await, "pending 1 false false false true false false - 0");
+    assert_eq!(row(sends[4]).await, "pending 0 false false false false false false - 0");
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM contacts WHERE wa_id = 'wa-m1'")
+            .await,
+        1
+    );
+    // Twice changes nothing.
+    runs.record(run, &results[..2]).await.unwrap();
+    assert_eq!(world.usage().await, "1/4");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_deferred_send_waits_and_then_comes_again() {
+    let world = World::new().await;
+    world.people(1).await;
+    let worker = id();
+    let runs = world.runs();
+    let (_, run) = world.started(worker).await;
+    let send = world.in_flight(run, worker, 1).await[0];
+    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Exhausted);
+    runs.record(
+        run,
+        &[(
+            send,
+            SendResult::Deferred {
+                delay: Duration::minutes(1),
+            },
+        )],
+    )
+    .await
+    .unwrap();
+    let Claim::Wait(wait) = runs.claim(run, worker, 5, LEASE).await.unwrap() else {
+        panic!()
+    };
+    assert!(wait > Duration::seconds(50) && wait <= Duration::minutes(1), "{wait}");
+    world
+        .sql("UPDATE campaign_sends SET retry_at = now() + interval '1 millisecond'")
+        .await;
+    match runs.claim(run, worker, 5, LEASE).await.unwrap() {
+        Claim::Wait(wait) => assert_eq!(wait, Duration::milliseconds(50)),
+        Claim::Sends(_) => {}
+        other => panic!("{other:?}"),
+    }
+    world.sql("UPDATE campaign_sends SET retry_at = now()").await;
+    let Claim::Sends(again) = runs.claim(run, worker, 5, LEASE).await.unwrap() else {
+        panic!()
+    };
+    assert_eq!((again[0].id, again[0].attempts), (send, 1));
+}
+
+#[tokio::test]
+async fn a_finish_concludes_and_tells() {
+    let world = World::new().await;
+    world.people(3).await;
+    let worker = id();
+    let runs = world.runs();
+    let (campaign, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 3).await;
+    runs.record(
+        run,
+        &[
+            (sends[0], sent("a")),
+            (sends[1], failed()),
+            (sends[2], SendResult::Unknown),
+        ],
+    )
+    .await
+    .unwrap();
+    let report = runs.finish(run).await.unwrap().unwrap();
+    let expected = RunReport {
+        total: 3,
+        sent: 1,
+        failed: 2,
+        simulated: false,
+        status: CampaignStatus::Partial,
+        paused: false,
+    };
+    assert_eq!(report, expected);
+    assert_eq!(runs.report(run).await.unwrap(), Some(report));
+    let stored = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(stored.completed_at.is_some());
+    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+    // The unknown one keeps its place.
+    assert_eq!(world.usage().await, "1/1");
+    let audit = "SELECT count(*) FROM outbox_events WHERE payload ->> 'kind' = 'audit'
+      AND payload ->> 'ip_address' = '10.0.0.1'";
+    assert_eq!(world.number(audit).await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    // A second finish changes nothing.
+    runs.finish(run).await.unwrap();
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() {
+    let world = World::new().await;
+    world.people(1).await;
+    let worker = id();
+    let runs = world.runs();
+    let (campaign, run) = world.started(worker).await;
+    let send = world.in_flight(run, worker, 1).await[0];
+    runs.record(run, &[(send, SendResult::Released)]).await.unwrap();
+    runs.pause(run, "x", &[]).await.unwrap();
+    let report = runs.finish(run).await.unwrap().unwrap();
+    assert_eq!(
+        (report.status, report.paused, report.failed),
+        (CampaignStatus::Sending, true, 1)
+    );
+    assert_eq!(world.usage().await, "0/1");
+    let foreign = QueuedRun {
+        account_id: world.another_account().await,
+        ..run
+    };
+    assert_eq!(runs.finish(foreign).await.unwrap(), None);
+    assert_eq!(runs.report(foreign).await.unwrap(), None);
+    assert_eq!(runs.material(foreign).await.unwrap(), None);
+    assert_eq!(runs.claim(foreign, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    let deleted = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign
+    };
+    world
+        .campaigns()
+        .update(&deleted, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
+    world
+        .campaigns()
+        .delete(&deleted, CampaignStatus::Cancelled, &[])
+        .await
+        .unwrap();
+    assert_eq!(runs.finish(run).await.unwrap(), None);
+    assert_eq!(runs.report(run).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_material_has_the_template_even_deleted_and_the_number_while_connected() {
+    let world = World::new().await;
+    world.people(1).await;
+    let profiles = PgProfiles::new(world.tenants.clone());
+    let number = profile("111");
+    profiles.insert(world.account, &number).await.unwrap();
+    let campaign = world.stored_draft().await;
+    let start = RunStart {
+        profile_id: Some(number.profile.id),
+        trigger: Trigger::Send,
+        ..world.start_of(&campaign)
+    };
+    world.runs().start(&start, None, LEASE).await.unwrap();
+    let run = QueuedRun {
+        account_id: world.account,
+        campaign_id: campaign.id,
+    };
+    let template = campaign.template_id.unwrap();
+    world
+        .templates()
+        .delete(world.account, template, NOW, &[])
+        .await
+        .unwrap();
+    let material = world.runs().material(run).await.unwrap().unwrap();
+    assert_eq!((material.campaign.id, material.template.id), (campaign.id, template));
+    assert_eq!(material.profile, Some(number.clone()));
+    profiles.delete(world.account, number.profile.id).await.unwrap();
+    assert_eq!(world.runs().material(run).await.unwrap().unwrap().profile, None);
+}
+
+#[tokio::test]
+async fn what_stays_unknown_too_long_fails_and_says_so() {
+    let world = World::new().await;
+    world.people(5).await;
+    let worker = id();
+    let runs = world.runs();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 4).await;
+    let unknown: Vec<_> = sends.iter().map(|&send| (send, SendResult::Unknown)).collect();
+    runs.record(run, &unknown[..3]).await.unwrap();
+    assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
+    world
+        .sql(&format!(
+            "UPDATE campaign_sends SET unknown_at = now() - interval '2 hours' WHERE id IN ('{}', '{}')",
+            sends[0], sends[1]
+        ))
+        .await;
+    // One that nobody ever noted, because its run was cancelled and its worker died.
+    world
+        .sql(&format!(
+            "UPDATE campaign_sends SET started_at = now() - interval '2 hours' WHERE id = '{}'",
+            sends[3]
+        ))
+        .await;
+    assert_eq!(runs.fail_unknown(Duration::hours(1), 1).await.unwrap(), 1);
+    assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 2);
+    assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
+    let told = world
+        .number("SELECT count(*) FROM campaign_sends WHERE error_message LIKE '%unknown%'")
+        .await;
+    assert_eq!(told, 3);
+    assert_eq!(world.usage().await, "0/2");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
+    let world = World::new().await;
+    world.people(1).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let contact = world
+        .text("SELECT id FROM contacts")
+        .await
+        .unwrap()
+        .parse::<uuid::Uuid>()
+        .unwrap();
+    world
+        .contacts()
+        .delete(world.account, contact.into(), NOW)
+        .await
+        .unwrap();
+    let sends = world.in_flight(run, worker, 1).await;
+    world.runs().record(run, &[(sends[0], failed())]).await.unwrap();
+    let stats = world
+        .campaigns()
+        .stats(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((stats.total, stats.failed), (1, 1));
+}

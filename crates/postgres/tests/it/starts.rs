@@ -1,0 +1,297 @@
+//! The beginning of a run.
+
+use futures_util::future::join_all;
+use recado_domain::billing::{Subscription, SubscriptionStatus};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore, Command, Refusal, RunStart, RunStore, SendCounts, StartOutcome,
+};
+use recado_domain::shared::{CampaignId, ProfileId};
+use recado_domain::templates::{Template, TemplateStore};
+use recado_domain::whatsapp::ProfileStore;
+use recado_postgres::PgProfiles;
+
+use crate::support::{LEASE, NOW, World, event, id};
+use crate::whatsapp::profile;
+
+#[tokio::test]
+async fn a_start_does_everything_at_once() {
+    let world = World::new().await;
+    world.people(3).await;
+    let campaign = world.stored_draft().await;
+    let worker = id();
+    let start = RunStart {
+        events: vec![event(id())],
+        ..world.start_of(&campaign)
+    };
+    let outcome = world.runs().start(&start, Some(worker), LEASE).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 3 });
+    let stored = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!((stored.status, stored.total_recipients), (CampaignStatus::Sending, 3));
+    assert_eq!((stored.executed_at, stored.completed_at), (Some(NOW), None));
+    let counts = SendCounts {
+        total: 3,
+        pending: 3,
+        ..SendCounts::default()
+    };
+    assert_eq!(
+        world.campaigns().stats(world.account, campaign.id).await.unwrap(),
+        Some(counts)
+    );
+    assert_eq!(world.usage().await, "0/3");
+    let month = world
+        .text("SELECT quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date FROM campaigns")
+        .await;
+    assert_eq!(month.unwrap(), "true");
+    let queued = world
+        .text(
+            "SELECT trigger || ' ' || ip_address || ' ' || (leased_until > now()) || ' ' || worker FROM campaign_queue",
+        )
+        .await;
+    assert_eq!(queued.unwrap(), format!("execute 10.0.0.1 true {worker}"));
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_refused_start_leaves_nothing() {
+    let world = World::new().await;
+    let campaign = world.stored_draft().await;
+    let start = RunStart {
+        events: vec![event(id())],
+        ..world.start_of(&campaign)
+    };
+    let nobody = world.runs().start(&start, None, LEASE).await.unwrap();
+    assert_eq!(nobody, StartOutcome::Refused(Refusal::NoRecipients));
+
+    world.people(3).await;
+    let limited = RunStart {
+        monthly_limit: 2,
+        ..start.clone()
+    };
+    let quota = world.runs().start(&limited, None, LEASE).await.unwrap();
+    assert_eq!(
+        quota,
+        StartOutcome::Refused(Refusal::QuotaExceeded {
+            limit: 2,
+            left: 2,
+            wanted: 3
+        })
+    );
+
+    let scheduled = RunStart {
+        expected: CampaignStatus::Scheduled,
+        ..start.clone()
+    };
+    let stale = world.runs().start(&scheduled, None, LEASE).await.unwrap();
+    let status = Refusal::Status {
+        status: CampaignStatus::Draft,
+        command: Command::Start,
+    };
+    assert_eq!(stale, StartOutcome::Refused(status));
+
+    let unknown = Campaign {
+        id: CampaignId(id()),
+        ..start.campaign.clone()
+    };
+    let missing = world
+        .runs()
+        .start(
+            &RunStart {
+                campaign: unknown,
+                ..start.clone()
+            },
+            None,
+            LEASE,
+        )
+        .await
+        .unwrap();
+    assert_eq!(missing, StartOutcome::Missing);
+    let foreign = Campaign {
+        account_id: world.another_account().await,
+        ..start.campaign.clone()
+    };
+    let missing = world
+        .runs()
+        .start(
+            &RunStart {
+                campaign: foreign,
+                ..start.clone()
+            },
+            None,
+            LEASE,
+        )
+        .await
+        .unwrap();
+    assert_eq!(missing, StartOutcome::Missing);
+
+    for table in [
+        "campaign_sends",
+        "campaign_queue",
+        "campaign_counters",
+        "message_usage",
+        "outbox_events",
+    ] {
+        assert_eq!(
+            world.number(&format!("SELECT count(*) FROM {table}")).await,
+            0,
+            "{table}"
+        );
+    }
+    let stored = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(stored.status, CampaignStatus::Draft);
+}
+
+#[tokio::test]
+async fn of_many_starts_of_one_campaign_one_starts() {
+    let world = World::new().await;
+    world.people(50).await;
+    let campaign = world.stored_draft().await;
+    let start = world.start_of(&campaign);
+    let starts = (0..20).map(|_| {
+        let (runs, start) = (world.runs(), start.clone());
+        async move { runs.start(&start, None, LEASE).await.unwrap() }
+    });
+    let outcomes = join_all(starts).await;
+    let started = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, StartOutcome::Started { .. }))
+        .count();
+    let refusal = Refusal::Status {
+        status: CampaignStatus::Sending,
+        command: Command::Start,
+    };
+    let refused = outcomes
+        .iter()
+        .filter(|&outcome| *outcome == StartOutcome::Refused(refusal.clone()))
+        .count();
+    assert_eq!((started, refused), (1, 19));
+    assert_eq!(world.usage().await, "0/50");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn campaigns_racing_for_the_quota_never_exceed_it() {
+    let world = World::new().await;
+    world.people(10).await;
+    let mut starts = Vec::new();
+    for _ in 0..8 {
+        let campaign = world.stored_draft().await;
+        starts.push(RunStart {
+            monthly_limit: 35,
+            ..world.start_of(&campaign)
+        });
+    }
+    let starts = starts.into_iter().map(|start| {
+        let runs = world.runs();
+        async move { runs.start(&start, None, LEASE).await.unwrap() }
+    });
+    let outcomes = join_all(starts).await;
+    let exceeded = StartOutcome::Refused(Refusal::QuotaExceeded {
+        limit: 35,
+        left: 5,
+        wanted: 10,
+    });
+    let started = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, StartOutcome::Started { .. }))
+        .count();
+    assert_eq!(
+        (started, outcomes.iter().filter(|&outcome| *outcome == exceeded).count()),
+        (3, 5)
+    );
+    assert_eq!(world.usage().await, "0/30");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn facts_hold_what_decides_a_start() {
+    let world = World::new().await;
+    let (account, campaign) = (world.account, world.stored_draft().await);
+    let runs = world.runs();
+    let facts = runs.facts(account, campaign.id).await.unwrap().unwrap();
+    assert_eq!(
+        (&facts.campaign, facts.template.as_ref().map(|t| t.id)),
+        (&campaign, campaign.template_id)
+    );
+    assert_eq!(
+        (
+            facts.profile_id,
+            facts.billing.plan.as_str(),
+            facts.billing.subscription
+        ),
+        (None, "free", None)
+    );
+
+    // The account's first number, unless the template has one of its own.
+    let profiles = PgProfiles::new(world.tenants.clone());
+    let (first, second) = (profile("111"), profile("222"));
+    profiles.insert(account, &first).await.unwrap();
+    profiles.insert(account, &second).await.unwrap();
+    let profile_of = async || runs.facts(account, campaign.id).await.unwrap().unwrap().profile_id;
+    assert_eq!(profile_of().await, Some(first.profile.id));
+    let template = facts.template.unwrap();
+    let with = |profile_id: Option<ProfileId>| Template {
+        profile_id,
+        ..template.clone()
+    };
+    world
+        .templates()
+        .update(&with(Some(second.profile.id)), template.meta_status, &[])
+        .await
+        .unwrap();
+    assert_eq!(profile_of().await, Some(second.profile.id));
+    profiles.delete(account, second.profile.id).await.unwrap();
+    assert_eq!(profile_of().await, Some(first.profile.id));
+
+    // The newest subscription.
+    world
+        .sql(&format!(
+            "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at) VALUES
+               ('{account}', '{}', 'growth', 'MONTHLY', 'cancelled', 'PIX', 1, now()),
+               ('{account}', '{}', 'growth', 'MONTHLY', 'active', 'PIX', 1, now() - interval '1 day');
+             UPDATE accounts SET plan = 'growth' WHERE id = '{account}'",
+            id(),
+            id()
+        ))
+        .await;
+    let billing = runs.facts(account, campaign.id).await.unwrap().unwrap().billing;
+    let cancelled = Subscription {
+        status: SubscriptionStatus::Cancelled,
+        current_period_end: None,
+    };
+    assert_eq!(
+        (billing.plan.as_str(), billing.subscription),
+        ("growth", Some(cancelled))
+    );
+
+    world.templates().delete(account, template.id, NOW, &[]).await.unwrap();
+    assert_eq!(runs.facts(account, campaign.id).await.unwrap().unwrap().template, None);
+    assert_eq!(
+        runs.facts(world.another_account().await, campaign.id).await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_large_audience_is_frozen_within_the_limits() {
+    let world = World::new().await;
+    world.people(20_000).await;
+    let campaign = world.stored_draft().await;
+    let outcome = world
+        .runs()
+        .start(&world.start_of(&campaign), None, LEASE)
+        .await
+        .unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
+    world.assert_recount().await;
+}

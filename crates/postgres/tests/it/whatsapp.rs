@@ -1,0 +1,186 @@
+//! Connected numbers, callbacks as received, and the directory between them.
+
+use recado_domain::shared::{AccountId, CallbackId, ProfileId, Sealed, SliceQuery, StoreError};
+use recado_domain::whatsapp::{CallbackStore, Profile, ProfileStore, StoredProfile};
+use recado_postgres::{PgCallbacks, PgProfiles};
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World, id};
+
+pub(crate) fn profile(number: &str) -> StoredProfile {
+    StoredProfile {
+        profile: Profile {
+            id: id().into(),
+            name: "Loja".into(),
+            phone_number_id: number.into(),
+            waba_id: "900".into(),
+            messages_per_second: Some(80),
+            created_at: NOW,
+            updated_at: NOW,
+        },
+        token: Sealed(vec![0, 1, 255]),
+    }
+}
+
+#[tokio::test]
+async fn a_number_is_stored_changed_and_deleted() {
+    let world = World::new().await;
+    let profiles = PgProfiles::new(world.tenants.clone());
+    let (account, other) = (world.account, world.another_account().await);
+    let first = profile("111");
+    let second = profile("222");
+    profiles.insert(account, &first).await.unwrap();
+    profiles.insert(account, &second).await.unwrap();
+    assert_eq!(
+        profiles.find(account, first.profile.id).await.unwrap(),
+        Some(first.clone())
+    );
+    assert_eq!(profiles.find(other, first.profile.id).await.unwrap(), None);
+    assert_eq!(profiles.default_profile(account).await.unwrap(), Some(first.clone()));
+    assert_eq!(profiles.default_profile(other).await.unwrap(), None);
+
+    let slice = profiles
+        .list(account, &SliceQuery { cursor: None, limit: 1 })
+        .await
+        .unwrap();
+    assert_eq!((slice.data, slice.has_more), (vec![second.clone()], true));
+    let slice = profiles
+        .list(
+            account,
+            &SliceQuery {
+                cursor: slice.next_cursor,
+                limit: 1,
+            },
+        )
+        .await
+        .unwrap();
+    assert_eq!((slice.data, slice.has_more), (vec![first.clone()], false));
+    let nonsense = SliceQuery {
+        cursor: Some("x".into()),
+        limit: 1,
+    };
+    assert_eq!(profiles.list(account, &nonsense).await.unwrap().data, []);
+
+    let mut changed = first.clone();
+    changed.profile.messages_per_second = None;
+    changed.profile.phone_number_id = "333".into();
+    changed.token = Sealed(vec![9]);
+    assert!(profiles.update(account, &changed).await.unwrap());
+    assert!(!profiles.update(other, &changed).await.unwrap());
+    assert_eq!(profiles.find(account, first.profile.id).await.unwrap(), Some(changed));
+    assert!(!profiles.delete(other, first.profile.id).await.unwrap());
+    assert!(profiles.delete(account, first.profile.id).await.unwrap());
+    assert!(!profiles.delete(account, first.profile.id).await.unwrap());
+    assert_eq!(profiles.find(account, ProfileId(id())).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_number_is_connected_once_an_account() {
+    let world = World::new().await;
+    let profiles = PgProfiles::new(world.tenants.clone());
+    profiles.insert(world.account, &profile("111")).await.unwrap();
+    let twice = profiles.insert(world.account, &profile("111")).await;
+    assert!(
+        matches!(
+            twice,
+            Err(StoreError::Taken {
+                field: "phone_number_id"
+            })
+        ),
+        "{twice:?}"
+    );
+    let second = profile("222");
+    profiles.insert(world.account, &second).await.unwrap();
+    let mut moved = second;
+    moved.profile.phone_number_id = "111".into();
+    let taken = profiles.update(world.account, &moved).await;
+    assert!(
+        matches!(
+            taken,
+            Err(StoreError::Taken {
+                field: "phone_number_id"
+            })
+        ),
+        "{taken:?}"
+    );
+    profiles
+        .insert(world.another_account().await, &profile("111"))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_directory_knows_who_has_a_number_now() {
+    let world = World::new().await;
+    let profiles = PgProfiles::new(world.tenants.clone());
+    let callbacks = PgCallbacks::new(world.platform.clone());
+    let other = world.another_account().await;
+    let mine = profile("111");
+    profiles.insert(world.account, &mine).await.unwrap();
+    profiles.insert(world.account, &profile("222")).await.unwrap();
+    profiles.insert(other, &profile("111")).await.unwrap();
+    let none: [AccountId; 0] = [];
+    assert_eq!(
+        callbacks.accounts_of_number("111").await.unwrap(),
+        [world.account, other]
+    );
+    assert_eq!(callbacks.accounts_of_number("222").await.unwrap(), [world.account]);
+    assert_eq!(callbacks.accounts_of_number("999").await.unwrap(), none);
+    assert_eq!(
+        callbacks.accounts_of_business("900").await.unwrap(),
+        [world.account, other]
+    );
+
+    let mut moved = mine.clone();
+    moved.profile.phone_number_id = "333".into();
+    moved.profile.waba_id = "901".into();
+    profiles.update(world.account, &moved).await.unwrap();
+    assert_eq!(callbacks.accounts_of_number("111").await.unwrap(), [other]);
+    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), [world.account]);
+    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), [world.account]);
+    profiles.delete(world.account, mine.profile.id).await.unwrap();
+    assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
+    assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
+}
+
+#[tokio::test]
+async fn callbacks_are_leased_deferred_and_forgotten() {
+    let world = World::new().await;
+    let callbacks = PgCallbacks::new(world.platform.clone());
+    let (first, second) = (CallbackId(id()), CallbackId(id()));
+    callbacks.store(first, b"{\"a\":1}", Duration::ZERO).await.unwrap();
+    callbacks.store(second, b"\xff", LEASE).await.unwrap();
+    let claimed = callbacks.claim(LEASE).await.unwrap().unwrap();
+    assert_eq!(
+        (claimed.id, claimed.body.as_slice(), claimed.attempts),
+        (first, b"{\"a\":1}".as_slice(), 0)
+    );
+    assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
+    callbacks.defer(first, LEASE).await.unwrap();
+    assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
+    callbacks.defer(first, Duration::ZERO).await.unwrap();
+    assert_eq!(callbacks.claim(LEASE).await.unwrap().unwrap().attempts, 2);
+    callbacks.forget(first).await.unwrap();
+    callbacks.defer(second, Duration::ZERO).await.unwrap();
+    assert_eq!(callbacks.claim(LEASE).await.unwrap().unwrap().id, second);
+    callbacks.forget(second).await.unwrap();
+    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
+}
+
+#[tokio::test]
+async fn one_callback_goes_to_one_claimer() {
+    let world = World::new().await;
+    let callbacks = PgCallbacks::new(world.platform.clone());
+    for _ in 0..10 {
+        callbacks.store(CallbackId(id()), b"{}", Duration::ZERO).await.unwrap();
+    }
+    let claims = (0..20).map(|_| callbacks.claim(LEASE));
+    let claimed = futures_util::future::join_all(claims).await;
+    let mut ids: Vec<_> = claimed
+        .into_iter()
+        .filter_map(|claim| claim.unwrap().map(|callback| callback.id))
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 10);
+}
