@@ -9,6 +9,7 @@
     reason = "a command line tool speaks through its terminal"
 )]
 
+mod bench;
 mod dev;
 mod error;
 mod http;
@@ -16,6 +17,7 @@ mod migrate;
 mod paths;
 mod process;
 mod progress;
+mod scratch;
 mod secrets;
 mod seed;
 mod services;
@@ -41,6 +43,9 @@ usage: cargo xtask <command>
                        print a session token for the development server
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
   tidy                 check the rules about the shape of the code
+  bench [name ...] [--seconds N] [--pairs N]
+                       measure the release server, or only this of it: idle cost read import; needs wrk and pgbench;
+                       without a name the result goes to docs/performance.md
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
@@ -80,6 +85,7 @@ fn run(args: &[String]) -> Result<()> {
         "seed" => none(rest).and_then(|()| seed::run()),
         "token" => token::run(rest),
         "test" => test::run(rest),
+        "bench" => bench::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {
             eprint!("{USAGE}");

@@ -35,6 +35,11 @@ pub(crate) fn built(name: &str) -> PathBuf {
     target().join("debug").join(name)
 }
 
+/// The same of `cargo build --release`.
+pub(crate) fn released(name: &str) -> PathBuf {
+    target().join("release").join(name)
+}
+
 /// The cargo that called us, so that a pinned toolchain stays the same all the way down.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -39,6 +39,10 @@ impl Process {
         Ok(process)
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// A failure once it is no longer running.
     pub(crate) fn alive(&mut self) -> Result<()> {
         match self.child.try_wait() {
@@ -226,8 +230,12 @@ mod tests {
     #[test]
     fn what_a_killed_launcher_left_is_ended() {
         let log = std::env::temp_dir().join(format!("recado-left-{}.log", std::process::id()));
-        let process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
-        let pid = process.child.id().to_string();
+        let mut process = Process::spawn("sleep", Command::new("sleep").arg("600"), log.clone()).unwrap();
+        let pid = process.id().to_string();
+        // For a moment, a process that is about to become another program has no command line.
+        process
+            .wait_until(Duration::from_secs(10), || command_line(&pid).contains("sleep"))
+            .unwrap();
         stop_left_over(&log, Path::new("another program"));
         assert!(command_line(&pid).contains("sleep"));
         stop_left_over(&log, Path::new("sleep"));

@@ -26,6 +26,6 @@ pub use campaigns::{PgCampaigns, PgRuns};
 pub use contacts::{PgContacts, PgTags};
 pub use migrate::{MigrateError, migrate, pending};
 pub use outbox::PgOutbox;
-pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool, Transaction};
+pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use templates::PgTemplates;
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgProfiles};

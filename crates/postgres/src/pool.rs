@@ -248,7 +248,7 @@ impl Drop for Held {
 
 /// A transaction. Dropped before its end, it takes its connection with it: neither an open transaction nor a tenant's
 /// setting ever comes back to the pool.
-pub struct Transaction(Held);
+pub(crate) struct Transaction(Held);
 
 impl Transaction {
     async fn begin(pool: &Pool<AsyncPgConnection>, statement: &str) -> Result<Self, StoreError> {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
@@ -117,7 +118,7 @@ impl Config {
             session_audience: get("SESSION_JWT_AUDIENCE"),
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
-            whatsapp_api_url: get("WHATSAPP_API_URL"),
+            whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
             message_delay: Duration::milliseconds(parsed(
@@ -181,6 +182,16 @@ fn list<T: FromStr>(source: Source<'_>, name: &'static str, shape: &str) -> Resu
         .collect()
 }
 
+/// Told without its value: an address may hold a password.
+fn web_address(source: Source<'_>, name: &'static str) -> Result<Option<String>, ConfigError> {
+    let Some(text) = source(name) else { return Ok(None) };
+    let uri: Option<Uri> = text.trim().parse().ok();
+    match uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
+        true => Ok(Some(text.trim().to_owned())),
+        false => Err(fault(name, "must be an http or https address")),
+    }
+}
+
 fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
     let text = required(source, "APP_SECRET")?;
     let bytes = STANDARD
@@ -191,7 +202,8 @@ fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
 }
 
 fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
-    match (source("SESSION_JWT_SECRET"), source("SESSION_JWKS_URL")) {
+    let jwks_url = web_address(source, "SESSION_JWKS_URL")?;
+    match (source("SESSION_JWT_SECRET"), jwks_url) {
         (Some(secret), None) if secret.len() < SESSION_SECRET_BYTES => Err(fault(
             "SESSION_JWT_SECRET",
             format!("must have at least {SESSION_SECRET_BYTES} bytes"),
@@ -264,6 +276,9 @@ mod tests {
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("LOG_FORMAT", "xml"),
+            ("WHATSAPP_API_URL", "no address"),
+            ("WHATSAPP_API_URL", "ftp://user:password@host"),
+            ("SESSION_JWKS_URL", "idp.example/jwks"),
         ];
         for (variable, value) in cases {
             let error = read(&[(variable, value)]).unwrap_err();

@@ -1,4 +1,4 @@
-//! The outside systems as small servers. The modules: [`whatsapp`], [`payment`] and [`ai`] are the three outside systems; the rest is what they share: a
+//! The outside systems as small servers: [`whatsapp`], [`payment`] and [`ai`]. The other modules are what they share: a
 //! server on a thread of its own ([`host`]), the record of what it received ([`ledger`]), scripted faults ([`fault`])
 //! and the background worker that posts callbacks ([`courier`]).
 //!

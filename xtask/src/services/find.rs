@@ -73,6 +73,23 @@ pub(crate) fn postgres_or_install() -> Result<PathBuf> {
     ))
 }
 
+/// The HTTP load generator, installed if need be.
+pub(crate) fn wrk_or_install() -> Result<PathBuf> {
+    if let Some(file) = on_path("wrk") {
+        return Ok(file);
+    }
+    let tried = match install::apt(&["wrk"]) {
+        Ok(()) => "apt-get brought none".to_owned(),
+        Err(failure) => failure.to_string(),
+    };
+    match on_path("wrk") {
+        Some(file) => Ok(file),
+        None => fail(format!(
+            "wrk is needed: install the package wrk, or build it from its sources ({tried})"
+        )),
+    }
+}
+
 /// The binary of Redis, installed if need be.
 pub(crate) fn redis_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("REDIS_BIN") {
@@ -127,7 +144,8 @@ fn runs(program: &Path) -> bool {
         .is_ok_and(|out| out.status.success())
 }
 
-fn on_path(name: &str) -> Option<PathBuf> {
+/// A program in the PATH.
+pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&std::env::var_os("PATH")?)
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())

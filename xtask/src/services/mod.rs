@@ -8,7 +8,7 @@ mod owner;
 pub(crate) mod postgres;
 pub(crate) mod redis;
 
-pub(crate) use find::postgres as find_postgres;
+pub(crate) use find::{postgres as find_postgres, wrk_or_install};
 
 use std::net::TcpListener;
 

@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Development,
     /// Thrown away after the run: fast.
     Tests,
+    /// Thrown away after the run, and as durable as a real one: it is what gets measured.
+    Benchmarks,
 }
 
 /// A running cluster; dropping it stops it.
@@ -64,6 +66,10 @@ impl Cluster {
             "postgres://postgres:{}@127.0.0.1:{}/{database}",
             self.password, self.port
         )
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
     }
 
     /// Makes a database unless it exists.
@@ -112,7 +118,7 @@ impl Cluster {
             "--encoding=UTF8",
         ]);
         initdb.args(["--locale=C", "--no-instructions"]);
-        if purpose == Purpose::Tests {
+        if purpose != Purpose::Development {
             initdb.arg("--no-sync");
         }
         process::quietly(initdb.arg("--pwfile").arg(&password).arg("-D").arg(&fresh), "initdb")?;
@@ -159,9 +165,9 @@ impl Cluster {
         );
         if purpose == Purpose::Tests {
             options.push_str(" -c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=300");
-            if self.has_statement_statistics() {
-                options.push_str(" -c shared_preload_libraries=pg_stat_statements");
-            }
+        }
+        if purpose != Purpose::Development && self.has_statement_statistics() {
+            options.push_str(" -c shared_preload_libraries=pg_stat_statements");
         }
         let mut start = self.command("pg_ctl");
         start
@@ -183,7 +189,14 @@ impl Cluster {
         }
     }
 
-    fn has_statement_statistics(&self) -> bool {
+    /// One of its programs, or the same of another installation.
+    pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
+        let own = self.bin.join(name);
+        if own.is_file() { Some(own) } else { find::on_path(name) }
+    }
+
+    /// Whether it counts the statements it runs (not in development).
+    pub(crate) fn has_statement_statistics(&self) -> bool {
         ["../lib", "../lib/postgresql"]
             .iter()
             .any(|lib| self.bin.join(lib).join("pg_stat_statements.so").is_file())

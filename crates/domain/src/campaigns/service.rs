@@ -77,6 +77,12 @@ impl Campaigns {
         id: CampaignId,
         input: CampaignInput,
     ) -> Result<Campaign, CampaignError> {
+        // What is wrong with the input is told first, whether or not there is such a campaign, and whatever its status.
+        let named = Campaign {
+            name: "-".to_owned(),
+            ..self.blank(tenant)
+        };
+        self.check_references(&merge(named, input.clone())?).await?;
         let stored = self.get(tenant, id).await?;
         let status = transition(stored.status, Command::Edit)?;
         let changed = Campaign {
@@ -84,7 +90,6 @@ impl Campaigns {
             updated_at: self.clock.now(),
             ..merge(stored.clone(), input)?
         };
-        self.check_references(&changed).await?;
         written(self.store.update(&changed, stored.status, &[]).await?, Command::Edit)?;
         Ok(changed)
     }

@@ -63,6 +63,14 @@ impl Contacts {
 
     /// Changes the given fields of a contact.
     pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
+        // What is wrong with the input is told first, whether or not there is such a contact.
+        let named = ContactDraft {
+            name: "-".to_owned(),
+            phone: None,
+            email: None,
+            attributes: Map::new(),
+        };
+        merge(named, input.clone(), false)?;
         let stored = self.get(tenant, id).await?;
         let tags = input.tag_ids.clone();
         let has_phone = stored.phone.is_some();

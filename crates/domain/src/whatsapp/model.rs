@@ -49,7 +49,7 @@ pub struct Line {
 }
 
 /// What a caller wrote, unchecked. Absent fields are kept on update; an inner none clears.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProfileInput {
     /// Required on create.
     pub name: Option<String>,

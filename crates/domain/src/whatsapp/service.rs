@@ -52,19 +52,9 @@ impl Profiles {
 
     /// Connects a number; its token is encrypted before it reaches the store.
     pub async fn create(&self, tenant: &Tenant, input: ProfileInput) -> Result<Profile, ProfileError> {
-        let now = self.clock.now();
-        let blank = Profile {
-            id: self.ids.next().into(),
-            name: String::new(),
-            phone_number_id: String::new(),
-            waba_id: String::new(),
-            messages_per_second: None,
-            created_at: now,
-            updated_at: now,
-        };
         let token = input.access_token.clone().unwrap_or_default();
         check_token(&token)?;
-        let profile = merge(blank, input)?;
+        let profile = merge(self.blank(), input)?;
         let stored = StoredProfile {
             profile,
             token: self.cipher.seal(&token),
@@ -95,6 +85,19 @@ impl Profiles {
         match self.store.update(tenant.account_id, &changed).await? {
             true => Ok(changed.profile),
             false => Err(ProfileError::NotFound),
+        }
+    }
+
+    fn blank(&self) -> Profile {
+        let now = self.clock.now();
+        Profile {
+            id: self.ids.next().into(),
+            name: String::new(),
+            phone_number_id: String::new(),
+            waba_id: String::new(),
+            messages_per_second: None,
+            created_at: now,
+            updated_at: now,
         }
     }
 

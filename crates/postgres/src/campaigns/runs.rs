@@ -143,10 +143,11 @@ struct DoubtRow {
 
 impl PgRuns {
     /// Sends in doubt for longer than this, across accounts, longest first. What was started and never recorded is in
-    /// doubt too, even if no worker came by to note it (its run was cancelled and its worker died).
+    /// doubt too, even if no worker came by to note it (its run was cancelled and its worker died). The condition on
+    /// the start follows from the other one, and is the one that an index serves.
     async fn in_doubt(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
         let query = sql("SELECT account_id, id FROM campaign_sends
-             WHERE status = 'pending' AND started_at IS NOT NULL
+             WHERE status = 'pending' AND started_at <= now() - $1 * interval '1 microsecond'
                AND coalesce(unknown_at, started_at) <= now() - $1 * interval '1 microsecond'
              ORDER BY started_at LIMIT $2")
         .bind(ttl)

@@ -119,7 +119,7 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
     let filters = BoundFilters::from(&own.clone().unwrap_or_default());
     let text = format!(
         "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
-         FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND ($2 IS NULL OR c.id < $2)
+         FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
            AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3)
            AND ($4 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
              WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $4))
@@ -130,7 +130,8 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
     );
     let rows: Vec<ContactRow> = sql(text)
         .bind(account)
-        .bind(after)
+        // Without a position behind the greatest id, so that the index serves both.
+        .bind(after.unwrap_or(Uuid::max()))
         .bind(query.filter.search.as_deref().map(anywhere))
         .bind(query.filter.tag_id)
         .bind(query.filter.segment_id)

@@ -79,10 +79,7 @@ async fn a_long_slug_is_cut_for_its_number() {
     for _ in 0..3 {
         slugs.push(accounts.create(&account(&long), world.user).await.unwrap().slug);
     }
-    assert_eq!(
-        slugs,
-        [long.clone(), format!("{cut}-2"), format!("{cut}-3")]
-    );
+    assert_eq!(slugs, [long.clone(), format!("{cut}-2"), format!("{cut}-3")]);
 }
 
 #[tokio::test]

@@ -5,9 +5,7 @@ use recado_domain::campaigns::{
     SendCounts, SendResult, Variables,
 };
 use recado_domain::contacts::{ContactStore, Tag, TagStore};
-use recado_domain::shared::{
-    AccountId, CampaignId, FolderId, PageQuery, SegmentId, StoreError, TagId, TemplateId, Write,
-};
+use recado_domain::shared::{CampaignId, FolderId, PageQuery, SegmentId, SendId, StoreError, TagId, TemplateId, Write};
 use recado_domain::templates::TemplateStore;
 use recado_postgres::PgTags;
 use serde_json::json;
@@ -202,92 +200,68 @@ async fn lists_sort_with_nothing_last_and_know_the_total() {
 #[tokio::test]
 async fn writes_are_guarded_by_the_status() {
     let world = World::new().await;
-    let campaigns = world.campaigns();
     let draft = world.stored_draft().await;
     let renamed = Campaign {
         name: "New".into(),
         template_id: None,
         ..draft.clone()
     };
-    let stale = campaigns
-        .update(&renamed, CampaignStatus::Scheduled, &[event(id())])
-        .await
-        .unwrap();
-    assert_eq!(stale, Write::Stale(CampaignStatus::Draft));
-    assert_eq!(
-        campaigns
-            .delete(&draft, CampaignStatus::Sent, &[event(id())])
-            .await
-            .unwrap(),
-        Write::Stale(CampaignStatus::Draft)
-    );
     let foreign = Campaign {
         account_id: world.another_account().await,
         ..renamed.clone()
     };
-    assert_eq!(
-        campaigns
-            .update(&foreign, CampaignStatus::Draft, &[event(id())])
-            .await
-            .unwrap(),
-        Write::Missing
-    );
-    assert_eq!(
-        campaigns
-            .delete(&foreign, CampaignStatus::Draft, &[event(id())])
-            .await
-            .unwrap(),
-        Write::Missing
-    );
+    let stale = Write::Stale(CampaignStatus::Draft);
+    assert_eq!(update(&world, &renamed, CampaignStatus::Scheduled).await, stale);
+    assert_eq!(delete(&world, &draft, CampaignStatus::Sent).await, stale);
+    assert_eq!(update(&world, &foreign, CampaignStatus::Draft).await, Write::Missing);
+    assert_eq!(delete(&world, &foreign, CampaignStatus::Draft).await, Write::Missing);
     assert_eq!(outbox(&world).await, 0);
-    assert_eq!(
-        campaigns
-            .update(&renamed, CampaignStatus::Draft, &[event(id())])
-            .await
-            .unwrap(),
-        Write::Done
-    );
-    assert_eq!(
-        campaigns.find(world.account, draft.id).await.unwrap(),
-        Some(renamed.clone())
-    );
-    assert_eq!(
-        campaigns
-            .delete(&renamed, CampaignStatus::Draft, &[event(id())])
-            .await
-            .unwrap(),
-        Write::Done
-    );
-    assert_eq!(
-        campaigns.delete(&renamed, CampaignStatus::Draft, &[]).await.unwrap(),
-        Write::Missing
-    );
-    assert_eq!(
-        campaigns.update(&renamed, CampaignStatus::Draft, &[]).await.unwrap(),
-        Write::Missing
-    );
-    assert_eq!(campaigns.find(world.account, draft.id).await.unwrap(), None);
-    assert_eq!(
-        campaigns
-            .list(world.account, &query(CampaignSort::Name, false))
-            .await
-            .unwrap()
-            .total,
-        0
-    );
-    assert_eq!(campaigns.stats(world.account, draft.id).await.unwrap(), None);
-    assert_eq!(outbox(&world).await, 2);
+    assert_eq!(update(&world, &renamed, CampaignStatus::Draft).await, Write::Done);
+    let stored = world.campaigns().find(world.account, draft.id).await.unwrap();
+    assert_eq!(stored, Some(renamed));
+    assert_eq!(outbox(&world).await, 1);
+}
+
+/// With an event, so that its number tells what was committed.
+async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
+    world
+        .campaigns()
+        .update(campaign, expected, &[event(id())])
+        .await
+        .unwrap()
+}
+
+/// The same.
+async fn delete(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
+    world
+        .campaigns()
+        .delete(campaign, expected, &[event(id())])
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
-async fn figures_are_zero_before_the_run_and_follow_it() {
+async fn a_deleted_campaign_is_not_there() {
+    let world = World::new().await;
+    let draft = world.stored_draft().await;
+    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, Write::Done);
+    assert_eq!(delete(&world, &draft, CampaignStatus::Draft).await, Write::Missing);
+    assert_eq!(update(&world, &draft, CampaignStatus::Draft).await, Write::Missing);
+    assert_eq!(outbox(&world).await, 1);
+    let campaigns = world.campaigns();
+    assert_eq!(campaigns.find(world.account, draft.id).await.unwrap(), None);
+    assert_eq!(campaigns.stats(world.account, draft.id).await.unwrap(), None);
+    let all = campaigns
+        .list(world.account, &query(CampaignSort::Name, false))
+        .await
+        .unwrap();
+    assert_eq!(all.total, 0);
+}
+
+/// A run of four sends: the first is sent, the second failed.
+async fn half_done() -> (World, Campaign, Vec<SendId>) {
     let world = World::new().await;
     world.people(4).await;
-    let draft = world.stored_draft().await;
-    assert_eq!(
-        world.campaigns().stats(world.account, draft.id).await.unwrap(),
-        Some(SendCounts::default())
-    );
     let worker = id();
     let (campaign, run) = world.started(worker).await;
     let sends = world.in_flight(run, worker, 2).await;
@@ -299,11 +273,18 @@ async fn figures_are_zero_before_the_run_and_follow_it() {
         code: Some(131_026),
         message: "no".into(),
     };
-    world
-        .runs()
-        .record(run, &[(sends[0], sent), (sends[1], failed)])
-        .await
-        .unwrap();
+    let results = [(sends[0], sent), (sends[1], failed)];
+    world.runs().record(run, &results).await.unwrap();
+    (world, campaign, sends)
+}
+
+#[tokio::test]
+async fn figures_are_zero_before_the_run_and_follow_it() {
+    let (world, campaign, _) = half_done().await;
+    let campaigns = world.campaigns();
+    let draft = world.stored_draft().await;
+    let before = campaigns.stats(world.account, draft.id).await.unwrap();
+    assert_eq!(before, Some(SendCounts::default()));
     let expected = SendCounts {
         total: 4,
         pending: 2,
@@ -312,78 +293,44 @@ async fn figures_are_zero_before_the_run_and_follow_it() {
         ..SendCounts::default()
     };
     assert_eq!(
-        world.campaigns().stats(world.account, campaign.id).await.unwrap(),
+        campaigns.stats(world.account, campaign.id).await.unwrap(),
         Some(expected)
     );
-    assert_eq!(
-        world
-            .campaigns()
-            .stats(world.another_account().await, campaign.id)
-            .await
-            .unwrap(),
-        None
-    );
+    let foreign = world.another_account().await;
+    assert_eq!(campaigns.stats(foreign, campaign.id).await.unwrap(), None);
+}
 
-    let page = |page| PageQuery::new(Some(page), Some(3), 20, 100);
-    let first = world
-        .campaigns()
-        .sends(world.account, campaign.id, page(1))
-        .await
-        .unwrap()
-        .unwrap();
+#[tokio::test]
+async fn sends_are_listed_with_their_people_the_unsent_last() {
+    let (world, campaign, sends) = half_done().await;
+    let page = async |account, id, number| {
+        let page = PageQuery::new(Some(number), Some(3), 20, 100);
+        world.campaigns().sends(account, id, page).await.unwrap()
+    };
+    let first = page(world.account, campaign.id, 1).await.unwrap();
     assert_eq!((first.total, first.data.len()), (4, 3));
-    assert_eq!(
-        (first.data[0].id, first.data[0].wa_message_id.as_deref()),
-        (sends[0], Some("wamid.1"))
-    );
-    assert!(first.data[0].sent_at.is_some() && first.data[1].sent_at.is_none());
-    assert!(first.data[0].contacts.name.starts_with("Contact "));
-    let second = world
-        .campaigns()
-        .sends(world.account, campaign.id, page(2))
-        .await
-        .unwrap()
-        .unwrap();
+    let sent = &first.data[0];
+    assert_eq!((sent.id, sent.wa_message_id.as_deref()), (sends[0], Some("wamid.1")));
+    assert!(sent.sent_at.is_some() && first.data[1].sent_at.is_none());
+    assert!(sent.contacts.name.starts_with("Contact "));
+    let second = page(world.account, campaign.id, 2).await.unwrap();
     assert_eq!(second.data.len(), 1);
     let mut all: Vec<_> = first.data.iter().chain(&second.data).collect();
     let failed = all.iter().find(|send| send.id == sends[1]).unwrap();
-    assert_eq!(
-        (failed.error_code, failed.error_message.as_deref()),
-        (Some(131_026), Some("no"))
-    );
+    let error = (failed.error_code, failed.error_message.as_deref());
+    assert_eq!(error, (Some(131_026), Some("no")));
     all.sort_unstable_by_key(|send| send.id);
     all.dedup_by_key(|send| send.id);
     assert_eq!(all.len(), 4);
 
     world
         .contacts()
-        .delete(world.account, first.data[0].contact_id, NOW)
+        .delete(world.account, sent.contact_id, NOW)
         .await
         .unwrap();
-    let rest = world
-        .campaigns()
-        .sends(world.account, campaign.id, page(1))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(rest.total, 3);
-    let foreign: AccountId = world.another_account().await;
-    assert!(
-        world
-            .campaigns()
-            .sends(foreign, campaign.id, page(1))
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert!(
-        world
-            .campaigns()
-            .sends(world.account, CampaignId(id()), page(1))
-            .await
-            .unwrap()
-            .is_none()
-    );
+    assert_eq!(page(world.account, campaign.id, 1).await.unwrap().total, 3);
+    assert!(page(world.another_account().await, campaign.id, 1).await.is_none());
+    assert!(page(world.account, CampaignId(id()), 1).await.is_none());
 }
 
 #[tokio::test]

@@ -486,7 +486,8 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     assert_eq!(runs.fail_unknown(Duration::hours(1), 10).await.unwrap(), 0);
     world
         .sql(&format!(
-            "UPDATE campaign_sends SET unknown_at = now() - interval '2 hours' WHERE id IN ('{}', '{}')",
+            "UPDATE campaign_sends SET started_at = now() - interval '3 hours', unknown_at = now() - interval '2 hours'
+             WHERE id IN ('{}', '{}')",
             sends[0], sends[1]
         ))
         .await;
@@ -534,4 +535,52 @@ async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
         .unwrap()
         .unwrap();
     assert_eq!((stats.total, stats.failed), (1, 1));
+}
+
+/// Waits until so many of the server's connections wait for a lock.
+async fn blocked(world: &World, connections: i64) {
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+      WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    for _ in 0..200 {
+        if world.number(waiting).await >= connections {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    panic!("nobody waits");
+}
+
+#[tokio::test]
+async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
+    let world = World::new().await;
+    world.people(5).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let sends = claimed(&world, run, worker, 5).await;
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign
+    };
+    let holder = world.db.client().await;
+    holder
+        .batch_execute("BEGIN; SELECT 1 FROM campaign_sends FOR UPDATE")
+        .await
+        .unwrap();
+    let (runs, campaigns) = (world.runs(), world.campaigns());
+    let starting = runs.mark_started(run, worker, &sends);
+    let cancelling = async {
+        blocked(&world, 1).await;
+        campaigns
+            .update(&cancelled, CampaignStatus::Sending, &[])
+            .await
+            .unwrap();
+    };
+    let freeing = async {
+        blocked(&world, 2).await;
+        holder.batch_execute("COMMIT").await.unwrap();
+    };
+    let (started, (), ()) = tokio::join!(starting, cancelling, freeing);
+    assert_eq!(started.unwrap(), sends);
+    assert_eq!(world.usage().await, "0/5");
+    world.assert_recount().await;
 }

@@ -65,70 +65,57 @@ async fn a_refused_start_leaves_nothing() {
         events: vec![event(id())],
         ..world.start_of(&campaign)
     };
-    let nobody = world.runs().start(&start, None, LEASE).await.unwrap();
+    let begin = async |start: RunStart| world.runs().start(&start, None, LEASE).await.unwrap();
+    let nobody = begin(start.clone()).await;
     assert_eq!(nobody, StartOutcome::Refused(Refusal::NoRecipients));
 
     world.people(3).await;
-    let limited = RunStart {
+    let quota = begin(RunStart {
         monthly_limit: 2,
         ..start.clone()
+    })
+    .await;
+    let exceeded = Refusal::QuotaExceeded {
+        limit: 2,
+        left: 2,
+        wanted: 3,
     };
-    let quota = world.runs().start(&limited, None, LEASE).await.unwrap();
-    assert_eq!(
-        quota,
-        StartOutcome::Refused(Refusal::QuotaExceeded {
-            limit: 2,
-            left: 2,
-            wanted: 3
-        })
-    );
-
-    let scheduled = RunStart {
+    assert_eq!(quota, StartOutcome::Refused(exceeded));
+    let stale = begin(RunStart {
         expected: CampaignStatus::Scheduled,
         ..start.clone()
-    };
-    let stale = world.runs().start(&scheduled, None, LEASE).await.unwrap();
+    })
+    .await;
     let status = Refusal::Status {
         status: CampaignStatus::Draft,
         command: Command::Start,
     };
     assert_eq!(stale, StartOutcome::Refused(status));
-
     let unknown = Campaign {
         id: CampaignId(id()),
         ..start.campaign.clone()
     };
-    let missing = world
-        .runs()
-        .start(
-            &RunStart {
-                campaign: unknown,
-                ..start.clone()
-            },
-            None,
-            LEASE,
-        )
-        .await
-        .unwrap();
+    let missing = begin(RunStart {
+        campaign: unknown,
+        ..start.clone()
+    })
+    .await;
     assert_eq!(missing, StartOutcome::Missing);
     let foreign = Campaign {
         account_id: world.another_account().await,
         ..start.campaign.clone()
     };
-    let missing = world
-        .runs()
-        .start(
-            &RunStart {
-                campaign: foreign,
-                ..start.clone()
-            },
-            None,
-            LEASE,
-        )
-        .await
-        .unwrap();
+    let missing = begin(RunStart {
+        campaign: foreign,
+        ..start.clone()
+    })
+    .await;
     assert_eq!(missing, StartOutcome::Missing);
 
+    assert_untouched(&world, &campaign).await;
+}
+
+async fn assert_untouched(world: &World, campaign: &Campaign) {
     for table in [
         "campaign_sends",
         "campaign_queue",
@@ -136,19 +123,11 @@ async fn a_refused_start_leaves_nothing() {
         "message_usage",
         "outbox_events",
     ] {
-        assert_eq!(
-            world.number(&format!("SELECT count(*) FROM {table}")).await,
-            0,
-            "{table}"
-        );
+        let rows = world.number(&format!("SELECT count(*) FROM {table}")).await;
+        assert_eq!(rows, 0, "{table}");
     }
-    let stored = world
-        .campaigns()
-        .find(world.account, campaign.id)
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(stored.status, CampaignStatus::Draft);
+    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap();
+    assert_eq!(stored.as_ref(), Some(campaign));
 }
 
 #[tokio::test]

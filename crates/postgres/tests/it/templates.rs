@@ -175,83 +175,76 @@ async fn a_deleted_template_is_not_there() {
     assert_eq!(page(&world, filter()).await, Vec::<String>::new());
 }
 
-#[tokio::test]
-async fn lists_filter_search_and_sort() {
+/// Three templates, made in the order `b_promo`, `c_news`, `a_promo` and changed in the opposite one.
+async fn three() -> World {
     let world = World::new().await;
-    for (name, body, minutes) in [
-        ("b_promo", Some("50% off"), 1),
-        ("c_news", None, 2),
-        ("a_promo", Some("Oi"), 3),
+    let utility = Category::Utility;
+    let marketing = Category::Marketing;
+    for (name, body, category, minutes) in [
+        ("b_promo", Some("50% off"), marketing, 1),
+        ("c_news", None, utility, 2),
+        ("a_promo", Some("Oi"), marketing, 3),
     ] {
-        let made = NOW + Duration::minutes(minutes);
-        let category = if minutes == 2 {
-            Category::Utility
-        } else {
-            Category::Marketing
-        };
         let template = Template {
             body_text: body.map(str::to_owned),
-            created_at: made,
+            created_at: NOW + Duration::minutes(minutes),
             updated_at: NOW - Duration::minutes(minutes),
             category,
             ..world.template(name)
         };
         world.templates().insert(&template).await.unwrap();
     }
-    assert_eq!(page(&world, filter()).await, ["a_promo", "c_news", "b_promo"]);
-    let by = |sort, descending| TemplateFilter {
-        sort,
-        descending,
-        ..filter()
-    };
-    assert_eq!(
-        page(&world, by(TemplateSort::Name, false)).await,
-        ["a_promo", "b_promo", "c_news"]
-    );
-    assert_eq!(
-        page(&world, by(TemplateSort::UpdatedAt, false)).await,
-        ["a_promo", "c_news", "b_promo"]
-    );
+    world
+}
+
+#[tokio::test]
+async fn lists_filter_and_search() {
+    let world = three().await;
+    let none: [String; 0] = [];
     let search = |text: &str| TemplateFilter {
         search: Some(text.into()),
         ..filter()
     };
     assert_eq!(page(&world, search("PROMO")).await, ["a_promo", "b_promo"]);
     assert_eq!(page(&world, search("0%")).await, ["b_promo"]);
-    assert_eq!(page(&world, search("%z")).await, Vec::<String>::new());
-    assert_eq!(
-        page(
-            &world,
-            TemplateFilter {
-                category: Some(Category::Utility),
-                ..filter()
-            }
-        )
-        .await,
-        ["c_news"]
-    );
+    assert_eq!(page(&world, search("%z")).await, none);
+    let category = TemplateFilter {
+        category: Some(Category::Utility),
+        ..filter()
+    };
+    assert_eq!(page(&world, category).await, ["c_news"]);
     let draft = TemplateFilter {
         meta_status: Some(MetaStatus::Draft),
         ..filter()
     };
-    assert_eq!(page(&world, draft).await, Vec::<String>::new());
+    assert_eq!(page(&world, draft).await, none);
     let folder = TemplateFilter {
         folder_id: Some(FolderId(id())),
         ..filter()
     };
-    assert_eq!(page(&world, folder).await, Vec::<String>::new());
+    assert_eq!(page(&world, folder).await, none);
+}
 
-    let last = world
-        .templates()
-        .page(world.account, &filter(), PageQuery::new(Some(2), Some(2), 20, 100))
-        .await
-        .unwrap();
+#[tokio::test]
+async fn lists_sort_and_know_the_total() {
+    let world = three().await;
+    let by = |sort, descending| TemplateFilter {
+        sort,
+        descending,
+        ..filter()
+    };
+    let by_name = page(&world, by(TemplateSort::Name, false)).await;
+    assert_eq!(by_name, ["a_promo", "b_promo", "c_news"]);
+    let by_change = page(&world, by(TemplateSort::UpdatedAt, false)).await;
+    assert_eq!(by_change, ["a_promo", "c_news", "b_promo"]);
+    assert_eq!(page(&world, filter()).await, ["a_promo", "c_news", "b_promo"]);
+    let numbered = async |number| {
+        let page = PageQuery::new(Some(number), Some(2), 20, 100);
+        world.templates().page(world.account, &filter(), page).await.unwrap()
+    };
+    let last = numbered(2).await;
     assert_eq!((last.data.len(), last.total, last.total_pages), (1, 3, 2));
-    let beyond = world
-        .templates()
-        .page(world.account, &filter(), PageQuery::new(Some(9), Some(2), 20, 100))
-        .await
-        .unwrap();
+    let beyond = numbered(9).await;
     assert_eq!((beyond.data.len(), beyond.total), (0, 3));
 }
 

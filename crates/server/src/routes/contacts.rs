@@ -67,7 +67,7 @@ pub(super) async fn list(
     };
     let query = ContactQuery {
         filter,
-        slice: params.slice(),
+        slice: params.id_slice(),
     };
     params.check()?;
     Ok(reply::ok(services.contacts.list(&tenant, &query).await?))

@@ -50,7 +50,7 @@ pub(super) async fn list(
     Proved(tenant): Caller,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.slice();
+    let query = params.id_slice();
     params.check()?;
     Ok(reply::ok(services.profiles.list(&tenant, &query).await?))
 }

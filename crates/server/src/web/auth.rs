@@ -1,5 +1,5 @@
 //! From a request's credentials to a session or an account context. What was proved a moment ago is not proved again:
-//! a verified token is remembered until it ends, a membership for one second.
+//! a verified token is remembered until it ends, a membership for a fifth of a second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,9 @@ use crate::web::peer::{self, Network};
 /// How many tokens, users and memberships are remembered at most.
 const REMEMBERED: u64 = 50_000;
 
-/// How long a membership is trusted without a look: a removed member is out within this time.
-const STANDING_FOR: Duration = Duration::from_secs(1);
+/// How long a membership is trusted without a look: a removed member is out within this time. Long enough for a client
+/// that asks again and again, well below the second that is promised.
+const STANDING_FOR: Duration = Duration::from_millis(200);
 
 /// How long it is remembered that a user was recorded.
 const RECORDED_FOR: Duration = Duration::from_secs(600);
@@ -56,7 +57,7 @@ impl Default for Memory {
     }
 }
 
-/// An account store that trusts a standing for one second. Only memberships that exist are remembered, so that a new
+/// An account store that trusts a standing for a fifth of a second. Only memberships that exist are remembered, so that a new
 /// one counts at once.
 pub struct RememberedStandings {
     /// Where they come from.

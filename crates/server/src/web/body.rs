@@ -113,6 +113,10 @@ pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError
 
 fn parse<T: DeserializeOwned + Validate<Context = ()>>(body: &[u8]) -> Result<T, ApiError> {
     refuse_nul(body)?;
+    // serde would read an array as a struct's fields in order.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(FieldErrors::one("body", "must be an object").into());
+    }
     let mut json = serde_json::Deserializer::from_slice(body);
     let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();

@@ -98,6 +98,12 @@ impl Params {
         }
     }
 
+    /// `cursor`, where it is the id of the last row seen, and `limit`.
+    pub fn id_slice(&mut self) -> SliceQuery {
+        self.parsed::<Uuid>("cursor", "a cursor of an earlier answer");
+        self.slice()
+    }
+
     /// `order`: whether the largest comes first; it does by default.
     pub fn descending(&mut self) -> bool {
         match self.text("order").as_deref() {

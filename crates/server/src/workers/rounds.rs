@@ -95,7 +95,7 @@ mod tests {
             },
         );
         let worker = tokio::spawn(worker);
-        let after = async |seconds| {
+        let after = async |seconds: u64| {
             tokio::time::sleep(Duration::from_millis(seconds * 1000)).await;
             rounds.load(Ordering::SeqCst)
         };

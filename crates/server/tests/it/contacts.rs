@@ -1,0 +1,230 @@
+//! Contacts and tags, one by one.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::harness::people::{User, phone};
+use crate::harness::{Server, text};
+
+fn names(list: &Value) -> Vec<String> {
+    list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| text(&row["name"]))
+        .collect()
+}
+
+#[test]
+fn a_contact_is_made_read_changed_and_removed() {
+    let server = Server::new();
+    let ana = server.owner();
+    let tag = ana.tag("vip");
+    let body = json!({ "name": " João  <i>Silva</i> ", "phone": "(11) 96123-4567", "email": "joao@loja.example",
+                       "tag_ids": [tag], "attributes": { "coupon": "X", "points": 3, "vip": true } });
+    let made = ana.post("/api/contacts", body).created();
+    assert_eq!(
+        (&made["name"], &made["phone"]),
+        (&json!("João Silva"), &json!("+5511961234567"))
+    );
+    assert_eq!(made["tags"], json!([{ "id": tag, "name": "vip", "color": null }]));
+    assert_eq!(made["attributes"], json!({ "coupon": "X", "points": 3, "vip": true }));
+    assert_eq!(
+        (&made["opted_out_at"], &made["wa_user_id"]),
+        (&json!(null), &json!(null))
+    );
+    let path = format!("/api/contacts/{}", text(&made["id"]));
+    assert_eq!(ana.get(&path).ok(), made);
+
+    let changed = ana.put(&path, json!({ "name": "João S." })).ok();
+    assert_eq!(
+        (&changed["name"], &changed["email"]),
+        (&json!("João S."), &json!("joao@loja.example"))
+    );
+    assert_eq!(
+        (&changed["tags"], &changed["attributes"]),
+        (&made["tags"], &made["attributes"])
+    );
+    assert_eq!(ana.put(&path, json!({ "email": null })).ok()["email"], json!(null));
+    assert_eq!(
+        ana.put(&path, json!({ "attributes": {} })).ok()["attributes"],
+        json!({})
+    );
+    assert_eq!(
+        ana.put(&format!("{path}/tags"), json!({ "tag_ids": [] })).ok()["tags"],
+        json!([])
+    );
+    assert_eq!(ana.get(&path).ok()["name"], "João S.");
+
+    ana.delete(&path).gone();
+    ana.get(&path).refused(404, "NOT_FOUND");
+    ana.put(&path, json!({ "name": "x" })).refused(404, "NOT_FOUND");
+    ana.delete(&path).refused(404, "NOT_FOUND");
+    assert_eq!(ana.get("/api/contacts").ok()["data"], json!([]));
+    // The number is free again.
+    ana.contact("Outro", "+5511961234567");
+}
+
+#[test]
+fn wrong_fields_are_named_all_at_once() {
+    let server = Server::new();
+    let ana = server.owner();
+    let body = json!({ "name": " ", "phone": "123", "email": "a@b", "attributes": { "a": [1] } });
+    assert_eq!(
+        ana.post("/api/contacts", body).invalid(),
+        ["attributes.a", "email", "name", "phone"]
+    );
+    assert_eq!(ana.post("/api/contacts", json!({})).invalid(), ["name", "phone"]);
+    let long = json!({ "name": "x".repeat(201), "phone": phone(1) });
+    assert_eq!(ana.post("/api/contacts", long).invalid(), ["name"]);
+    let many: Vec<String> = (0..51).map(|_| uuid::Uuid::now_v7().to_string()).collect();
+    let many = json!({ "name": "x", "phone": phone(1), "tag_ids": many });
+    assert_eq!(ana.post("/api/contacts", many).invalid(), ["tag_ids"]);
+    assert_eq!(
+        ana.put(&format!("/api/contacts/{}/tags", uuid::Uuid::now_v7()), json!({}))
+            .invalid(),
+        ["tag_ids"]
+    );
+    assert_eq!(server.db.count("FROM contacts"), 0);
+}
+
+#[test]
+fn one_person_is_one_contact_with_or_without_the_ninth_digit() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.contact("Ana", "+5511961234567");
+    let second = ana.contact("Outra", "+5511961230000");
+    for same in ["1161234567", "11 96123-4567", "+55 11 6123-4567", "5511961234567"] {
+        assert_eq!(
+            ana.post("/api/contacts", json!({ "name": "x", "phone": same }))
+                .invalid(),
+            ["phone"],
+            "{same}"
+        );
+        let put = ana.put(&format!("/api/contacts/{second}"), json!({ "phone": same }));
+        assert_eq!(put.invalid(), ["phone"], "{same}");
+    }
+    bia.contact("Of another account", "+5511961234567");
+}
+
+#[test]
+fn concurrent_creations_of_one_number_make_one_contact() {
+    let server = Server::new();
+    let ana = server.owner();
+    let request = ana
+        .request("POST", "/api/contacts")
+        .json(&json!({ "name": "x", "phone": phone(1) }));
+    let mut statuses = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| request.clone().send().status)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [201, 422, 422, 422, 422, 422]);
+}
+
+#[test]
+fn search_and_tags_narrow_the_list() {
+    let server = Server::new();
+    let ana = server.owner();
+    let tag = ana.tag("vip");
+    let add = |name: &str, phone: &str, email: &str, tags: &[&str]| {
+        let body = json!({ "name": name, "phone": phone, "email": email, "tag_ids": tags });
+        ana.post("/api/contacts", body).created();
+    };
+    add("Ana 100%", "+5511961234567", "ana@loja.example", &[&tag]);
+    add("Bia_x", "+5521961230000", "bia@casa.example", &[&tag]);
+    add("Caio", "+5531961111111", "caio@loja.example", &[]);
+    let found = |query: &str| names(&ana.get(&format!("/api/contacts?{query}")).ok());
+    assert_eq!(found("search=ANA"), ["Ana 100%"]);
+    assert_eq!(found("search=loja"), ["Caio", "Ana 100%"]);
+    assert_eq!(found("search=%2B5521"), ["Bia_x"]);
+    assert_eq!(found("search=%25"), ["Ana 100%"], "a percent sign is itself");
+    assert_eq!(found("search=_"), ["Bia_x"], "an underscore is itself");
+    assert_eq!(found("search=%5C"), Vec::<String>::new());
+    assert_eq!(found("search=%27%3B--"), Vec::<String>::new());
+    assert_eq!(found(&format!("tag_id={tag}")), ["Bia_x", "Ana 100%"]);
+    assert_eq!(found(&format!("tag_id={tag}&search=bia")), ["Bia_x"]);
+    assert_eq!(found("search=").len(), 3);
+}
+
+/// Walks a list by its cursor and returns every id, in order.
+fn walk(user: &User<'_>, path: &str) -> Vec<String> {
+    let mut ids = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let slice = user.get(&format!("{path}&cursor={cursor}")).ok();
+        let rows = slice["data"].as_array().unwrap();
+        ids.extend(rows.iter().map(|row| text(&row["id"])));
+        assert_eq!(slice["hasMore"], json!(!slice["nextCursor"].is_null()), "{slice}");
+        if slice["nextCursor"].is_null() {
+            return ids;
+        }
+        assert_eq!(rows.len(), 10);
+        cursor = text(&slice["nextCursor"]);
+    }
+}
+
+#[test]
+fn cursors_walk_every_contact_once_also_while_some_come_and_go() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(45);
+    let ids = walk(&ana, "/api/contacts?limit=10");
+    assert_eq!((ids.len(), ids.iter().collect::<BTreeSet<_>>().len()), (45, 45));
+    assert!(ids.is_sorted_by(|a, b| a > b), "newest first");
+
+    let first = ana.get("/api/contacts?limit=20").ok();
+    let cursor = text(&first["nextCursor"]);
+    // The row of the cursor goes, another one comes: the rest is neither lost nor repeated.
+    ana.delete(&format!("/api/contacts/{cursor}"));
+    ana.contact("New", &phone(100));
+    let rest = ana.get(&format!("/api/contacts?limit=100&cursor={cursor}")).ok();
+    let rest: Vec<String> = rest["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| text(&row["id"]))
+        .collect();
+    assert_eq!(rest, ids[20..]);
+    assert_eq!(ana.get("/api/contacts").ok()["data"].as_array().unwrap().len(), 20);
+    assert_eq!(
+        ana.get("/api/contacts?limit=1000").ok()["data"]
+            .as_array()
+            .unwrap()
+            .len(),
+        45
+    );
+}
+
+#[test]
+fn tags_are_unique_by_name_and_leave_with_their_contacts_untouched() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let made = ana
+        .post("/api/tags", json!({ "name": " VIP ", "color": "#22c55e" }))
+        .created();
+    assert_eq!((&made["name"], &made["color"]), (&json!("VIP"), &json!("#22c55e")));
+    assert_eq!(made.as_object().unwrap().len(), 3);
+    assert_eq!(ana.post("/api/tags", json!({ "name": "vip" })).invalid(), ["name"]);
+    bia.tag("VIP");
+    assert_eq!(
+        ana.post("/api/tags", json!({ "name": "", "color": "x".repeat(33) }))
+            .invalid(),
+        ["color", "name"]
+    );
+    let id = text(&made["id"]);
+    let body = json!({ "name": "Ana", "phone": phone(1), "tag_ids": [id, id] });
+    let contact = text(&ana.post("/api/contacts", body).created()["id"]);
+    assert_eq!(ana.get("/api/tags").ok()["data"], json!([made]));
+    ana.delete(&format!("/api/tags/{id}")).gone();
+    ana.delete(&format!("/api/tags/{id}")).refused(404, "NOT_FOUND");
+    assert_eq!(ana.get(&format!("/api/contacts/{contact}")).ok()["tags"], json!([]));
+    for number in 0..25 {
+        ana.tag(&format!("t{number}"));
+    }
+    assert_eq!(walk(&ana, "/api/tags?limit=10").len(), 25);
+}

@@ -1,0 +1,297 @@
+//! Executing: what has to be true before, who receives what, and how it ends.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::people::{User, phone};
+use crate::harness::setting::{counted, silent};
+use crate::harness::{Server, text};
+
+/// Refused with 400, and nothing happened; the message.
+#[track_caller]
+fn refused(ana: &User<'_>, id: &str) -> String {
+    let error = ana.execute(id).refused(400, "VALIDATION_ERROR");
+    assert_eq!(ana.status(id), "draft");
+    let db = &ana.server.db;
+    assert_eq!(db.count("FROM campaign_sends") + db.count("FROM campaign_queue"), 0);
+    assert!(ana.server.whatsapp.sends().is_empty());
+    text(&error["message"])
+}
+
+#[test]
+fn each_precondition_refuses() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let template = ana.approved("Oi {{1}}", &["Ana"]);
+    let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+    assert!(refused(&ana, &id).contains("no contact"));
+    ana.contact("Ana", &phone(1));
+    let none = ana.campaign(json!({ "name": "Sem" }));
+    assert!(refused(&ana, &none).contains("template"));
+    let draft = ana.template("rascunho", "Oi", &[]);
+    let draft = ana.campaign(json!({ "name": "Rascunho", "template_id": draft }));
+    assert!(refused(&ana, &draft).contains("not approved"));
+    ana.delete(&format!("/api/templates/{template}")).gone();
+    assert!(refused(&ana, &id).contains("template"));
+}
+
+#[test]
+fn without_an_active_plan_nothing_is_sent() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contact("Ana", &phone(1));
+    let id = ana.plain_campaign();
+    let account = &ana.account;
+    server
+        .db
+        .run(&format!("UPDATE accounts SET plan = 'starter' WHERE id = '{account}'"));
+    let subscribe = |status: &str, end: &str| {
+        server.db.run(&format!(
+            "DELETE FROM subscriptions; INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type,
+               value, current_period_end) VALUES ('{account}', '{}', 'starter', 'MONTHLY', '{status}', 'PIX', 9700,
+               now() + interval '{end}')",
+            Uuid::now_v7()
+        ));
+    };
+    for (status, end) in [
+        ("pending", "1 day"),
+        ("inactive", "1 day"),
+        ("past_due", "-1 day"),
+        ("cancelled", "-1 day"),
+    ] {
+        subscribe(status, end);
+        assert!(refused(&ana, &id).contains("plan"), "{status}");
+        server.db.run("SELECT 1");
+    }
+    // The limit on executing counts refusals, too.
+    let bia = server.owner();
+    bia.contact("Ana", &phone(1));
+    let id = bia.plain_campaign();
+    let account = &bia.account;
+    server.db.run(&format!(
+        "UPDATE accounts SET plan = 'starter' WHERE id = '{account}';
+         INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, current_period_end)
+           VALUES ('{account}', '{}', 'starter', 'MONTHLY', 'cancelled', 'PIX', 9700, now() + interval '1 day')",
+        Uuid::now_v7()
+    ));
+    bia.execute(&id).ok();
+}
+
+#[test]
+fn an_empty_placeholder_is_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(3);
+    let template = ana.approved("Oi {{1}}, use {{2}}", &["Ana", "X"]);
+    let with =
+        |variables: Value| ana.campaign(json!({ "name": "Oferta", "template_id": template, "variables": variables }));
+    let message = refused(&ana, &with(json!({ "2": "{attributes.coupon}" })));
+    assert!(message.contains("{{2}}"), "{message}");
+    let message = refused(&ana, &with(json!({ "1": " ", "2": "x" })));
+    assert!(message.contains("{{1}}"), "{message}");
+    let report = ana.execute(&with(json!({ "2": "{attributes.coupon|PROMO10}" }))).ok();
+    assert_eq!(report["sent"], 3);
+}
+
+#[test]
+fn without_a_number_the_run_is_simulated() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(30);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        report,
+        json!({ "total": 30, "sent": 30, "failed": 0, "simulated": true, "status": "sent" })
+    );
+    assert!(server.whatsapp.ledger().is_empty());
+    let stats = ana.stats(&id);
+    assert_eq!(
+        stats,
+        json!({ "total": 30, "pending": 0, "sent": 30, "delivered": 0, "read": 0, "failed": 0 })
+    );
+    assert_eq!(
+        server.db.text("SELECT sent || ' ' || reserved FROM message_usage"),
+        "30 0"
+    );
+    let page = ana
+        .get(&format!("/api/campaigns/{id}/sends?limit=10&page=3"))
+        .expect(200);
+    assert_eq!((&page["total"], &page["totalPages"]), (&json!(30), &json!(3)));
+    let send = &page["data"][0];
+    let fields: Vec<&String> = send.as_object().unwrap().keys().collect();
+    assert_eq!(fields.len(), 8, "{send}");
+    assert!(
+        send["sent_at"].is_string() && send["contacts"]["phone"].is_string(),
+        "{send}"
+    );
+}
+
+#[test]
+fn a_real_run_reaches_everybody_once() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let phones = ana.contacts(55);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        report,
+        json!({ "total": 55, "sent": 55, "failed": 0, "simulated": false, "status": "completed" })
+    );
+    let called: BTreeSet<String> = server
+        .whatsapp
+        .sends()
+        .into_iter()
+        .map(|send| send.to.unwrap())
+        .collect();
+    assert_eq!(called, phones.into_iter().collect());
+    let counters = server.whatsapp.counters();
+    assert_eq!((counters.accepted, counters.per_recipient_max), (55, 1));
+    counted(&ana, &id, "read", 55);
+    let sends = ana.sends(&id);
+    assert!(
+        sends
+            .iter()
+            .all(|send| send["wa_message_id"].as_str().unwrap().starts_with("wamid."))
+    );
+    let order: Vec<String> = sends.iter().map(|send| text(&send["sent_at"])).collect();
+    assert!(order.is_sorted_by(|a, b| a >= b), "latest first");
+    // Removed contacts leave the list of sends, and stay in the counters.
+    let gone = text(&sends[0]["contact_id"]);
+    ana.delete(&format!("/api/contacts/{gone}")).gone();
+    assert_eq!(ana.stats(&id)["total"], 55);
+}
+
+#[test]
+fn placeholders_are_rendered_for_each_contact() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let add = |name: &str, number: usize, email: Value, attributes: Value| {
+        let body = json!({ "name": name, "phone": phone(number), "email": email, "attributes": attributes });
+        ana.post("/api/contacts", body).created();
+    };
+    add(
+        "Ana Maria Souza",
+        1,
+        json!("ana@loja.example"),
+        json!({ "coupon": "ANA5", "points": 12 }),
+    );
+    add("Bia", 2, json!(null), json!({ "coupon": "" }));
+    let examples = ["Ana", "Ana Maria", "X", "mail", "5"];
+    let template = ana.approved("{{1}} {{2}} {{3}} {{4}} {{5}} fim", &examples);
+    let variables = json!({ "2": "{name|cliente}", "3": "use {attributes.coupon|PROMO10}!", "4": "{email|sem}",
+                            "5": "{attributes.points|0} {phone}" });
+    let id = ana.campaign(json!({ "name": "O", "template_id": template, "variables": variables }));
+    ana.execute(&id).ok();
+    let sent = server.whatsapp.sends();
+    let of = |number: usize| {
+        let found = sent
+            .iter()
+            .find(|send| send.to.as_deref() == Some(&phone(number)))
+            .unwrap();
+        assert_eq!(found.language.as_deref(), Some("pt_BR"));
+        found.parameters.clone()
+    };
+    let ana_has = [
+        "Ana",
+        "Ana Maria Souza",
+        "use ANA5!",
+        "ana@loja.example",
+        &format!("12 {}", phone(1)),
+    ];
+    let bia_has = ["Bia", "Bia", "use PROMO10!", "sem", &format!("0 {}", phone(2))];
+    assert_eq!(of(1), ana_has);
+    assert_eq!(of(2), bia_has);
+}
+
+#[test]
+fn the_audience_is_a_union_narrowed_by_filters() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let (tag, other) = (ana.tag("vip"), ana.tag("b2b"));
+    let add = |number: usize, tags: &[&str], email: Option<&str>, city: &str| {
+        let body = json!({ "name": "C", "phone": phone(number), "tag_ids": tags, "email": email,
+                           "attributes": { "cidade": city } });
+        text(&ana.post("/api/contacts", body).created()["id"])
+    };
+    add(1, &[&tag], Some("a@loja.example"), "Santos");
+    let both = add(2, &[&tag, &other], None, "Santos");
+    add(3, &[&other], Some("c@loja.example"), "Osasco");
+    let member = add(4, &[], Some("d@loja.example"), "Santos");
+    let out = add(5, &[&tag], None, "Santos");
+    let hidden = add(6, &[&tag], None, "Santos");
+    let rfm = add(7, &[], None, "Santos");
+    add(8, &[], None, "Santos");
+    let (segment, account) = (Uuid::now_v7(), &ana.account);
+    server.db.run(&format!(
+        "UPDATE contacts SET opted_out_at = now() WHERE id = '{out}';
+         UPDATE contacts SET phone = NULL, wa_user_id = 'BR.1' WHERE id = '{hidden}';
+         INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 'S');
+         INSERT INTO segment_members VALUES ('{account}', '{segment}', '{member}'), ('{account}', '{segment}', '{both}'),
+           ('{account}', '{segment}', '{out}');
+         INSERT INTO contact_rfm VALUES ('{account}', '{rfm}', 5, 5, 5, 'champions', now())"
+    ));
+    let template = ana.approved("Oi", &[]);
+    let reached = |body: Value| {
+        server.whatsapp.reset();
+        // Every run of this test is within the limit on executing.
+        let mut whole = json!({ "name": "O", "template_id": template });
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let report = ana.execute(&ana.campaign(whole)).ok();
+        let mut reached: Vec<usize> = (1..=8)
+            .filter(|n| {
+                server
+                    .whatsapp
+                    .sends()
+                    .iter()
+                    .any(|send| send.to.as_deref() == Some(&phone(*n)))
+            })
+            .collect();
+        reached.sort_unstable();
+        assert_eq!(report["total"], reached.len(), "nobody twice");
+        reached
+    };
+    assert_eq!(
+        reached(json!({})),
+        [1, 2, 3, 4, 7, 8],
+        "everybody but the opted-out and the phoneless"
+    );
+    let union = json!({ "segment_id": segment, "segment_config": { "tag_ids": [tag] }, "rfm_segments": ["champions"] });
+    assert_eq!(reached(union), [1, 2, 4, 7]);
+    let narrowed = json!({ "segment_id": segment, "segment_config": { "tag_ids": [tag, other], "filters":
+        { "has_email": true, "attributes": { "cidade": "Santos" } } } });
+    assert_eq!(reached(narrowed), [1, 4]);
+    let recent =
+        json!({ "segment_config": { "filters": { "created_after": "2020-01-01T00:00:00Z", "has_email": false } } });
+    assert_eq!(reached(recent), [2, 7, 8]);
+    let past = json!({ "name": "O", "template_id": template,
+        "segment_config": { "filters": { "created_before": "2020-01-01T00:00:00Z" } } });
+    ana.execute(&ana.campaign(past)).refused(400, "VALIDATION_ERROR");
+}
+
+#[test]
+fn of_two_at_once_one_runs() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(20);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let mut statuses = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| request.clone().send().status)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 400, 400, 400]);
+    assert_eq!(server.whatsapp.counters().accepted, 20);
+}

@@ -1,0 +1,199 @@
+//! A small HTTP client: what was sent and what came back, nothing hidden.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::OnceLock;
+
+use serde_json::Value;
+
+use super::DEADLINE;
+
+/// A request to be sent.
+#[derive(Clone)]
+pub struct Request {
+    port: u16,
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Option<Vec<u8>>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub text: String,
+}
+
+impl Request {
+    pub fn new(port: u16, method: &str, path: &str) -> Self {
+        Self {
+            port,
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: vec![],
+            body: None,
+        }
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    pub fn cookie(self, cookie: &str) -> Self {
+        self.header("Cookie", cookie)
+    }
+
+    pub fn json(self, body: &Value) -> Self {
+        self.body("application/json", body.to_string())
+    }
+
+    pub fn body(mut self, media_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Some(body.into());
+        self.header("Content-Type", media_type)
+    }
+
+    /// The answer; panics when there is none.
+    pub fn send(self) -> Reply {
+        let line = format!("{} {}", self.method, self.path);
+        self.try_send().unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// The answer, or a fault of the connection.
+    pub fn try_send(self) -> Result<Reply, ureq::Error> {
+        let uri = format!("http://127.0.0.1:{}{}", self.port, self.path);
+        let mut request = ureq::http::Request::builder().method(self.method.as_str()).uri(uri);
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let mut response = match self.body {
+            Some(body) => agent().run(request.body(body)?)?,
+            None => agent().run(request.body(())?)?,
+        };
+        Ok(Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            text: response.body_mut().read_to_string()?,
+        })
+    }
+
+    /// Writes the request by hand, with a chunked body, and returns the open connection.
+    pub fn write_chunked(&self, pieces: &[&[u8]]) -> TcpStream {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        for piece in pieces {
+            // Whoever refuses a body may close before it is all written.
+            let written = write!(stream, "{:x}\r\n", piece.len())
+                .and_then(|()| stream.write_all(piece))
+                .and_then(|()| stream.write_all(b"\r\n"));
+            if written.is_err() {
+                return stream;
+            }
+        }
+        stream.write_all(b"0\r\n\r\n").ok();
+        stream
+    }
+
+    /// The status and body of a chunked request.
+    pub fn send_chunked(&self, pieces: &[&[u8]]) -> (u16, String) {
+        let mut stream = self.write_chunked(pieces);
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).ok();
+        let answer = String::from_utf8(answer).unwrap();
+        let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
+        (
+            status.unwrap_or_else(|| panic!("no answer: {answer}")),
+            body.unwrap_or_default(),
+        )
+    }
+}
+
+impl Reply {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("{}: no JSON: {}", self.status, self.text))
+    }
+
+    /// The body, once the status is as wanted.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        if self.text.is_empty() { Value::Null } else { self.json() }
+    }
+
+    /// `data` of a 200.
+    #[track_caller]
+    pub fn ok(self) -> Value {
+        self.expect(200)["data"].take()
+    }
+
+    /// `data` of a 201.
+    #[track_caller]
+    pub fn created(self) -> Value {
+        self.expect(201)["data"].take()
+    }
+
+    /// A 204 with no body.
+    #[track_caller]
+    pub fn gone(self) {
+        assert_eq!((self.status, self.text.as_str()), (204, ""));
+    }
+
+    /// The error of a refusal, its envelope checked. Returns the error object.
+    #[track_caller]
+    pub fn refused(self, status: u16, code: &str) -> Value {
+        let mut body = self.expect(status);
+        assert_eq!(body.as_object().unwrap().len(), 1, "{body}");
+        let error = body["error"].take();
+        assert_eq!(error["code"], code, "{error}");
+        assert!(error["message"].as_str().is_some_and(|m| !m.is_empty()), "{error}");
+        assert!(error["details"].is_object(), "{error}");
+        assert_eq!(error.as_object().unwrap().len(), 3, "{error}");
+        error
+    }
+
+    /// The names of the fields that a 422 complains of.
+    #[track_caller]
+    pub fn invalid(self) -> Vec<String> {
+        let error = self.refused(422, "VALIDATION_ERROR");
+        let fields = error["details"]["fields"].as_object().cloned().unwrap();
+        for (field, messages) in &fields {
+            let messages = messages.as_array().unwrap();
+            assert!(
+                !messages.is_empty() && messages.iter().all(Value::is_string),
+                "{field}: {messages:?}"
+            );
+        }
+        fields.keys().cloned().collect()
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+fn agent() -> &'static ureq::Agent {
+    static AGENT: OnceLock<ureq::Agent> = OnceLock::new();
+    AGENT.get_or_init(|| {
+        ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .allow_non_standard_methods(true)
+            .timeout_global(Some(DEADLINE))
+            // A server that was killed must not be met again on an old connection.
+            .max_idle_connections(0)
+            .build()
+            .into()
+    })
+}

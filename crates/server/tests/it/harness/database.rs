@@ -1,0 +1,98 @@
+//! A database of its own for every test, and SQL for what no route can do or tell.
+
+use std::sync::OnceLock;
+
+use recado_postgres::testing::TestDatabase;
+use secrecy::ExposeSecret as _;
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, SimpleQueryMessage};
+
+/// A migrated database and the owner's connection to it.
+pub struct Database {
+    client: Client,
+    database: TestDatabase,
+}
+
+/// Drives every connection of the tests; the tests themselves are plain threads.
+fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| Runtime::new().unwrap())
+}
+
+impl Database {
+    pub fn new() -> Self {
+        runtime().block_on(async {
+            let database = TestDatabase::new().await;
+            Self {
+                client: database.client().await,
+                database,
+            }
+        })
+    }
+
+    pub fn url(&self) -> String {
+        self.database.url().expose_secret().to_owned()
+    }
+
+    /// Another database on the same server, with nothing in it.
+    pub fn empty(&self) -> Empty<'_> {
+        let name = format!("recado_test_empty_{}", uuid::Uuid::new_v4().simple());
+        self.run(&format!("CREATE DATABASE {name}"));
+        Empty { server: self, name }
+    }
+
+    /// Runs statements.
+    #[track_caller]
+    pub fn run(&self, sql: &str) {
+        let done = runtime().block_on(self.client.batch_execute(sql));
+        done.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+    }
+
+    /// The rows of a query, every value as text.
+    #[track_caller]
+    pub fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let messages = runtime().block_on(self.client.simple_query(sql));
+        let messages = messages.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        rows.map(|row| (0..row.len()).map(|at| row.get(at).map(str::to_owned)).collect())
+            .collect()
+    }
+
+    /// The first value of the first row; empty when null or missing.
+    #[track_caller]
+    pub fn text(&self, sql: &str) -> String {
+        let first = self.rows(sql).into_iter().next().and_then(|row| row.into_iter().next());
+        first.flatten().unwrap_or_default()
+    }
+
+    /// A count.
+    #[track_caller]
+    pub fn count(&self, sql: &str) -> i64 {
+        let text = self.text(&format!("SELECT count(*) {sql}"));
+        text.parse().unwrap_or_else(|_| panic!("{sql}: {text}"))
+    }
+}
+
+/// A database without any table; dropped with the value.
+pub struct Empty<'a> {
+    server: &'a Database,
+    name: String,
+}
+
+impl Empty<'_> {
+    pub fn url(&self) -> String {
+        let url = self.server.url();
+        let own = self.server.text("SELECT current_database()");
+        url.replacen(&own, &self.name, 1)
+    }
+}
+
+impl Drop for Empty<'_> {
+    fn drop(&mut self) {
+        let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        runtime().block_on(self.server.client.batch_execute(&drop)).ok();
+    }
+}

@@ -1,0 +1,190 @@
+//! People with sessions, and what they do most.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use super::client::{Reply, Request};
+use super::process::SESSION_SECRET;
+use super::{Server, text};
+
+/// Somebody with a session.
+pub struct User<'a> {
+    pub server: &'a Server,
+    pub id: Uuid,
+    pub email: String,
+    pub token: String,
+    /// Their account; empty when they have none.
+    pub account: String,
+}
+
+impl User<'_> {
+    pub fn request(&self, method: &str, path: &str) -> Request {
+        self.server.request(method, path).bearer(&self.token)
+    }
+
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Reply {
+        self.request("GET", path).send()
+    }
+
+    #[track_caller]
+    pub fn post(&self, path: &str, body: Value) -> Reply {
+        self.request("POST", path).json(&body).send()
+    }
+
+    #[track_caller]
+    pub fn put(&self, path: &str, body: Value) -> Reply {
+        self.request("PUT", path).json(&body).send()
+    }
+
+    #[track_caller]
+    pub fn delete(&self, path: &str) -> Reply {
+        self.request("DELETE", path).send()
+    }
+
+    /// A new contact's id.
+    #[track_caller]
+    pub fn contact(&self, name: &str, phone: &str) -> String {
+        let body = json!({ "name": name, "phone": phone });
+        text(&self.post("/api/contacts", body).created()["id"])
+    }
+
+    /// So many contacts, by import; their phones in order.
+    #[track_caller]
+    pub fn contacts(&self, count: usize) -> Vec<String> {
+        let phones: Vec<String> = (0..count).map(phone).collect();
+        let mut csv = "name,phone\n".to_owned();
+        for (number, phone) in phones.iter().enumerate() {
+            csv.push_str(&format!("Contato{number} Silva,{phone}\n"));
+        }
+        let imported = self.import(csv).ok();
+        assert_eq!(imported["imported"], count, "{imported}");
+        phones
+    }
+
+    pub fn import(&self, csv: impl Into<Vec<u8>>) -> Reply {
+        self.request("POST", "/api/contacts/import")
+            .body("text/csv", csv)
+            .send()
+    }
+
+    /// A new tag's id.
+    #[track_caller]
+    pub fn tag(&self, name: &str) -> String {
+        text(&self.post("/api/tags", json!({ "name": name })).created()["id"])
+    }
+
+    /// A new profile's id; its number is told by the platform's ledger.
+    #[track_caller]
+    pub fn profile(&self) -> String {
+        let number = Uuid::new_v4().as_u128() % 1_000_000_000_000;
+        text(&self.profile_at(&number.to_string())["id"])
+    }
+
+    /// A profile with this number.
+    #[track_caller]
+    pub fn profile_at(&self, number: &str) -> Value {
+        let body = json!({ "name": "Loja", "phone_number_id": number, "waba_id": "100000000000001",
+                           "access_token": "EAAG-token" });
+        self.post("/api/whatsapp/profiles", body).created()
+    }
+
+    /// A draft template's id.
+    #[track_caller]
+    pub fn template(&self, name: &str, body_text: &str, examples: &[&str]) -> String {
+        let body = json!({ "name": name, "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
+                           "body_text": body_text, "example_values": examples });
+        text(&self.post("/api/templates", body).created()["id"])
+    }
+
+    /// An approved template's id, without the platform's review.
+    #[track_caller]
+    pub fn approved(&self, body_text: &str, examples: &[&str]) -> String {
+        let name = format!("t{}", Uuid::new_v4().simple());
+        let id = self.template(&name, body_text, examples);
+        self.server.db.run(&format!(
+            "UPDATE message_templates SET meta_status = 'approved' WHERE id = '{id}'"
+        ));
+        id
+    }
+
+    /// A new campaign's id.
+    #[track_caller]
+    pub fn campaign(&self, body: Value) -> String {
+        text(&self.post("/api/campaigns", body).created()["id"])
+    }
+
+    /// A campaign of a plain template to everybody.
+    #[track_caller]
+    pub fn plain_campaign(&self) -> String {
+        let template = self.approved("Oi {{1}}", &["Ana"]);
+        self.campaign(json!({ "name": "Oferta", "template_id": template }))
+    }
+
+    #[track_caller]
+    pub fn execute(&self, campaign: &str) -> Reply {
+        self.request("POST", &format!("/api/campaigns/{campaign}/execute"))
+            .send()
+    }
+
+    #[track_caller]
+    pub fn cancel(&self, campaign: &str) -> Reply {
+        self.request("POST", &format!("/api/campaigns/{campaign}/cancel"))
+            .send()
+    }
+
+    #[track_caller]
+    pub fn stats(&self, campaign: &str) -> Value {
+        self.get(&format!("/api/campaigns/{campaign}/stats")).ok()
+    }
+
+    /// The status of a campaign.
+    #[track_caller]
+    pub fn status(&self, campaign: &str) -> String {
+        text(&self.get(&format!("/api/campaigns/{campaign}")).ok()["status"])
+    }
+
+    /// The first hundred sends.
+    #[track_caller]
+    pub fn sends(&self, campaign: &str) -> Vec<Value> {
+        let page = self
+            .get(&format!("/api/campaigns/{campaign}/sends?limit=100"))
+            .expect(200);
+        page["data"].as_array().unwrap().clone()
+    }
+}
+
+/// The mobile number with this position.
+pub fn phone(number: usize) -> String {
+    format!("+55119{:08}", 60_000_000 + number)
+}
+
+/// A session of one hour.
+pub fn token(user: Uuid, email: &str) -> String {
+    sign(&json!({ "sub": user, "email": email, "exp": now() + 3600 }))
+}
+
+/// A session with these claims.
+pub fn sign(claims: &Value) -> String {
+    sign_with(&json!({ "alg": "HS256", "typ": "JWT" }), claims, SESSION_SECRET)
+}
+
+/// A session with this head, these claims and this secret.
+pub fn sign_with(head: &Value, claims: &Value, secret: &str) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let signed = format!("{}.{}", part(head), part(claims));
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    let signature = mac.chain_update(&signed).finalize().into_bytes();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+}
+
+/// Seconds since 1970.
+pub fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}

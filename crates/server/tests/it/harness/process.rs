@@ -1,0 +1,167 @@
+//! The real binary, started as any outside harness does.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{APP_SECRET, VERIFY_TOKEN, eventually, until};
+
+/// The secret of the sessions.
+pub const SESSION_SECRET: &str = "black-box-session-secret-of-32-bytes";
+
+/// The server under test.
+pub const BINARY: &str = env!("CARGO_BIN_EXE_recado");
+
+/// A running process; it is killed when dropped.
+pub struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts the binary with this environment and no other.
+    pub fn start(arguments: &[&str], env: &[(&str, String)]) -> Self {
+        let log = std::env::temp_dir().join(format!("recado-it-{}.log", uuid::Uuid::new_v4().simple()));
+        let out = File::create(&log).unwrap();
+        let child = command(arguments, env)
+            .stdout(out.try_clone().unwrap())
+            .stderr(out)
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// Asks it to end, and waits for its code.
+    pub fn stop(&mut self) -> Option<i32> {
+        self.terminate();
+        self.wait()
+    }
+
+    /// Waits for its code.
+    pub fn wait(&mut self) -> Option<i32> {
+        eventually("the process ends", || self.child.try_wait().unwrap()).code()
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// What it wrote.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+        let log = self.log();
+        if std::thread::panicking() {
+            let from = log.char_indices().rev().nth(6000).map_or(0, |(at, _)| at);
+            eprintln!("the end of the server's log:\n{}", log.get(from..).unwrap_or_default());
+        }
+        // What must never happen, whatever the test looks at.
+        let panicked = log.contains("panicked at");
+        std::fs::remove_file(&self.log).ok();
+        assert!(std::thread::panicking() || !panicked, "the server panicked:\n{log}");
+    }
+}
+
+/// The binary with this environment and no other.
+pub fn command(arguments: &[&str], env: &[(&str, String)]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    // Away from any `.env`.
+    command.current_dir(std::env::temp_dir());
+    for (name, value) in env {
+        if value.is_empty() {
+            command.env_remove(name);
+        } else {
+            command.env(name, value);
+        }
+    }
+    command
+}
+
+/// The usual environment, but for the address.
+pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str, String)> {
+    [
+        ("DATABASE_URL", database_url),
+        ("APP_SECRET", &STANDARD.encode([b'k'; 32])),
+        ("SESSION_JWT_SECRET", SESSION_SECRET),
+        ("COOKIE_SECURE", "false"),
+        ("PLATFORM_ADMIN_EMAILS", "root@example.com"),
+        ("WHATSAPP_API_URL", whatsapp_url),
+        ("WHATSAPP_APP_ID", "1"),
+        ("WHATSAPP_APP_SECRET", APP_SECRET),
+        ("WHATSAPP_VERIFY_TOKEN", VERIFY_TOKEN),
+        ("CAMPAIGN_MESSAGE_DELAY_MS", "0"),
+        ("LOG_FORMAT", "json"),
+    ]
+    .map(|(name, value)| (name, value.to_owned()))
+    .to_vec()
+}
+
+/// A port nobody listens on, below those the system gives to clients, so that nobody takes it before it is used.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = u16::try_from(std::process::id() % 500).unwrap() * 20;
+    eventually("a free port", || {
+        let port = 20_000 + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+    })
+}
+
+/// A Redis of its own, killed when dropped.
+pub struct Redis {
+    child: Child,
+    pub port: u16,
+}
+
+impl Redis {
+    /// None: there is no `redis-server` here.
+    pub fn start() -> Option<Self> {
+        let port = free_port();
+        let child = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
+            .args(["--bind", "127.0.0.1"])
+            .current_dir(std::env::temp_dir())
+            .stdout(Stdio::null())
+            .spawn()
+            .ok()?;
+        let redis = Self { child, port };
+        until("Redis listens", || {
+            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+        });
+        Some(redis)
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

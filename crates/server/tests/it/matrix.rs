@@ -1,0 +1,427 @@
+//! The hostile matrix: every route of the table against everybody who must not get through, and every body that must
+//! not either. A route without a row here fails the test.
+
+use recado_server::routes::{Access, RouteSpec, TABLE};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::api_keys;
+use crate::harness::client::{Reply, Request};
+use crate::harness::people::User;
+use crate::harness::{Server, eventually, until};
+
+/// What a route takes, and what a caller without any right gets from a public one.
+enum Takes {
+    Nothing,
+    Json(&'static str),
+    Csv,
+    Public(u16),
+}
+
+use Takes::{Csv, Json, Nothing, Public};
+
+const ROWS: &[(&str, &str, Takes)] = &[
+    ("GET", "/healthz", Public(200)),
+    ("GET", "/readyz", Public(200)),
+    ("GET", "/api/accounts", Nothing),
+    ("POST", "/api/accounts", Json(r#"{"name":"Loja"}"#)),
+    (
+        "POST",
+        "/api/accounts/switch",
+        Json(r#"{"account_id":"0190a1b2-0000-7000-8000-000000000000"}"#),
+    ),
+    ("GET", "/api/contacts", Nothing),
+    (
+        "POST",
+        "/api/contacts",
+        Json(r#"{"name":"Ana","phone":"+5511961234567"}"#),
+    ),
+    ("POST", "/api/contacts/import", Csv),
+    ("GET", "/api/contacts/{id}", Nothing),
+    ("PUT", "/api/contacts/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/contacts/{id}", Nothing),
+    ("PUT", "/api/contacts/{id}/tags", Json(r#"{"tag_ids":[]}"#)),
+    ("GET", "/api/tags", Nothing),
+    ("POST", "/api/tags", Json(r#"{"name":"vip"}"#)),
+    ("DELETE", "/api/tags/{id}", Nothing),
+    ("GET", "/api/templates", Nothing),
+    (
+        "POST",
+        "/api/templates",
+        Json(r#"{"name":"t","category":"UTILITY","language":"pt","template_type":"standard"}"#),
+    ),
+    ("GET", "/api/templates/{id}", Nothing),
+    ("PUT", "/api/templates/{id}", Json(r#"{"footer_text":"Changed"}"#)),
+    ("DELETE", "/api/templates/{id}", Nothing),
+    ("POST", "/api/templates/{id}/submit", Json("{}")),
+    ("GET", "/api/whatsapp/profiles", Nothing),
+    (
+        "POST",
+        "/api/whatsapp/profiles",
+        Json(r#"{"name":"n","phone_number_id":"77","waba_id":"88","access_token":"t"}"#),
+    ),
+    ("PUT", "/api/whatsapp/profiles/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/whatsapp/profiles/{id}", Nothing),
+    ("GET", "/api/whatsapp/webhook", Public(403)),
+    ("POST", "/api/whatsapp/webhook", Public(401)),
+    ("GET", "/api/campaigns", Nothing),
+    ("POST", "/api/campaigns", Json(r#"{"name":"Oferta"}"#)),
+    ("GET", "/api/campaigns/{id}", Nothing),
+    ("PUT", "/api/campaigns/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/campaigns/{id}", Nothing),
+    ("POST", "/api/campaigns/{id}/execute", Nothing),
+    ("POST", "/api/campaigns/{id}/cancel", Nothing),
+    ("GET", "/api/campaigns/{id}/stats", Nothing),
+    ("GET", "/api/campaigns/{id}/sends", Nothing),
+];
+
+fn row(spec: &RouteSpec) -> &'static Takes {
+    let found = ROWS
+        .iter()
+        .find(|(method, path, _)| (*method, *path) == (spec.method.as_str(), spec.path));
+    let Some((_, _, takes)) = found else {
+        panic!("{} {} has no row in the matrix", spec.method, spec.path)
+    };
+    takes
+}
+
+fn with_body(request: Request, takes: &Takes) -> Request {
+    match takes {
+        Nothing | Public(_) => request,
+        Json(body) => request.body("application/json", *body),
+        Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
+    }
+}
+
+fn is_account(spec: &RouteSpec) -> bool {
+    matches!(spec.access, Access::Read | Access::Write)
+}
+
+/// One row of everything that has an id, by the path that takes it.
+fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
+    let things = vec![
+        ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
+        ("/api/tags/", owner.tag("rótulo")),
+        ("/api/templates/", owner.template("own", "Oi", &[])),
+        ("/api/whatsapp/profiles/", owner.profile()),
+        ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
+    ];
+    // What making them left behind is in its place before anybody compares.
+    until("the outbox is empty", || {
+        owner.server.db.count("FROM outbox_events") == 0
+    });
+    things
+}
+
+/// Everything an account has, as text.
+fn dump(owner: &User<'_>) -> Vec<String> {
+    let tables = [
+        "contacts",
+        "tags",
+        "contact_tags",
+        "message_templates",
+        "whatsapp_profiles",
+        "campaigns",
+        "campaign_sends",
+        "campaign_queue",
+        "message_usage",
+        "audit_logs",
+    ];
+    let dump = |table: &&str| {
+        let account = &owner.account;
+        owner.server.db.text(&format!(
+            "SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t WHERE account_id = '{account}'"
+        ))
+    };
+    tables.iter().map(dump).collect()
+}
+
+fn label(spec: &RouteSpec) -> String {
+    format!("{} {}", spec.method, spec.path)
+}
+
+#[test]
+fn every_row_is_a_route() {
+    for (method, path, _) in ROWS {
+        let found = TABLE
+            .iter()
+            .any(|spec| (spec.method.as_str(), spec.path) == (*method, *path));
+        assert!(found, "{method} {path}");
+    }
+    assert_eq!(ROWS.len(), TABLE.len());
+}
+
+#[test]
+fn without_a_session_only_public_routes_answer() {
+    let server = Server::new();
+    for spec in TABLE {
+        let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
+        let reply = with_body(server.request(spec.method.as_str(), &path), row(spec)).send();
+        match (spec.access, row(spec)) {
+            (Access::Public, Public(status)) => assert_eq!(reply.status, *status, "{}", label(spec)),
+            (Access::Public, _) | (_, Public(_)) => panic!("{} is public on one side only", label(spec)),
+            _ => drop(reply.refused(401, "AUTH_ERROR")),
+        }
+        // The session is asked for before path and body are read.
+        if spec.access != Access::Public {
+            let path = spec.path.replace("{id}", "7");
+            let junk = server
+                .request(spec.method.as_str(), &path)
+                .body("text/plain", "junk")
+                .send();
+            junk.refused(401, "AUTH_ERROR");
+        }
+    }
+}
+
+#[test]
+fn a_viewer_reads_and_writes_nothing() {
+    let server = Server::new();
+    let ana = server.owner();
+    let things = belongings(&ana);
+    let viewer = server.member(&ana.account, "viewer");
+    let before = dump(&ana);
+    for spec in TABLE.iter().filter(|spec| is_account(spec)) {
+        let path = path_of(spec, &things);
+        let reply = with_body(viewer.request(spec.method.as_str(), &path), row(spec)).send();
+        match spec.access {
+            Access::Write => drop(reply.refused(401, "AUTH_ERROR")),
+            _ => assert_eq!(reply.status, 200, "{}: {}", label(spec), reply.text),
+        }
+    }
+    assert_eq!(dump(&ana), before);
+}
+
+#[test]
+fn the_other_roles_may_do_everything_of_these() {
+    let server = Server::new();
+    for role in ["admin", "member"] {
+        let ana = server.owner();
+        let user = server.member(&ana.account, role);
+        for spec in TABLE.iter().filter(|spec| is_account(spec)) {
+            let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
+            let reply = with_body(user.request(spec.method.as_str(), &path), row(spec)).send();
+            assert!(
+                [200, 201, 404].contains(&reply.status),
+                "{}: {}",
+                label(spec),
+                reply.text
+            );
+        }
+    }
+}
+
+#[test]
+fn a_suspended_account_and_an_outsider_get_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let things = belongings(&ana);
+    let before = dump(&ana);
+    let key = api_keys::key(&ana);
+    for spec in TABLE.iter().filter(|spec| is_account(spec)) {
+        let request = bia.request(spec.method.as_str(), &path_of(spec, &things));
+        let outside = with_body(request.header("X-Account-Id", &ana.account), row(spec)).send();
+        outside.refused(401, "AUTH_ERROR");
+    }
+    server.db.run(&format!(
+        "UPDATE accounts SET status = 'suspended' WHERE id = '{}'",
+        ana.account
+    ));
+    eventually("the account is closed", || {
+        (ana.get("/api/contacts").status == 401).then_some(())
+    });
+    for spec in TABLE.iter().filter(|spec| is_account(spec)) {
+        let path = path_of(spec, &things);
+        for credential in [&ana.token, &key] {
+            let request = server.request(spec.method.as_str(), &path).bearer(credential);
+            let error = with_body(request, row(spec)).send().refused(401, "AUTH_ERROR");
+            assert!(
+                error["message"].as_str().unwrap().contains("suspended"),
+                "{}: {error}",
+                label(spec)
+            );
+        }
+    }
+    assert_eq!(dump(&ana), before);
+}
+
+#[test]
+fn api_keys_open_account_routes_alone() {
+    let server = Server::new();
+    let ana = server.owner();
+    let key = api_keys::key(&ana);
+    for spec in TABLE.iter().filter(|spec| spec.access != Access::Public) {
+        let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
+        let reply = with_body(server.request(spec.method.as_str(), &path).bearer(&key), row(spec)).send();
+        match spec.access {
+            Access::Session => drop(reply.refused(401, "AUTH_ERROR")),
+            _ => assert!(
+                [200, 201, 404].contains(&reply.status),
+                "{}: {}",
+                label(spec),
+                reply.text
+            ),
+        }
+    }
+}
+
+#[test]
+fn another_accounts_ids_are_unknown_ids() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let things = belongings(&bia);
+    let before = dump(&bia);
+    let with_id = TABLE.iter().filter(|spec| spec.path.contains("{id}"));
+    let mut seen = 0;
+    for spec in with_id {
+        let call = |path: &str| with_body(ana.request(spec.method.as_str(), path), row(spec)).send();
+        let foreign = call(&path_of(spec, &things));
+        let unknown = call(&spec.path.replace("{id}", &Uuid::now_v7().to_string()));
+        assert_eq!(foreign.text, unknown.text, "{}", label(spec));
+        foreign.refused(404, "NOT_FOUND");
+        unknown.refused(404, "NOT_FOUND");
+        seen += 1;
+    }
+    assert_eq!(seen, 18);
+    assert_eq!(dump(&bia), before);
+}
+
+#[test]
+fn an_id_that_is_none_is_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    for spec in TABLE.iter().filter(|spec| spec.path.contains("{id}")) {
+        for id in ["7", "not-a-uuid", "0190a1b2-0000-7000-8000-00000000000g", "%00"] {
+            let path = spec.path.replace("{id}", id);
+            let reply = with_body(ana.request(spec.method.as_str(), &path), row(spec)).send();
+            if reply.status == 429 && spec.rate.is_some() {
+                continue;
+            }
+            assert_eq!(reply.invalid(), ["id"], "{} {id}", label(spec));
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
+    let server = Server::new();
+    let ana = server.owner();
+    let things = belongings(&ana);
+    let before = dump(&ana);
+    for spec in TABLE {
+        let call = |media_type: &str, body: &str| -> Reply {
+            let request = ana.request(spec.method.as_str(), &path_of(spec, &things));
+            request.body(media_type, body).send()
+        };
+        match row(spec) {
+            Json(_) => {
+                assert_eq!(
+                    call("application/json", "{\"name\":").invalid(),
+                    ["body"],
+                    "{}",
+                    label(spec)
+                );
+                // An array is no object whose fields come in order.
+                assert_eq!(call("application/json", "[7]").invalid(), ["body"], "{}", label(spec));
+                assert_eq!(
+                    call("application/json", " [\"Loja\"]").invalid(),
+                    ["body"],
+                    "{}",
+                    label(spec)
+                );
+                call("text/plain", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
+                let huge = format!("{{\"x\":\"{}\"}}", "a".repeat(1024 * 1024));
+                call("application/json", &huge).refused(413, "PAYLOAD_TOO_LARGE");
+            }
+            Csv => {
+                assert_eq!(call("text/csv", "").status, 422, "{}", label(spec));
+                call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
+            }
+            Nothing | Public(_) => {}
+        }
+    }
+    assert_eq!(dump(&ana), before);
+}
+
+#[test]
+fn the_matrix_of_bodies_knows_every_field_type() {
+    // A value of the wrong type in every known field: never a 500, always named.
+    let server = Server::new();
+    let ana = server.owner();
+    let fields: &[(&str, &[&str])] = &[
+        ("/api/accounts", &["name"]),
+        ("/api/accounts/switch", &["account_id"]),
+        ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+        ("/api/tags", &["name", "color"]),
+        (
+            "/api/templates",
+            &[
+                "name",
+                "category",
+                "language",
+                "template_type",
+                "header_type",
+                "header_text",
+                "header_media_url",
+                "body_text",
+                "footer_text",
+                "buttons",
+                "example_values",
+                "carousel_cards",
+                "folder_id",
+            ],
+        ),
+        (
+            "/api/whatsapp/profiles",
+            &[
+                "name",
+                "phone_number_id",
+                "waba_id",
+                "access_token",
+                "messages_per_second",
+            ],
+        ),
+        (
+            "/api/campaigns",
+            &[
+                "name",
+                "template_id",
+                "segment_id",
+                "segment_config",
+                "rfm_segments",
+                "scheduled_at",
+                "variables",
+                "folder_id",
+            ],
+        ),
+    ];
+    for (path, names) in fields {
+        for name in *names {
+            for wrong in [json!(true), json!(-1.5e300)] {
+                let mut body = serde_json::Map::new();
+                body.insert((*name).to_owned(), wrong.clone());
+                let reply = ana.post(path, Value::Object(body));
+                if reply.status == 429 {
+                    continue;
+                }
+                let invalid = reply.invalid();
+                assert!(
+                    invalid.iter().any(|field| field == name),
+                    "{path} {name} {wrong}: {invalid:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The route's path with the id of the thing it is about.
+fn path_of(spec: &RouteSpec, things: &[(&'static str, String)]) -> String {
+    if !spec.path.contains("{id}") {
+        return spec.path.to_owned();
+    }
+    let found = things.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
+    let Some((_, id)) = found else {
+        panic!("{}: nothing belongs there", label(spec))
+    };
+    spec.path.replace("{id}", id)
+}

@@ -1,0 +1,125 @@
+//! The process itself: its commands, its configuration, its readiness.
+
+use crate::harness::client::Request;
+use crate::harness::people::phone;
+use crate::harness::process::{Process, SESSION_SECRET, command, environment, free_port};
+use crate::harness::{Options, Server, eventually, until};
+
+#[test]
+fn a_missing_or_malformed_variable_is_named_and_nothing_starts() {
+    let url = "postgres://postgres@127.0.0.1:9/none";
+    let usual = environment(url, "http://127.0.0.1:9/v25.0");
+    let cases = [
+        ("DATABASE_URL", ""),
+        ("APP_SECRET", ""),
+        ("SESSION_JWT_SECRET", ""),
+        ("APP_SECRET", "too-short-a-secret"),
+        ("COOKIE_SECURE", "perhaps"),
+        ("CAMPAIGN_MESSAGE_DELAY_MS", "soon"),
+        ("SEND_UNKNOWN_TTL", "ten"),
+        ("BIND", "nowhere"),
+        ("TRUSTED_PROXIES", "everybody"),
+        ("REDIS_URL", "not a url"),
+        ("WHATSAPP_API_URL", "not a url"),
+        ("SESSION_JWKS_URL", "not a url"),
+    ];
+    for (name, value) in cases {
+        let mut env = usual.clone();
+        env.push((name, value.to_owned()));
+        let mut process = Process::start(&["serve"], &env);
+        let code = process.wait();
+        assert!(code.is_some_and(|code| code != 0), "{name}={value}: {code:?}");
+        let log = process.log();
+        assert!(log.contains(name), "{name}: {log}");
+        assert!(
+            value.is_empty() || !log.contains(value),
+            "{name}: the value is told: {log}"
+        );
+    }
+}
+
+#[test]
+fn unknown_commands_say_how() {
+    let output = command(&["dance"], &[]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("usage: recado"));
+}
+
+#[test]
+fn a_server_without_its_migrations_is_not_ready_until_it_has_them() {
+    let server = Server::prepare(&Options::default());
+    let mut env = server.environment();
+    let empty = server.db.empty();
+    env.push(("DATABASE_URL", empty.url()));
+    let port = free_port();
+    env.push(("BIND", format!("127.0.0.1:{port}")));
+    let mut process = Process::start(&["serve"], &env);
+    let ready = || Request::new(port, "GET", "/readyz").try_send();
+    let reply = eventually("the server answers", || ready().ok());
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    reply.refused(503, "UNAVAILABLE");
+    for _ in 0..2 {
+        let output = command(&["migrate"], &env).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    until("the server is ready", || ready().is_ok_and(|reply| reply.status == 200));
+    assert_eq!(process.stop(), Some(0));
+}
+
+#[test]
+fn without_a_database_the_server_answers_503_and_no_address() {
+    let server = Server::prepare(&Options::default());
+    let mut env = server.environment();
+    let port = free_port();
+    env.push(("BIND", format!("127.0.0.1:{port}")));
+    env.push(("DATABASE_URL", "postgres://postgres@127.0.0.1:9/none".into()));
+    let _process = Process::start(&["serve"], &env);
+    let get = |path: &str| Request::new(port, "GET", path);
+    eventually("the process answers", || get("/healthz").try_send().ok()).ok();
+    get("/readyz").send().refused(503, "UNAVAILABLE");
+    let reply = get("/api/accounts").bearer(&server.stranger().token).send();
+    assert_eq!(reply.header("retry-after"), Some("1"));
+    let error = reply.refused(503, "UNAVAILABLE");
+    assert!(!error.to_string().contains("127.0.0.1"), "{error}");
+}
+
+#[test]
+fn the_log_is_one_line_a_request_and_holds_no_secrets() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.get("/api/contacts?search=quem").ok();
+    until("the request is logged", || server.log().contains("GET /api/contacts"));
+    let log = server.log();
+    for secret in [ana.token.as_str(), "EAAG-token", SESSION_SECRET, "quem"] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+    let lines: Vec<&str> = log.lines().filter(|line| line.contains("GET /api/contacts")).collect();
+    assert_eq!(lines.len(), 1);
+    let line: serde_json::Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!(line["status"], 200);
+    assert!(
+        line["span"]["request_id"].is_string() && line["duration_ms"].is_number(),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_small_pool_serves_many_at_once() {
+    let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "4"));
+    let ana = server.owner();
+    let statuses = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..40)
+            .map(|number| {
+                let body = serde_json::json!({ "name": "C", "phone": phone(number) });
+                let request = ana.request("POST", "/api/contacts").json(&body);
+                scope.spawn(move || request.send().status)
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    assert!(statuses.iter().all(|status| *status == 201), "{statuses:?}");
+}

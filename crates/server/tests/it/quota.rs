@@ -1,0 +1,86 @@
+//! The plan's messages a month.
+
+use serde_json::json;
+
+use crate::harness::people::User;
+use crate::harness::setting::silent;
+use crate::harness::{Server, text};
+
+/// A campaign to the bearers of a new tag: so many of the contacts.
+fn campaign_to(ana: &User<'_>, tag: &str, contacts: usize, first: usize) -> String {
+    let id = ana.tag(tag);
+    let csv = (first..first + contacts).fold("name,phone,tags\n".to_owned(), |csv, number| {
+        csv + &format!("C,{},{tag}\n", crate::harness::people::phone(number))
+    });
+    ana.import(csv).ok();
+    let template = ana.approved("Oi", &[]);
+    ana.campaign(json!({ "name": tag, "template_id": template, "segment_config": { "tag_ids": [id] } }))
+}
+
+#[test]
+fn a_run_beyond_the_month_is_refused_before_anything_is_sent() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let first = campaign_to(&ana, "a", 200, 0);
+    let second = campaign_to(&ana, "b", 100, 200);
+    let third = campaign_to(&ana, "c", 50, 300);
+    assert_eq!(ana.execute(&first).ok()["sent"], 200);
+    let error = ana.execute(&second).refused(400, "VALIDATION_ERROR");
+    assert!(text(&error["message"]).contains("250"), "{error}");
+    assert_eq!(
+        (ana.status(&second).as_str(), server.whatsapp.counters().accepted),
+        ("draft", 200)
+    );
+    assert_eq!(ana.stats(&second)["total"], 0);
+    assert_eq!(ana.execute(&third).ok()["sent"], 50);
+    assert_eq!(
+        server.db.text("SELECT sent || ' ' || reserved FROM message_usage"),
+        "250 0"
+    );
+    // Another month is another month.
+    server
+        .db
+        .run("UPDATE message_usage SET month = month - interval '1 month'");
+    assert_eq!(ana.execute(&second).ok()["sent"], 100);
+}
+
+#[test]
+fn two_runs_at_once_cannot_exceed_the_month_together() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let campaigns = [campaign_to(&ana, "a", 150, 0), campaign_to(&ana, "b", 150, 200)];
+    let requests = campaigns.map(|id| ana.request("POST", &format!("/api/campaigns/{id}/execute")));
+    let mut statuses = std::thread::scope(|scope| {
+        let threads = requests.map(|request| scope.spawn(move || request.send().status));
+        threads.map(|thread| thread.join().unwrap())
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 400]);
+    assert_eq!(server.whatsapp.counters().accepted, 150);
+}
+
+#[test]
+fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
+    use recado_simulators::whatsapp::{Fault, FaultKind};
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
+    let ana = server.owner();
+    ana.profile();
+    let id = campaign_to(&ana, "a", 200, 0);
+    let details = String::new();
+    server.whatsapp.script(vec![Fault::send(FaultKind::Error {
+        code: 131_026,
+        http_status: 400,
+        details,
+    })]);
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = std::thread::spawn(move || request.send());
+    crate::harness::until("some were sent", || server.whatsapp.counters().accepted >= 5);
+    ana.cancel(&id).ok();
+    assert_eq!(run.join().unwrap().ok()["status"], "cancelled");
+    let accepted = server.whatsapp.counters().accepted;
+    crate::harness::until("the rest is given back", || {
+        server.db.text("SELECT sent || ' ' || reserved FROM message_usage") == format!("{accepted} 0")
+    });
+}

@@ -1,0 +1,187 @@
+//! Ids in bodies: another account's rows are rows that do not exist. And what nobody may set is not set.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::people::User;
+use crate::harness::{Server, text};
+
+/// A row that no route makes yet.
+fn made(owner: &User<'_>, table: &str, columns: &str, values: &str) -> String {
+    let (id, account) = (Uuid::now_v7(), &owner.account);
+    owner.server.db.run(&format!(
+        "INSERT INTO {table} (account_id, id, {columns}) VALUES ('{account}', '{id}', {values})"
+    ));
+    id.to_string()
+}
+
+#[test]
+fn another_accounts_rows_do_not_exist_for_a_body() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let foreign = |kind: &str| match kind {
+        "template" => bia.template("t", "Oi", &[]),
+        "segment" => made(&bia, "segments", "name", "'S'"),
+        "folder" => made(&bia, "folders", "name, kind", "'F', 'campaign'"),
+        "template folder" => made(&bia, "folders", "name, kind", "'F', 'template'"),
+        _ => bia.tag("vip"),
+    };
+    let campaign = |body: Value| {
+        let mut whole = json!({ "name": "Oferta" });
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        ana.post("/api/campaigns", whole)
+    };
+    let same = |call: &dyn Fn(&str) -> crate::harness::client::Reply, id: &str| -> Vec<String> {
+        let (foreign, unknown) = (call(id), call(&Uuid::now_v7().to_string()));
+        assert_eq!(foreign.text, unknown.text);
+        foreign.invalid()
+    };
+    let tag = foreign("tag");
+    assert_eq!(
+        same(&|id| campaign(json!({ "template_id": id })), &foreign("template")),
+        ["template_id"]
+    );
+    assert_eq!(
+        same(&|id| campaign(json!({ "segment_id": id })), &foreign("segment")),
+        ["segment_id"]
+    );
+    assert_eq!(
+        same(&|id| campaign(json!({ "folder_id": id })), &foreign("folder")),
+        ["folder_id"]
+    );
+    let tagged = same(&|id| campaign(json!({ "segment_config": { "tag_ids": [id] } })), &tag);
+    assert!(
+        tagged.len() == 1 && tagged[0].starts_with("segment_config.tag_ids"),
+        "{tagged:?}"
+    );
+
+    let own = ana.campaign(json!({ "name": "Minha" }));
+    let put = |body: Value| ana.put(&format!("/api/campaigns/{own}"), body);
+    assert_eq!(
+        same(&|id| put(json!({ "segment_id": id })), &foreign("segment")),
+        ["segment_id"]
+    );
+
+    let contact = ana.contact("Ana", "+5511961234567");
+    let new = |id: &str| {
+        ana.post(
+            "/api/contacts",
+            json!({ "name": "B", "phone": "11961230000", "tag_ids": [id] }),
+        )
+    };
+    let tagged = same(&new, &tag);
+    assert!(tagged.len() == 1 && tagged[0].starts_with("tag_ids"), "{tagged:?}");
+    let tags = |id: &str| ana.put(&format!("/api/contacts/{contact}/tags"), json!({ "tag_ids": [id] }));
+    assert!(same(&tags, &tag)[0].starts_with("tag_ids"));
+    assert_eq!(
+        server
+            .db
+            .count(&format!("FROM contacts WHERE account_id = '{}'", ana.account)),
+        1
+    );
+
+    let template = ana.template("mine", "Oi", &[]);
+    let fold = |id: &str| ana.put(&format!("/api/templates/{template}"), json!({ "folder_id": id }));
+    assert_eq!(same(&fold, &foreign("template folder")), ["folder_id"]);
+    let submit = |id: &str| {
+        ana.post(
+            &format!("/api/templates/{template}/submit"),
+            json!({ "profile_id": id }),
+        )
+    };
+    assert_eq!(same(&submit, &bia.profile()), ["profile_id"]);
+    assert_eq!(server.db.count("FROM contact_tags"), 0);
+}
+
+#[test]
+fn a_folder_holds_what_it_is_for() {
+    let server = Server::new();
+    let ana = server.owner();
+    let folder = made(&ana, "folders", "name, kind", "'F', 'campaign'");
+    let inside = ana.campaign(json!({ "name": "Dentro", "folder_id": folder }));
+    ana.campaign(json!({ "name": "Fora" }));
+    let list = ana.get(&format!("/api/campaigns?folder_id={folder}")).expect(200);
+    assert_eq!((&list["total"], &list["data"][0]["id"]), (&json!(1), &json!(inside)));
+}
+
+#[test]
+fn a_filter_by_another_accounts_id_finds_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let tag = bia.tag("vip");
+    let segment = made(&bia, "segments", "name, filters", "'S', '{}'");
+    ana.contact("Ana", "+5511961234567");
+    let body = json!({ "name": "B", "phone": "+5511961230000", "tag_ids": [tag] });
+    bia.post("/api/contacts", body).created();
+    for query in [format!("tag_id={tag}"), format!("segment_id={segment}")] {
+        let found = ana.get(&format!("/api/contacts?{query}")).ok();
+        assert_eq!(found["data"], json!([]), "{query}");
+    }
+}
+
+#[test]
+fn nobody_sets_what_is_not_theirs_to_set() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let id = Uuid::now_v7().to_string();
+    let wish = json!({
+        "id": id, "account_id": bia.account, "created_at": "2001-01-01T00:00:00Z", "updated_at": "2001-01-01T00:00:00Z",
+        "deleted_at": "2001-01-01T00:00:00Z", "status": "completed", "meta_status": "approved",
+        "meta_template_id": "9", "role": "owner", "plan": "scale", "slug": "mine", "opted_out_at": "2001-01-01T00:00:00Z",
+        "total_recipients": 7, "simulated": true, "created_by": bia.id, "executed_at": "2001-01-01T00:00:00Z",
+    });
+    let with = |body: Value| {
+        let mut whole = wish.clone();
+        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        whole
+    };
+    let check = |row: &Value| {
+        for (field, wished) in wish.as_object().unwrap() {
+            if let Some(given) = row.get(field) {
+                assert_ne!(given, wished, "{field} of {row}");
+            }
+        }
+        assert!(
+            row.get("account_id")
+                .is_none_or(|account| *account == json!(ana.account)),
+            "{row}"
+        );
+    };
+    let template = json!({ "name": "t", "category": "UTILITY", "language": "pt", "template_type": "standard" });
+    let number = json!({ "name": "n", "phone_number_id": "7", "waba_id": "8", "access_token": "t" });
+    let rows = [
+        ("/api/contacts", with(json!({ "name": "A", "phone": "+5511961234567" }))),
+        ("/api/tags", with(json!({ "name": "vip" }))),
+        ("/api/templates", with(template)),
+        ("/api/whatsapp/profiles", with(number)),
+        ("/api/campaigns", with(json!({ "name": "Oferta" }))),
+    ];
+    for (path, body) in rows {
+        let made = ana.post(path, body).created();
+        check(&made);
+        if path != "/api/tags" {
+            let changed = ana.put(&format!("{path}/{}", text(&made["id"])), wish.clone()).ok();
+            check(&changed);
+        }
+    }
+    let account = ana.post("/api/accounts", with(json!({ "name": "Nova" }))).created();
+    check(&account["account"]);
+    assert_eq!(
+        server
+            .db
+            .count(&format!("FROM contacts WHERE account_id = '{}'", bia.account)),
+        0
+    );
+    assert_eq!(
+        server
+            .db
+            .count(&format!("FROM campaigns WHERE account_id = '{}'", bia.account)),
+        0
+    );
+    assert_eq!(
+        server
+            .db
+            .count(&format!("FROM account_users WHERE account_id = '{}'", bia.account)),
+        1
+    );
+}

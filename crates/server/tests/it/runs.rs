@@ -1,0 +1,373 @@
+//! Runs that meet the platform's moods: refusals, throttling, silence, an expired token, a cancel, a pace.
+
+use recado_simulators::whatsapp::{Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::harness::people::phone;
+use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, statuses};
+use crate::harness::{Options, Server, text, until};
+
+fn error(code: u32, details: &str) -> FaultKind {
+    FaultKind::Error {
+        code,
+        http_status: 400,
+        details: details.to_owned(),
+    }
+}
+
+#[test]
+fn a_permanent_error_is_one_failed_send() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(12);
+    server.whatsapp.script(vec![Fault::send_to(
+        &phone(3),
+        error(131_026, "Message undeliverable."),
+    )]);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        report,
+        json!({ "total": 12, "sent": 11, "failed": 1, "simulated": false, "status": "partial" })
+    );
+    let sends = ana.sends(&id);
+    let failed: Vec<&Value> = sends.iter().filter(|send| send["status"] == "failed").collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (&failed[0]["error_code"], &failed[0]["contacts"]["phone"]),
+        (&json!(131_026), &json!(phone(3)))
+    );
+    assert!(
+        text(&failed[0]["error_message"]).contains("undeliverable"),
+        "{failed:?}"
+    );
+    assert_eq!(failed[0]["wa_message_id"], json!(null));
+    assert_eq!(calls(&server)[&phone(3)], 1);
+    adds_up(&counted(&ana, &id, "read", 11));
+}
+
+#[test]
+fn what_is_ambiguous_is_never_sent_again_and_settled_by_later_news() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let number = "106500000009";
+    ana.profile_at(number);
+    ana.contacts(8);
+    let faults = [
+        FaultKind::AcceptThenReset,
+        FaultKind::AcceptThenStatus500,
+        FaultKind::GarbageJson,
+        FaultKind::AnswerWithoutId,
+    ];
+    let faults = faults
+        .into_iter()
+        .enumerate()
+        .map(|(n, kind)| Fault::send_to(&phone(n), kind));
+    server.whatsapp.script(faults.collect());
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        report,
+        json!({ "total": 8, "sent": 4, "failed": 4, "simulated": false, "status": "partial" })
+    );
+    let stats = ana.stats(&id);
+    assert_eq!(
+        (&stats["pending"], &stats["sent"], &stats["failed"]),
+        (&json!(4), &json!(4), &json!(0))
+    );
+    assert!(calls(&server).values().all(|calls| *calls == 1));
+
+    let sends = ana.sends(&id);
+    let pending: Vec<&Value> = sends.iter().filter(|send| send["status"] == "pending").collect();
+    let news: Vec<Value> = pending
+        .iter()
+        .enumerate()
+        .map(|(n, send)| {
+            status(
+                &format!("wamid.{n}"),
+                ["sent", "delivered", "read", "failed"][n],
+                Some(&text(&send["id"])),
+            )
+        })
+        .collect();
+    server.callback(&statuses(number, &news));
+    let stats = ana.stats(&id);
+    let wanted = json!({ "total": 8, "pending": 0, "sent": 5, "delivered": 1, "read": 1, "failed": 1 });
+    assert_eq!(stats, wanted);
+    assert!(calls(&server).values().all(|calls| *calls == 1));
+}
+
+#[test]
+fn what_stays_unknown_fails_with_a_message_that_says_so() {
+    let server = Server::start(silent().with("SEND_UNKNOWN_TTL", "1s"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(3);
+    server
+        .whatsapp
+        .script(vec![Fault::send_to(&phone(1), FaultKind::AcceptThenReset)]);
+    let id = ana.plain_campaign();
+    assert_eq!(ana.execute(&id).ok()["status"], "partial");
+    assert_eq!(ana.stats(&id)["pending"], 1);
+    counted(&ana, &id, "failed", 1);
+    let sends = ana.sends(&id);
+    let failed = sends.iter().find(|send| send["status"] == "failed").unwrap();
+    let message = text(&failed["error_message"]).to_lowercase();
+    assert!(
+        message.contains("unknown") || message.contains("not known"),
+        "{message}"
+    );
+    assert_eq!(calls(&server)[&phone(1)], 1);
+    assert_eq!(
+        server.db.text("SELECT sent || ' ' || reserved FROM message_usage"),
+        "2 0"
+    );
+}
+
+#[test]
+fn what_is_throttled_is_sent_later() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(6);
+    server.whatsapp.script(vec![
+        Fault::send_to(&phone(0), FaultKind::Throttle),
+        Fault::send_to(&phone(1), FaultKind::RateLimited { retry_after_s: 1 }),
+        Fault::send_to(&phone(2), error(131_056, "Pair rate limit hit")),
+    ]);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!((&report["status"], &report["sent"]), (&json!("completed"), &json!(6)));
+    let calls = calls(&server);
+    assert_eq!((0..6).map(|n| calls[&phone(n)]).collect::<Vec<_>>(), [2, 2, 2, 1, 1, 1]);
+    assert_eq!(server.whatsapp.counters().per_recipient_max, 1);
+}
+
+#[test]
+fn what_is_throttled_for_ever_fails_in_the_end() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(1);
+    server.whatsapp.script(vec![Fault::send(error(80_007, "limit")); 20]);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = std::thread::spawn(move || request.send());
+    // The waits are what the test has no time for.
+    until("it gave up", || {
+        server
+            .db
+            .run("UPDATE campaign_sends SET retry_at = now() WHERE retry_at > now() + interval '100 ms'");
+        run.is_finished()
+    });
+    let report = run.join().unwrap().ok();
+    assert_eq!((&report["status"], &report["failed"]), (&json!("partial"), &json!(1)));
+    assert_eq!(server.whatsapp.sends().len(), 6, "once, and five times again");
+    assert_eq!(ana.sends(&id)[0]["status"], "failed");
+}
+
+#[test]
+fn an_expired_token_pauses_the_run() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let profile = ana.profile();
+    ana.contacts(10);
+    let path = format!("/api/whatsapp/profiles/{profile}");
+    ana.put(&path, json!({ "access_token": "expired-token" })).ok();
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        (&report["status"], &report["paused"], &report["sent"]),
+        (&json!("sending"), &json!(true), &json!(0))
+    );
+    let campaign = ana.get(&format!("/api/campaigns/{id}")).ok();
+    assert!(
+        campaign["paused_at"].is_string() && campaign["pause_reason"].is_string(),
+        "{campaign}"
+    );
+    assert_eq!(ana.stats(&id)["pending"], 10);
+    until("somebody is told", || {
+        server
+            .db
+            .count("FROM notifications WHERE title LIKE 'Campaign paused%'")
+            == 1
+    });
+    let tried = server.whatsapp.sends().len();
+    assert!((1..=10).contains(&tried), "{tried} calls");
+    // It stays paused, and can be cancelled.
+    assert_eq!(ana.cancel(&id).ok()["status"], "cancelled");
+}
+
+#[test]
+fn a_number_that_is_removed_during_a_run_pauses_it() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(100);
+    server
+        .whatsapp
+        .script(vec![Fault::send_to(&phone(7), error(132_015, "Template is paused"))]);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        (&report["status"], &report["paused"]),
+        (&json!("sending"), &json!(true))
+    );
+    let stats = ana.stats(&id);
+    adds_up(&stats);
+    assert_eq!(stats["failed"], 0, "what concerns the whole run fails nobody: {stats}");
+    assert_eq!(
+        stats["pending"].as_i64().unwrap() + report["sent"].as_i64().unwrap(),
+        100
+    );
+}
+
+#[test]
+fn a_cancel_during_a_run_stops_it() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "40"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(200);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = std::thread::spawn(move || request.send());
+    until("some were sent", || server.whatsapp.counters().accepted >= 5);
+    assert_eq!(ana.cancel(&id).ok(), json!({ "status": "cancelled" }));
+    let report = run.join().unwrap().ok();
+    assert_eq!(report["status"], "cancelled");
+    let accepted = server.whatsapp.counters().accepted;
+    // "Every 50 sends" is the most that may follow.
+    assert!(accepted < 60, "{accepted} were sent");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(server.whatsapp.counters().accepted, accepted);
+    let stats = ana.stats(&id);
+    adds_up(&stats);
+    assert_eq!(
+        stats["pending"].as_i64().unwrap(),
+        200 - i64::try_from(accepted).unwrap()
+    );
+    assert_eq!(ana.status(&id), "cancelled");
+    ana.cancel(&id).refused(400, "VALIDATION_ERROR");
+}
+
+#[test]
+fn a_client_that_hangs_up_does_not_stop_the_run() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(30);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let stream = request.write_chunked(&[]);
+    until("the run goes on", || server.whatsapp.counters().accepted >= 3);
+    drop(stream);
+    assert_eq!(ended(&ana, &id), "completed");
+    assert_eq!(server.whatsapp.counters().accepted, 30);
+}
+
+#[test]
+fn messages_keep_their_distance() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", ""));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(6);
+    let id = ana.plain_campaign();
+    ana.execute(&id).ok();
+    let times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
+    let whole = times.last().unwrap() - times.first().unwrap();
+    assert!(whole >= 5 * 200 - 100, "{times:?}");
+}
+
+#[test]
+fn a_numbers_own_pace_wins() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
+    let ana = server.owner();
+    let profile = ana.profile();
+    ana.put(
+        &format!("/api/whatsapp/profiles/{profile}"),
+        json!({ "messages_per_second": 10 }),
+    )
+    .ok();
+    ana.contacts(11);
+    ana.execute(&ana.plain_campaign()).ok();
+    let times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
+    let whole = times.last().unwrap() - times.first().unwrap();
+    assert!(whole >= 900, "{times:?}");
+}
+
+#[test]
+fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(40);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = std::thread::spawn(move || request.send());
+    until("the run goes on", || server.whatsapp.counters().accepted >= 2);
+    server.db.run(
+        "UPDATE contacts SET opted_out_at = now() WHERE id IN (SELECT contact_id FROM campaign_sends
+           WHERE claimed_by IS NULL ORDER BY id DESC LIMIT 5)",
+    );
+    let report = run.join().unwrap().ok();
+    assert_eq!((&report["sent"], &report["failed"]), (&json!(35), &json!(5)));
+    let sends = ana.sends(&id);
+    let failed = sends.iter().find(|send| send["status"] == "failed").unwrap();
+    assert!(text(&failed["error_message"]).contains("opted out"), "{failed}");
+    assert_eq!(server.whatsapp.counters().accepted, 35);
+}
+
+#[test]
+fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "40"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(60);
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = std::thread::spawn(move || request.try_send().map(|reply| (reply.status, reply.text)));
+    until("some were sent", || server.whatsapp.counters().accepted >= 3);
+    server.db.run("UPDATE accounts SET status = 'suspended'");
+    let mut before = 0;
+    until("nothing more is sent", || {
+        std::thread::sleep(std::time::Duration::from_millis(800));
+        let now = server.whatsapp.counters().accepted;
+        std::mem::replace(&mut before, now) == now
+    });
+    assert!(before < 60, "{before}");
+    assert_eq!(server.db.text("SELECT status FROM campaigns"), "sending");
+    server.db.run(
+        "UPDATE accounts SET status = 'active'; UPDATE campaign_queue SET leased_until = now() - interval '1 second'",
+    );
+    until("the account is open", || ana.get("/api/contacts").status == 200);
+    assert_eq!(ended(&ana, &id), "completed");
+    assert!(calls(&server).values().all(|calls| *calls == 1));
+    eprintln!("execute answered {:?}", run.join().unwrap());
+}
+
+#[test]
+fn many_accounts_run_side_by_side() {
+    let server = Server::start(Options::platform(|platform| platform.latency_ms = 5));
+    let owners: Vec<_> = (0..6).map(|_| server.owner()).collect();
+    let runs: Vec<_> = owners
+        .iter()
+        .map(|owner| {
+            owner.profile();
+            owner.contacts(20);
+            let id = owner.plain_campaign();
+            (
+                id.clone(),
+                owner.request("POST", &format!("/api/campaigns/{id}/execute")),
+            )
+        })
+        .collect();
+    std::thread::scope(|scope| {
+        for (_, request) in &runs {
+            scope.spawn(move || assert_eq!(request.clone().send().ok()["sent"], 20));
+        }
+    });
+    for (owner, (id, _)) in owners.iter().zip(&runs) {
+        counted(owner, id, "read", 20);
+    }
+}

@@ -1,0 +1,207 @@
+//! Templates and the platform: submission, its verdict by callback, and what follows.
+
+use recado_simulators::whatsapp::{Approval, Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::harness::people::User;
+use crate::harness::{Options, Server, eventually, text, until};
+
+fn submit(user: &User<'_>, id: &str) -> crate::harness::client::Reply {
+    user.request("POST", &format!("/api/templates/{id}/submit")).send()
+}
+
+fn get(user: &User<'_>, id: &str) -> Value {
+    user.get(&format!("/api/templates/{id}")).ok()
+}
+
+fn becomes(user: &User<'_>, id: &str, status: &str) -> Value {
+    eventually(&format!("the template is {status}"), || {
+        Some(get(user, id)).filter(|template| template["meta_status"] == status)
+    })
+}
+
+fn by_hand() -> Options {
+    Options::platform(|platform| platform.template_approval = Approval::Manual)
+}
+
+#[test]
+fn without_a_number_nothing_is_submitted() {
+    let server = Server::new();
+    let ana = server.owner();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    assert_eq!(submit(&ana, &id).invalid(), ["profile_id"]);
+    assert_eq!(get(&ana, &id)["meta_status"], "draft");
+    assert!(server.whatsapp.ledger().is_empty());
+}
+
+#[test]
+fn a_submitted_template_is_approved_by_the_signed_callback() {
+    let server = Server::new();
+    let ana = server.owner();
+    let profile = ana.profile();
+    let body = json!({ "name": "oferta", "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
+        "header_type": "text", "header_text": "Oi {{1}}", "body_text": "Olá {{1}}, use {{2}} hoje.",
+        "footer_text": "Responda SAIR", "example_values": ["Ana", "PROMO10"],
+        "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" }] });
+    let id = text(&ana.post("/api/templates", body).created()["id"]);
+    let answer = submit(&ana, &id).ok();
+    assert_eq!(
+        (&answer["status"], &answer["category"]),
+        (&json!("PENDING"), &json!("MARKETING"))
+    );
+    assert_eq!(answer.as_object().unwrap().len(), 3);
+
+    let approved = becomes(&ana, &id, "approved");
+    assert_eq!(approved["meta_template_id"], answer["meta_template_id"]);
+    assert_eq!(approved["profile_id"], json!(profile));
+    let sent = server
+        .whatsapp
+        .ledger()
+        .into_iter()
+        .find(|call| call.request.path.ends_with("/message_templates"));
+    let sent = sent.unwrap().request.body;
+    let components = sent["components"].as_array().unwrap();
+    let kinds: Vec<&str> = components.iter().map(|part| part["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["HEADER", "BODY", "FOOTER", "BUTTONS"]);
+    assert_eq!(components[1]["example"]["body_text"], json!([["Ana", "PROMO10"]]));
+    until("the notification", || {
+        server.db.count("FROM notifications WHERE type = 'info'") == 1
+    });
+    assert_eq!(submit(&ana, &id).invalid(), ["meta_status"]);
+}
+
+#[test]
+fn a_rejection_keeps_its_reason_and_can_be_mended() {
+    let server = Server::start(Options::platform(|platform| {
+        platform.template_approval = Approval::Reject {
+            after_ms: 20,
+            reason: "INVALID_FORMAT".into(),
+        };
+    }));
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    submit(&ana, &id).ok();
+    assert_eq!(becomes(&ana, &id, "rejected")["rejection_reason"], "INVALID_FORMAT");
+    let edited = ana
+        .put(&format!("/api/templates/{id}"), json!({ "body_text": "Olá {{1}}!" }))
+        .ok();
+    assert_eq!(
+        (&edited["meta_status"], &edited["rejection_reason"]),
+        (&json!("draft"), &json!(null))
+    );
+    server
+        .whatsapp
+        .set_options(|platform| platform.template_approval = Approval::Approve { after_ms: 20 });
+    submit(&ana, &id).ok();
+    becomes(&ana, &id, "approved");
+}
+
+#[test]
+fn a_failing_platform_is_told_with_its_code() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    let details = "Message template limit reached.".to_owned();
+    server.whatsapp.script(vec![Fault::template(FaultKind::Error {
+        code: 2_388_019,
+        http_status: 400,
+        details,
+    })]);
+    let error = submit(&ana, &id).refused(502, "WHATSAPP_ERROR");
+    assert_eq!(error["details"]["code"], 2_388_019, "{error}");
+    assert!(
+        error["details"]["message"]
+            .as_str()
+            .is_some_and(|m| m.contains("limit")),
+        "{error}"
+    );
+    assert_eq!(get(&ana, &id)["meta_status"], "draft");
+
+    for fault in [
+        FaultKind::GarbageJson,
+        FaultKind::AcceptThenStatus500,
+        FaultKind::AcceptThenReset,
+    ] {
+        let id = ana.template(&format!("t{}", uuid::Uuid::new_v4().simple()), "Oi", &[]);
+        server.whatsapp.script(vec![Fault::template(fault.clone())]);
+        let reply = submit(&ana, &id);
+        assert_eq!(reply.status, 502, "{fault:?}: {}", reply.text);
+        reply.refused(502, "WHATSAPP_ERROR");
+        assert_eq!(get(&ana, &id)["meta_status"], "draft");
+    }
+    submit(&ana, &id).ok();
+}
+
+#[test]
+fn an_unreachable_or_unconfigured_platform_is_a_502() {
+    for url in ["http://127.0.0.1:9/v25.0", ""] {
+        let server = Server::start(Options::default().with("WHATSAPP_API_URL", url));
+        let ana = server.owner();
+        ana.profile();
+        let id = ana.template("oferta", "Oi", &[]);
+        submit(&ana, &id).refused(502, "WHATSAPP_ERROR");
+    }
+}
+
+#[test]
+fn under_review_nothing_changes_and_an_edit_makes_a_draft() {
+    let server = Server::start(by_hand());
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    let meta = text(&submit(&ana, &id).ok()["meta_template_id"]);
+    let path = format!("/api/templates/{id}");
+    assert_eq!(get(&ana, &id)["meta_status"], "pending");
+    assert_eq!(
+        ana.put(&path, json!({ "body_text": "Olá {{1}}" })).invalid(),
+        ["meta_status"]
+    );
+    assert_eq!(submit(&ana, &id).invalid(), ["meta_status"]);
+    assert!(server.whatsapp.set_template_status(&meta, "APPROVED", None));
+    becomes(&ana, &id, "approved");
+    for (event, status) in [
+        ("PAUSED", "paused"),
+        ("REINSTATED", "approved"),
+        ("DISABLED", "disabled"),
+    ] {
+        assert!(server.whatsapp.set_template_status(&meta, event, None));
+        becomes(&ana, &id, status);
+    }
+    assert_eq!(
+        ana.put(&path, json!({ "body_text": "Olá {{1}}" })).ok()["meta_status"],
+        "draft"
+    );
+}
+
+#[test]
+fn what_the_platform_does_not_take_is_named_before_it_is_asked() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let body = json!({ "name": "sem_corpo", "category": "UTILITY", "language": "pt", "template_type": "standard" });
+    let id = text(&ana.post("/api/templates", body).created()["id"]);
+    assert_eq!(submit(&ana, &id).invalid(), ["body_text"]);
+    assert!(server.whatsapp.ledger().is_empty());
+}
+
+#[test]
+fn two_submissions_at_once_leave_one_template() {
+    let server = Server::start(by_hand());
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi", &[]);
+    let request = ana.request("POST", &format!("/api/templates/{id}/submit"));
+    let mut statuses = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| request.clone().send().status)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect::<Vec<_>>()
+    });
+    statuses.sort_unstable();
+    assert_eq!(statuses[0], 200, "{statuses:?}");
+    assert!([422, 502].contains(&statuses[1]), "{statuses:?}");
+    assert_eq!(get(&ana, &id)["meta_status"], "pending");
+}

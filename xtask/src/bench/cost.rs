@@ -1,0 +1,66 @@
+//! What one read costs the database: statements, and round trips.
+
+use super::Options;
+use super::figures::Figure;
+use super::proxy::Proxy;
+use super::stage::Stage;
+use crate::error::{Context, Result, fail};
+use crate::services::postgres::connect;
+
+const WARM_UP: usize = 200;
+const REQUESTS: u16 = 2000;
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let url = stage.database();
+    let port = stage.cluster.port();
+    let proxy = Proxy::start(port)?;
+    let proxied = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
+    let server = stage.serve(&proxied)?;
+    stage.read(&server, WARM_UP)?;
+    let (statements, trips) = (statements(stage)?, proxy.trips());
+    stage.read(&server, REQUESTS.into())?;
+    let trips_each = each(proxy.trips() - trips)?;
+    let mut figures = vec![
+        Figure::less("read: round trips to the database", trips_each, "", 1)
+            .floor(2.0)
+            .target(1.0),
+    ];
+    if let (Some(before), Some(after)) = (statements, self::statements(stage)?) {
+        let statements = Figure::less("read: statements", each(after - before)?, "", 1);
+        figures.push(statements.floor(6.0).target(4.0));
+    } else {
+        println!("this PostgreSQL does not count statements (pg_stat_statements is not installed)");
+    }
+    Ok(figures)
+}
+
+/// Per request, to one decimal: once a second there is work that is no request's.
+fn each(count: u64) -> Result<f64> {
+    match u32::try_from(count) {
+        Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
+        Err(_) => fail(format!("{count} cannot be what {REQUESTS} requests cost")),
+    }
+}
+
+/// How many statements the database has run, as far as it counts them.
+fn statements(stage: &Stage) -> Result<Option<u64>> {
+    if !stage.cluster.has_statement_statistics() {
+        return Ok(None);
+    }
+    let row = connect(&stage.database())?
+        .query_one("SELECT sum(calls)::bigint FROM pg_stat_statements", &[])
+        .and_then(|row| row.try_get::<_, i64>(0))
+        .context(|| "cannot read pg_stat_statements".to_owned())?;
+    Ok(u64::try_from(row).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_requests_is_rounded_away() {
+        assert_eq!(each(4012).unwrap(), 2.0);
+        assert_eq!(each(4200).unwrap(), 2.1);
+    }
+}

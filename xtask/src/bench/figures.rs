@@ -1,0 +1,237 @@
+//! What was measured, and whether that is enough.
+
+use std::fmt::Write as _;
+use std::fs;
+
+/// A spread of more than this share of the median proves nothing.
+const WIDEST_SPREAD: f64 = 0.15;
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    More,
+    Less,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// As good as it should become.
+    AtTarget,
+    /// Good enough.
+    Enough,
+    /// Worse than it may be.
+    Below,
+    /// The measurements differ too much.
+    None,
+    /// Not judged.
+    Untold,
+}
+
+/// One line of the result.
+#[derive(Clone, Debug)]
+pub(super) struct Figure {
+    pub(super) name: String,
+    value: f64,
+    unit: &'static str,
+    decimals: usize,
+    spread: Option<f64>,
+    better: Better,
+    floor: Option<f64>,
+    target: Option<f64>,
+}
+
+impl Figure {
+    /// The more of it, the better.
+    pub(super) fn more(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
+        Self {
+            name: name.into(),
+            value,
+            unit,
+            decimals,
+            spread: None,
+            better: Better::More,
+            floor: None,
+            target: None,
+        }
+    }
+
+    /// The less of it, the better.
+    pub(super) fn less(name: impl Into<String>, value: f64, unit: &'static str, decimals: usize) -> Self {
+        Self {
+            better: Better::Less,
+            ..Self::more(name, value, unit, decimals)
+        }
+    }
+
+    pub(super) fn spread(self, spread: f64) -> Self {
+        Self {
+            spread: Some(spread),
+            ..self
+        }
+    }
+
+    /// Fails the run when the value is worse.
+    pub(super) fn floor(self, floor: f64) -> Self {
+        Self {
+            floor: Some(floor),
+            ..self
+        }
+    }
+
+    /// Where it should get to.
+    pub(super) fn target(self, target: f64) -> Self {
+        Self {
+            target: Some(target),
+            ..self
+        }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        let reaches = |bound: f64| match self.better {
+            Better::More => self.value >= bound,
+            Better::Less => self.value <= bound,
+        };
+        if self.spread.is_some_and(|spread| spread > WIDEST_SPREAD * self.value) {
+            return Verdict::None;
+        }
+        match (self.floor.map(reaches), self.target.map(reaches)) {
+            (Some(false), _) => Verdict::Below,
+            (_, Some(true)) => Verdict::AtTarget,
+            (None, None) => Verdict::Untold,
+            _ => Verdict::Enough,
+        }
+    }
+
+    fn cells(&self) -> [String; 5] {
+        let amount = |value: f64| format!("{value:.*}{}", self.decimals, self.unit);
+        let sign = match self.better {
+            Better::More => "≥",
+            Better::Less => "≤",
+        };
+        let bound = |bound: Option<f64>| bound.map_or_else(String::new, |bound| format!("{sign} {}", amount(bound)));
+        let mut result = amount(self.value);
+        if let Some(spread) = self.spread {
+            let _ = write!(result, " (IQR {spread:.*})", self.decimals);
+        }
+        let verdict = match self.verdict() {
+            Verdict::AtTarget | Verdict::Enough => "ok",
+            Verdict::Below => "below",
+            Verdict::None => "no verdict",
+            Verdict::Untold => "",
+        };
+        [
+            self.name.clone(),
+            result,
+            bound(self.floor),
+            bound(self.target),
+            verdict.to_owned(),
+        ]
+    }
+}
+
+/// All lines, as a table that is readable as it is.
+pub(super) fn table(figures: &[Figure]) -> String {
+    let head = ["figure", "result", "floor", "target", "verdict"].map(str::to_owned);
+    let mut rows = vec![head, ["---", "---", "---", "---", "---"].map(str::to_owned)];
+    rows.extend(figures.iter().map(Figure::cells));
+    rows.iter().map(|row| format!("| {} |\n", row.join(" | "))).collect()
+}
+
+/// Median and the distance between the quartiles.
+pub(super) fn median_and_spread(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |position: usize| sorted.get(position).or(sorted.last()).copied().unwrap_or(f64::NAN);
+    // The quarter may lie between two values.
+    let quartile = |quarters: usize| {
+        let steps = sorted.len().saturating_sub(1) * quarters;
+        let rest = u8::try_from(steps % 4).unwrap_or_default();
+        let (low, high) = (at(steps / 4), at(steps / 4 + 1));
+        low + (high - low) * f64::from(rest) / 4.0
+    };
+    (quartile(2), quartile(3) - quartile(1))
+}
+
+/// What the machine's processors spent their time on, in ticks since it started.
+pub(super) struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl Ticks {
+    pub(super) fn now() -> Self {
+        Self::read(&fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    fn read(text: &str) -> Self {
+        let line = text.lines().next().unwrap_or_default();
+        // user nice system idle iowait irq softirq steal; what follows is counted in these.
+        let ticks: Vec<u64> = line
+            .split_whitespace()
+            .skip(1)
+            .take(8)
+            .map(|word| word.parse().unwrap_or_default())
+            .collect();
+        Self {
+            all: ticks.iter().sum(),
+            stolen: ticks.get(7).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Percent of the time that other machines on the same hardware took.
+    pub(super) fn stolen_since(&self, before: &Self) -> u64 {
+        let stolen = self.stolen.saturating_sub(before.stolen);
+        (100 * stolen)
+            .checked_div(self.all.saturating_sub(before.all))
+            .unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_values() {
+        assert_eq!(median_and_spread(&[5.0, 1.0, 3.0, 2.0, 4.0]), (3.0, 2.0));
+        assert_eq!(median_and_spread(&[1.0, 2.0]), (1.5, 0.5));
+        assert_eq!(median_and_spread(&[7.0]), (7.0, 0.0));
+        assert!(median_and_spread(&[]).0.is_nan());
+    }
+
+    #[test]
+    fn verdicts_follow_the_direction() {
+        let speed = |value| Figure::more("x", value, "", 2).floor(0.5).target(0.75).verdict();
+        assert_eq!(
+            [0.4, 0.5, 0.8].map(speed),
+            [Verdict::Below, Verdict::Enough, Verdict::AtTarget]
+        );
+        let memory = |value| Figure::less("x", value, " MiB", 0).floor(50.0).target(24.0).verdict();
+        assert_eq!(
+            [51.0, 50.0, 24.0].map(memory),
+            [Verdict::Below, Verdict::Enough, Verdict::AtTarget]
+        );
+        assert_eq!(Figure::more("x", 1.0, "", 0).verdict(), Verdict::Untold);
+        assert_eq!(Figure::more("x", 1.0, "", 0).target(2.0).verdict(), Verdict::Enough);
+        let wide = Figure::more("x", 0.4, "", 2).spread(0.07).floor(0.5);
+        assert_eq!(wide.verdict(), Verdict::None);
+    }
+
+    #[test]
+    fn the_table_is_readable() {
+        let figure = Figure::more("speed", 0.6, "", 2).spread(0.01).floor(0.5);
+        assert_eq!(
+            table(&[figure]),
+            "| figure | result | floor | target | verdict |\n| --- | --- | --- | --- | --- |\n\
+             | speed | 0.60 (IQR 0.01) | ≥ 0.50 |  | ok |\n"
+        );
+    }
+
+    #[test]
+    fn stolen_time_is_the_eighth_number() {
+        let before = Ticks::read("cpu  10 0 10 80 0 0 0 0 0 0\ncpu0 1 2 3\n");
+        let after = Ticks::read("cpu  60 0 20 100 0 0 0 20 5 0\n");
+        assert_eq!(after.stolen_since(&before), 20);
+        assert_eq!(Ticks::read("").stolen_since(&before), 0);
+    }
+}

@@ -1,0 +1,129 @@
+//! A file of a million contacts, written while it is sent: how much memory that takes, and how long.
+
+use std::io::Read;
+use std::time::Instant;
+
+use serde_json::Value;
+use ureq::{Agent, SendBody};
+
+use super::data::targets;
+use super::figures::Figure;
+use super::stage::Stage;
+use super::{Options, idle, memory};
+use crate::error::{Context, Result, fail};
+
+const ROWS: u32 = 1_000_000;
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let Some(target) = targets().into_iter().next() else {
+        return fail("there is no account to import into");
+    };
+    let server = stage.serve(&stage.database())?;
+    stage.read(&server, idle::REQUESTS)?;
+    let process = server.process.id();
+    let idle = memory::of(process)?.now;
+    let start = Instant::now();
+    let headers = stage.headers(&target.account)?;
+    let (report, peak) = memory::peak_during(process, || send(&server.base, &headers))?;
+    let seconds = start.elapsed().as_secs_f64();
+    if report.pointer("/data/imported").and_then(Value::as_u64) != Some(ROWS.into()) {
+        return fail(format!("the import did not take every line: {report}"));
+    }
+    println!("{ROWS} rows in {seconds:.1} s; {idle:.1} MiB before, {peak:.1} MiB at most");
+    Ok(vec![
+        Figure::less("import: memory beyond idle", peak - idle, " MiB", 1)
+            .floor(50.0)
+            .target(16.0),
+        Figure::more("import: rows", f64::from(ROWS) / seconds, "/s", 0).target(15_000.0),
+    ])
+}
+
+fn send(base: &str, headers: &[(&'static str, String)]) -> Result<Value> {
+    let agent: Agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .proxy(None)
+        .build()
+        .into();
+    let mut request = agent
+        .post(format!("{base}/api/contacts/import"))
+        .header("content-type", "text/csv");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let mut lines = Lines::new(ROWS);
+    let answer = request
+        .send(SendBody::from_reader(&mut lines))
+        .and_then(|mut response| response.body_mut().read_to_string())
+        .context(|| "the import".to_owned())?;
+    serde_json::from_str(&answer).context(|| answer)
+}
+
+/// The file, made as it is read: what docs/examples/contacts.csv looks like, with a tag and two attributes a line.
+struct Lines {
+    rows: u32,
+    made: u32,
+    buffer: Vec<u8>,
+    taken: usize,
+}
+
+impl Lines {
+    const AT_ONCE: u32 = 500;
+
+    fn new(rows: u32) -> Self {
+        Self {
+            rows,
+            made: 0,
+            buffer: Vec::new(),
+            taken: 0,
+        }
+    }
+
+    fn refill(&mut self) {
+        const TAGS: [&str; 4] = ["clientes", "vip", "inativos", "aniversariantes"];
+        self.buffer.clear();
+        self.taken = 0;
+        if self.made == 0 {
+            self.buffer.extend_from_slice(b"name,phone,email,tags,cidade,cupom\n");
+        }
+        let end = self.rows.min(self.made + Self::AT_ONCE);
+        for (number, tag) in (self.made..end).zip(TAGS.iter().cycle()) {
+            let line = format!(
+                "Irapuã da Silva {number},011 9{:04}-{:04},irapua.{number}@padaria.example,{tag},Osasco,VOLTA20\n",
+                number / 10_000,
+                number % 10_000
+            );
+            self.buffer.extend_from_slice(line.as_bytes());
+        }
+        self.made = end;
+    }
+}
+
+impl Read for Lines {
+    fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+        if self.taken == self.buffer.len() {
+            self.refill();
+        }
+        let mut rest = self.buffer.get(self.taken..).unwrap_or_default();
+        let read = rest.read(out)?;
+        self.taken += read;
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_another_number() {
+        let mut text = String::new();
+        Lines::new(12_001).read_to_string(&mut text).unwrap();
+        let mut phones: Vec<&str> = text.lines().filter_map(|line| line.split(',').nth(1)).collect();
+        assert_eq!(phones.len(), 12_002);
+        phones.sort_unstable();
+        phones.dedup();
+        assert_eq!(phones.len(), 12_002);
+        let last = "Irapuã da Silva 12000,011 90001-2000,irapua.12000@padaria.example,clientes,Osasco,VOLTA20";
+        assert_eq!(text.lines().last(), Some(last));
+    }
+}

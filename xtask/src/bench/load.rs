@@ -1,0 +1,174 @@
+//! The load generators: wrk for HTTP, pgbench for SQL. Both say requests per second.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+
+use postgres::Config;
+use postgres::config::Host;
+
+use crate::error::{Context, Result, fail};
+use crate::process;
+
+/// Connections that wrk keeps busy: more than the server has to the database, so that these never wait for it.
+const CONNECTIONS: u32 = 32;
+
+pub(super) struct Wrk {
+    program: PathBuf,
+    script: PathBuf,
+}
+
+/// One request of the load.
+pub(super) struct Request {
+    pub(super) path: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+}
+
+impl Wrk {
+    /// Sends these requests in turn, formatted once: the script only picks the next.
+    pub(super) fn new(program: PathBuf, dir: &Path, requests: &[Request]) -> Result<Self> {
+        let mut text = String::from("local all, next = {}, 0\nfunction init()\n");
+        for Request { path, headers } in requests {
+            let headers: String = headers
+                .iter()
+                .map(|(name, value)| format!("[\"{name}\"]=\"{value}\","))
+                .collect();
+            text.push_str(&format!(
+                "  all[#all + 1] = wrk.format(\"GET\", \"{path}\", {{[\"host\"]=wrk.headers[\"Host\"],{headers}}})\n"
+            ));
+        }
+        text.push_str("end\nfunction request()\n  next = next % #all + 1\n  return all[next]\nend\n");
+        let script = dir.join("wrk.lua");
+        fs::write(&script, text).context(|| format!("cannot write {}", script.display()))?;
+        Ok(Self { program, script })
+    }
+
+    /// Requests per second of a server, every one of them answered with success.
+    pub(super) fn run(&self, base: &str, seconds: u32) -> Result<f64> {
+        let mut wrk = Command::new(&self.program);
+        wrk.args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{seconds}s"), "-s"]);
+        let said = process::quietly(wrk.arg(&self.script).arg(base), "wrk")?;
+        if said.contains("Non-2xx") || said.contains("Socket errors") {
+            return fail(format!("not every request was answered with success:\n{said}"));
+        }
+        number_after(&said, "Requests/sec:")
+    }
+}
+
+pub(super) struct Pgbench {
+    program: PathBuf,
+    scripts: Vec<PathBuf>,
+    variables: Vec<String>,
+    environment: Vec<(&'static str, String)>,
+    clients: usize,
+    threads: usize,
+}
+
+impl Pgbench {
+    /// Against the database of this URL, as `recado_tenant`.
+    pub(super) fn new(program: PathBuf, url: &str, clients: usize, threads: usize) -> Result<Self> {
+        let config = Config::from_str(url).context(|| "the database URL is malformed".to_owned())?;
+        let host = config.get_hosts().first().map_or("", |host| match host {
+            Host::Tcp(name) => name,
+            Host::Unix(_) => "",
+        });
+        let password = config.get_password().map(String::from_utf8_lossy).unwrap_or_default();
+        let environment = vec![
+            ("PGHOST", host.to_owned()),
+            (
+                "PGPORT",
+                config.get_ports().first().map(u16::to_string).unwrap_or_default(),
+            ),
+            ("PGUSER", config.get_user().unwrap_or_default().to_owned()),
+            ("PGPASSWORD", password.into_owned()),
+            ("PGDATABASE", config.get_dbname().unwrap_or_default().to_owned()),
+            ("PGOPTIONS", "-c role=recado_tenant".to_owned()),
+        ];
+        Ok(Self {
+            program,
+            scripts: Vec::new(),
+            variables: Vec::new(),
+            environment,
+            clients,
+            threads,
+        })
+    }
+
+    /// The same connections with other scripts; they are run in random order.
+    pub(super) fn with(&self, scripts: Vec<PathBuf>, variables: Vec<String>) -> Self {
+        Self {
+            program: self.program.clone(),
+            scripts,
+            variables,
+            environment: self.environment.clone(),
+            ..*self
+        }
+    }
+
+    /// Scripts per second, every one of them run to its end.
+    pub(super) fn run(&self, seconds: u32) -> Result<f64> {
+        let mut pgbench = Command::new(&self.program);
+        pgbench.envs(self.environment.iter().cloned()).args([
+            "-n",
+            "-M",
+            "prepared",
+            &format!("-c{}", self.clients),
+            &format!("-j{}", self.threads),
+            &format!("-T{seconds}"),
+        ]);
+        for variable in &self.variables {
+            pgbench.args(["-D", variable]);
+        }
+        for script in &self.scripts {
+            pgbench.arg("-f").arg(script);
+        }
+        let said = process::quietly(&mut pgbench, "pgbench")?;
+        if number_after(&said, "number of failed transactions:")? > 0.0 {
+            return fail(format!("not every transaction succeeded:\n{said}"));
+        }
+        number_after(&said, "tps =")
+    }
+}
+
+/// The first number behind these words.
+fn number_after(text: &str, words: &str) -> Result<f64> {
+    let number = text
+        .split_once(words)
+        .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
+    match number {
+        Some(number) => Ok(number),
+        None => fail(format!("there is no \"{words}\" in:\n{text}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read() {
+        let pgbench = "number of failed transactions: 0 (0.000%)\ntps = 21034.5 (without initial connection time)\n";
+        assert_eq!(number_after(pgbench, "number of failed transactions:").unwrap(), 0.0);
+        assert_eq!(number_after(pgbench, "tps =").unwrap(), 21034.5);
+        assert_eq!(
+            number_after("Requests/sec:  17400.12\n", "Requests/sec:").unwrap(),
+            17400.12
+        );
+        assert!(number_after("nothing", "tps =").is_err());
+    }
+
+    #[test]
+    fn pgbench_gets_its_connection_from_the_url() {
+        let url = "postgres://u:p%20w@127.0.0.1:5433/db";
+        let pgbench = Pgbench::new(PathBuf::from("pgbench"), url, 12, 2).unwrap();
+        let value = |name: &str| {
+            let found = pgbench.environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| value.clone()).unwrap()
+        };
+        assert_eq!(
+            ["PGHOST", "PGPORT", "PGUSER", "PGPASSWORD", "PGDATABASE"].map(value),
+            ["127.0.0.1", "5433", "u", "p w", "db"]
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! How much memory a process has, as Linux counts it.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{Context, Result, fail};
+
+const SAMPLES_EVERY: Duration = Duration::from_millis(50);
+
+/// In MiB.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Memory {
+    pub(super) now: f64,
+    pub(super) peak: f64,
+}
+
+/// Resident memory, and the most there was of it since the process started.
+pub(super) fn of(process: u32) -> Result<Memory> {
+    let path = format!("/proc/{process}/status");
+    let text = fs::read_to_string(&path).context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
+    match (field(&text, "VmRSS:"), field(&text, "VmHWM:")) {
+        (Some(now), Some(peak)) => Ok(Memory { now, peak }),
+        _ => fail(format!("{path} does not say what memory the process has")),
+    }
+}
+
+/// Runs `work`, and answers what it answers and the most memory that the process had meanwhile.
+pub(super) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut peak = 0.0_f64;
+            while !done.load(Ordering::Relaxed) {
+                peak = of(process).map_or(peak, |memory| peak.max(memory.now));
+                thread::sleep(SAMPLES_EVERY);
+            }
+            peak
+        });
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        let sampled = sampler
+            .join()
+            .map_err(|_| "the sampler is broken")
+            .context(String::new)?;
+        // The kernel's own mark also saw what lay between two samples.
+        Ok((result?, of(process)?.peak.max(sampled)))
+    })
+}
+
+/// `VmRSS:     18344 kB`, in MiB.
+fn field(text: &str, name: &str) -> Option<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u32 = rest.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(f64::from(kib) / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_in_mib() {
+        let text = "Name:\trecado\nVmHWM:\t   20480 kB\nVmRSS:\t   18432 kB\n";
+        assert_eq!((field(text, "VmRSS:"), field(text, "VmHWM:")), (Some(18.0), Some(20.0)));
+        assert_eq!(field(text, "VmSwap:"), None);
+    }
+}

@@ -1,0 +1,142 @@
+//! `cargo xtask bench`: how fast the release server is, and how much memory it takes, on this machine, now.
+//!
+//! Speeds are ratios to what the machine can do at the same moment, measured in turns, since nothing else is
+//! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
+
+mod cost;
+mod data;
+mod figures;
+mod idle;
+mod import;
+mod load;
+mod memory;
+mod proxy;
+mod read;
+mod report;
+mod stage;
+
+use crate::error::{Context, Result, fail};
+use crate::signals;
+use figures::{Figure, Verdict};
+use stage::Stage;
+
+/// How long one measurement of a pair takes, and how many pairs there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Options {
+    seconds: u32,
+    pairs: usize,
+}
+
+struct Bench {
+    name: &'static str,
+    run: fn(&Stage, Options) -> Result<Vec<Figure>>,
+}
+
+/// In this order: the one that fills the database comes last.
+const BENCHES: &[Bench] = &[
+    Bench {
+        name: "idle",
+        run: idle::run,
+    },
+    Bench {
+        name: "cost",
+        run: cost::run,
+    },
+    Bench {
+        name: "read",
+        run: read::run,
+    },
+    Bench {
+        name: "import",
+        run: import::run,
+    },
+];
+
+/// `cargo xtask bench`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let (benches, options) = parse(args)?;
+    signals::install()?;
+    let stage = Stage::start()?;
+    let before = figures::Ticks::now();
+    let mut figures = Vec::new();
+    for bench in &benches {
+        println!("\n== {}", bench.name);
+        figures.extend((bench.run)(&stage, options)?);
+    }
+    let stolen = figures::Ticks::now().stolen_since(&before);
+    let page = report::page(&figures, options, &stage, stolen);
+    println!("\n{page}");
+    if benches.len() == BENCHES.len() {
+        report::write(&page)?;
+    }
+    let below: Vec<&str> = figures
+        .iter()
+        .filter(|figure| figure.verdict() == Verdict::Below)
+        .map(|figure| figure.name.as_str())
+        .collect();
+    if below.is_empty() {
+        Ok(())
+    } else {
+        fail(format!("below the floor: {}", below.join(", ")))
+    }
+}
+
+fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
+    let mut options = Options { seconds: 4, pairs: 5 };
+    let mut names = Vec::new();
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_str() {
+            "--seconds" => options.seconds = number(arg, rest.next())?,
+            "--pairs" => options.pairs = number(arg, rest.next())?,
+            name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
+            other => {
+                let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+                return fail(format!("there is no bench {other}, only {}", known.join(" ")));
+            }
+        }
+    }
+    if options.seconds == 0 || options.pairs == 0 {
+        return fail("--seconds and --pairs are at least 1");
+    }
+    let chosen = BENCHES
+        .iter()
+        .filter(|bench| names.is_empty() || names.contains(&bench.name))
+        .collect();
+    Ok((chosen, options))
+}
+
+fn number<T: std::str::FromStr>(option: &str, value: Option<&String>) -> Result<T>
+where
+    T::Err: std::error::Error + 'static,
+{
+    match value {
+        Some(value) => value.parse().context(|| format!("{option} {value}")),
+        None => fail(format!("{option} needs a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<(Vec<&'static str>, Options)> {
+        let args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        parse(&args).map(|(benches, options)| (benches.iter().map(|bench| bench.name).collect(), options))
+    }
+
+    #[test]
+    fn names_and_options_in_any_order() {
+        let (names, options) = parsed("import --pairs 7 idle --seconds 10").unwrap();
+        assert_eq!(names, ["idle", "import"]);
+        assert_eq!(options, Options { seconds: 10, pairs: 7 });
+        assert_eq!(parsed("").unwrap().0.len(), BENCHES.len());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for wrong in ["everything", "--pairs", "--pairs many", "--seconds 0", "read --pairs 0"] {
+            assert!(parsed(wrong).is_err(), "{wrong}");
+        }
+    }
+}

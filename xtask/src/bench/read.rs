@@ -1,0 +1,207 @@
+//! `GET /api/campaigns/<id>` through everything, against what one could hope for at best.
+//!
+//! Answering costs what answering with the same bytes costs a bare handler, and what the same statements cost
+//! PostgreSQL; all of it on the same processors. So the limit is 1 / (1 / handler + 1 / statements).
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use super::Options;
+use super::data::targets;
+use super::figures::{Figure, median_and_spread};
+use super::load::{Pgbench, Wrk};
+use super::stage::{self, Stage, threads_and_connections};
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::process::Process;
+use crate::services::postgres::connect;
+use crate::services::{free_port, wrk_or_install};
+
+/// The statement as the server prepares it, for a PostgreSQL that cannot tell.
+const STATEMENT: &str = include_str!("read.sql");
+
+/// Requests per second of one turn.
+struct Pair {
+    whole: f64,
+    handler: f64,
+    statements: f64,
+    pipelined: f64,
+}
+
+impl Pair {
+    fn of_the_limit(&self, statements: f64) -> f64 {
+        self.whole * (1.0 / self.handler + 1.0 / statements)
+    }
+}
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let wrk = Wrk::new(wrk_or_install()?, stage.dir(), &stage.requests()?)?;
+    let Some(pgbench) = stage.cluster.program("pgbench") else {
+        return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+    };
+    let (threads, connections) = threads_and_connections();
+    let pgbench = Pgbench::new(pgbench, &stage.database(), connections, threads)?;
+    let server = stage.serve(&stage.database())?;
+    let (bare, bare_url) = start_bare(stage, &server.base)?;
+    println!("warming up");
+    wrk.run(&server.base, options.seconds)?;
+    wrk.run(&bare_url, 1)?;
+    let statement = captured(stage)?;
+    verify(stage, &statement)?;
+    let one_by_one = scripts(stage, &pgbench, &statement, false)?;
+    let pipelined = scripts(stage, &pgbench, &statement, true)?;
+    one_by_one.run(1)?;
+    let mut pairs = Vec::new();
+    for number in 1..=options.pairs {
+        let pair = Pair {
+            whole: wrk.run(&server.base, options.seconds)?,
+            handler: wrk.run(&bare_url, options.seconds)?,
+            statements: one_by_one.run(options.seconds)?,
+            pipelined: pipelined.run(options.seconds)?,
+        };
+        println!(
+            "{number}/{}: {:.0}/s; bare handler {:.0}/s; statements {:.0}/s, pipelined {:.0}/s; {:.2} of the limit",
+            options.pairs,
+            pair.whole,
+            pair.handler,
+            pair.statements,
+            pair.pipelined,
+            pair.of_the_limit(pair.statements)
+        );
+        pairs.push(pair);
+    }
+    drop((server, bare));
+    Ok(figures(&pairs))
+}
+
+fn figures(pairs: &[Pair]) -> Vec<Figure> {
+    let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
+    let (ratio, spread) = of(&|pair| pair.of_the_limit(pair.statements));
+    let (hard, hard_spread) = of(&|pair| pair.of_the_limit(pair.pipelined));
+    let rate = |name: &str, value: &dyn Fn(&Pair) -> f64| Figure::more(format!("read: {name}"), of(value).0, "/s", 0);
+    vec![
+        Figure::more("read: share of the limit", ratio, "", 2)
+            .spread(spread)
+            .floor(0.50)
+            .target(0.75),
+        Figure::more("read: share of the limit, statements in one pipeline", hard, "", 2).spread(hard_spread),
+        rate("the server", &|pair| pair.whole),
+        rate("a bare handler", &|pair| pair.handler),
+        rate("the statements alone", &|pair| pair.statements),
+        rate("the statements alone, in one pipeline", &|pair| pair.pipelined),
+    ]
+}
+
+/// The bare handler, with an answer of the server's as its own.
+fn start_bare(stage: &Stage, base: &str) -> Result<(Process, String)> {
+    let program = stage::bare()?;
+    let body = stage.dir().join("body.json");
+    for request in stage.requests()?.into_iter().take(1) {
+        let reply = Client::new(base, request.headers).get(&request.path)?;
+        if reply.status != 200 {
+            return fail(format!("{} answered {}: {}", request.path, reply.status, reply.body));
+        }
+        fs::write(&body, reply.body.to_string()).context(|| format!("cannot write {}", body.display()))?;
+    }
+    let bind = format!("127.0.0.1:{}", free_port()?);
+    let url = format!("http://{bind}");
+    let mut command = Command::new(program);
+    let mut bare = Process::spawn("bare", command.arg(&bind).arg(&body), stage.dir().join("bare.log"))?;
+    let client = Client::new(&url, Vec::new());
+    bare.wait_until(Duration::from_secs(10), || client.get("/").is_ok())?;
+    Ok((bare, url))
+}
+
+/// The statement that the requests so far sent most.
+fn captured(stage: &Stage) -> Result<String> {
+    if !stage.cluster.has_statement_statistics() {
+        return Ok(STATEMENT.trim().to_owned());
+    }
+    let row = connect(&stage.database())?
+        .query_one(
+            "SELECT query FROM pg_stat_statements WHERE userid = 'recado_tenant'::regrole AND query LIKE 'SELECT %'
+             ORDER BY calls DESC LIMIT 1",
+            &[],
+        )
+        .context(|| "cannot find the statement of a read".to_owned())?;
+    row.try_get(0)
+        .context(|| "cannot find the statement of a read".to_owned())
+}
+
+/// Writes a transaction for each target, as the server runs it.
+fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
+    let mut scripts: Vec<PathBuf> = Vec::new();
+    let mut variables = vec!["one=1".to_owned()];
+    for (at, target) in targets().iter().enumerate() {
+        let select = statement
+            .replace("$1", &format!(":a{at}"))
+            .replace("$2", &format!(":c{at}"))
+            .replace("$3", ":one");
+        let transaction = format!(
+            "BEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n",
+            target.account
+        );
+        let (name, text) = if pipelined {
+            (
+                format!("pipelined-{at}.sql"),
+                format!("\\startpipeline\n{transaction}\\endpipeline\n"),
+            )
+        } else {
+            (format!("read-{at}.sql"), transaction)
+        };
+        let file = stage.dir().join(name);
+        fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
+        scripts.push(file);
+        variables.extend([
+            format!("a{at}={}", target.account),
+            format!("c{at}={}", target.campaign),
+        ]);
+    }
+    Ok(pgbench.with(scripts, variables))
+}
+
+/// The statement has to be the read of one campaign by its key, and nothing else.
+fn verify(stage: &Stage, statement: &str) -> Result<()> {
+    let Some(target) = targets().into_iter().next() else {
+        return fail("there is nothing to read");
+    };
+    let literal = statement
+        .replace("$1", &format!("'{}'", target.account))
+        .replace("$2", &format!("'{}'", target.campaign))
+        .replace("$3", "1");
+    let mut client = connect(&stage.database())?;
+    let mut explain = || -> std::result::Result<String, postgres::Error> {
+        let mut transaction = client.transaction()?;
+        transaction.batch_execute(&format!(
+            "SET LOCAL ROLE recado_tenant; SET LOCAL app.account_id = '{}'",
+            target.account
+        ))?;
+        let lines = transaction.query(&format!("EXPLAIN {literal}"), &[])?;
+        lines.iter().map(|line| line.try_get::<_, String>(0)).collect()
+    };
+    let plan = explain().context(|| format!("cannot explain {statement}"))?;
+    if plan.contains("campaigns_pkey") {
+        Ok(())
+    } else {
+        fail(format!("this is not the read of one campaign: {statement}\n{plan}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_adds_the_costs() {
+        let pair = Pair {
+            whole: 10.0,
+            handler: 60.0,
+            statements: 30.0,
+            pipelined: 60.0,
+        };
+        assert!((pair.of_the_limit(pair.statements) - 0.5).abs() < 1e-9);
+        assert!((pair.of_the_limit(pair.pipelined) - 1.0 / 3.0).abs() < 1e-9);
+    }
+}

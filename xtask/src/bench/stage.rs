@@ -1,0 +1,173 @@
+//! What every bench stands on: the release server, and a private, durable, filled database.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::{available_parallelism, sleep};
+use std::time::{Duration, Instant};
+
+use super::data::{self, Target};
+use super::load::Request;
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::migrate::DATABASE;
+use crate::process::Process;
+use crate::scratch::{SERVER_LOG, Scratch};
+use crate::services::free_port;
+use crate::services::postgres::{Cluster, Purpose, connect};
+use crate::{paths, process, secrets, signals, token};
+
+const READY: Duration = Duration::from_secs(30);
+
+/// What `DATABASE_POOL_SIZE` is when nobody says otherwise, and how many of a thread's share are not the tenants'.
+const POOL: usize = 16;
+const PLATFORM_CONNECTIONS: usize = 2;
+
+/// Stopped and removed in the order of the fields.
+pub(super) struct Stage {
+    pub(super) cluster: Cluster,
+    session_secret: String,
+    app_secret: String,
+    scratch: Scratch,
+}
+
+/// A running release server.
+pub(super) struct Server {
+    pub(super) process: Process,
+    pub(super) base: String,
+    /// From its start to its being ready.
+    pub(super) took: Duration,
+}
+
+impl Stage {
+    pub(super) fn start() -> Result<Self> {
+        let mut build = paths::cargo();
+        process::run(build.args(["build", "--release", "--bin", "recado"]), "cargo build")?;
+        let scratch = Scratch::new()?;
+        println!("a database of its own");
+        let cluster = Cluster::start(&scratch.dir.join("postgres"), Purpose::Benchmarks)?;
+        cluster.ensure_database(DATABASE)?;
+        let stage = Self {
+            cluster,
+            session_secret: secrets::password()?,
+            app_secret: secrets::base64(&secrets::random::<32>()?),
+            scratch,
+        };
+        let mut migrate = Command::new(paths::released("recado"));
+        migrate.arg("migrate").env("DATABASE_URL", stage.database());
+        process::quietly(&mut migrate, "recado migrate")?;
+        data::fill(&stage.database())?;
+        if stage.cluster.has_statement_statistics() {
+            connect(&stage.database())?
+                .batch_execute("CREATE EXTENSION pg_stat_statements")
+                .context(|| "cannot count statements".to_owned())?;
+        }
+        Ok(stage)
+    }
+
+    /// For files of this run.
+    pub(super) fn dir(&self) -> &Path {
+        &self.scratch.dir
+    }
+
+    pub(super) fn database(&self) -> String {
+        self.cluster.url(DATABASE)
+    }
+
+    /// Starts the server as a deployment would: JSON log to a file, everything else by default.
+    pub(super) fn serve(&self, database: &str) -> Result<Server> {
+        let bind = format!("127.0.0.1:{}", free_port()?);
+        let base = format!("http://{bind}");
+        let mut command = Command::new(paths::released("recado"));
+        command
+            .arg("serve")
+            .env_clear()
+            .env("DATABASE_URL", database)
+            .env("APP_SECRET", &self.app_secret)
+            .env("SESSION_JWT_SECRET", &self.session_secret)
+            .env("BIND", &bind)
+            .env("LOG_FORMAT", "json")
+            .current_dir(&self.scratch.dir);
+        let start = Instant::now();
+        let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(SERVER_LOG))?;
+        let client = Client::new(&base, Vec::new());
+        // More often than `wait_until` looks: this is measured.
+        while !client.get("/readyz").is_ok_and(|reply| reply.status == 200) {
+            process.alive()?;
+            if signals::received() {
+                return fail("interrupted");
+            }
+            if start.elapsed() > READY {
+                return fail(format!("the server is not ready; its log ends:\n{}", process.tail()));
+            }
+            sleep(Duration::from_millis(2));
+        }
+        Ok(Server {
+            process,
+            base,
+            took: start.elapsed(),
+        })
+    }
+
+    /// The header lines of a member of every account.
+    pub(super) fn headers(&self, account: &str) -> Result<Vec<(&'static str, String)>> {
+        let user = token::user_id(data::EMAIL);
+        let session = token::sign(&self.session_secret, &user, data::EMAIL, None, 24)?;
+        Ok(vec![
+            ("authorization", format!("Bearer {session}")),
+            ("x-account-id", account.to_owned()),
+        ])
+    }
+
+    /// One read of each target.
+    pub(super) fn requests(&self) -> Result<Vec<Request>> {
+        data::targets()
+            .into_iter()
+            .map(|Target { account, campaign }| {
+                Ok(Request {
+                    path: format!("/api/campaigns/{campaign}"),
+                    headers: self.headers(&account)?,
+                })
+            })
+            .collect()
+    }
+
+    /// Reads one after the other, until there were so many; each has to succeed.
+    pub(super) fn read(&self, server: &Server, times: usize) -> Result<()> {
+        let requests = self.requests()?;
+        let clients: Vec<(Client, &str)> = requests
+            .iter()
+            .map(|request| {
+                (
+                    Client::new(&server.base, request.headers.clone()),
+                    request.path.as_str(),
+                )
+            })
+            .collect();
+        for (client, path) in clients.iter().cycle().take(times) {
+            let reply = client.get(path)?;
+            if reply.status != 200 {
+                return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Worker threads of the server, and how many tenant connections they have together.
+pub(super) fn threads_and_connections() -> (usize, usize) {
+    let threads = available_parallelism().map_or(2, std::num::NonZero::get);
+    (
+        threads,
+        (POOL / threads).saturating_sub(PLATFORM_CONNECTIONS).max(2) * threads,
+    )
+}
+
+/// Builds the bare handler that reads are measured against.
+///
+/// By itself: built together with the server, it would switch features on there that are for tests.
+pub(super) fn bare() -> Result<PathBuf> {
+    let mut build = paths::cargo();
+    build.args(["build", "--release", "--package", "recado-server", "--example", "bare"]);
+    process::run(&mut build, "cargo build")?;
+    Ok(paths::released("examples").join("bare"))
+}

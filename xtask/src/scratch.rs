@@ -1,0 +1,57 @@
+//! A directory for one run of tests or benchmarks.
+//!
+//! Every run has its own, so that two of them can go on at once and none finds another's rubbish. A directory whose
+//! run was killed is recognised by its lock, which nobody holds, and removed by the next run.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Context, Result};
+use crate::services::{postgres, redis};
+use crate::{paths, process, state};
+
+/// The log of a server that runs in the directory; beside it stands its process number.
+pub(crate) const SERVER_LOG: &str = "server.log";
+
+/// Removed when it is dropped.
+pub(crate) struct Scratch {
+    pub(crate) dir: PathBuf,
+    _lock: Option<File>,
+}
+
+impl Scratch {
+    pub(crate) fn new() -> Result<Self> {
+        let state = paths::state()?;
+        sweep(&state);
+        let dir = state.join(format!("test-{}", std::process::id()));
+        // Root's own umask must not keep the services' user out.
+        fs::create_dir_all(&dir)
+            .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))
+            .context(|| format!("cannot make {}", dir.display()))?;
+        let lock = state::lock(&dir)?;
+        Ok(Self { dir, _lock: lock })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Removes what killed runs left behind. Best effort: a failure here is no reason not to run.
+fn sweep(state: &Path) {
+    for entry in fs::read_dir(state).into_iter().flatten().flatten() {
+        let dir = entry.path();
+        if !entry.file_name().to_string_lossy().starts_with("test-") {
+            continue;
+        }
+        if let Ok(Some(_lock)) = state::lock(&dir) {
+            process::stop_left_over(&dir.join(SERVER_LOG), &paths::released("recado"));
+            let _ = postgres::stop_left_over(&dir.join("postgres"));
+            redis::stop_left_over(&dir.join("redis"));
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
+}
