@@ -35,7 +35,7 @@ impl Wrk {
                 .map(|(name, value)| format!("[\"{name}\"]=\"{value}\","))
                 .collect();
             text.push_str(&format!(
-                "  all[#all + 1] = wrk.format(\"GET\", \"{path}\", {{[\"host\"]=wrk.headers[\"Host\"],{headers}}})\n"
+                "  all[#all + 1] = wrk.format(\"GET\", \"{path}\", {{[\"Host\"]=wrk.headers[\"Host\"],{headers}}})\n"
             ));
         }
         text.push_str("end\nfunction request()\n  next = next % #all + 1\n  return all[next]\nend\n");

@@ -61,7 +61,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut figures = Vec::new();
     for bench in &benches {
         println!("\n== {}", bench.name);
-        figures.extend((bench.run)(&stage, options)?);
+        let found = (bench.run)(&stage, options)?;
+        print!("{}", figures::table(&found));
+        figures.extend(found);
     }
     let stolen = figures::Ticks::now().stolen_since(&before);
     let page = report::page(&figures, options, &stage, stolen);

@@ -12,9 +12,10 @@ use super::Options;
 use super::data::targets;
 use super::figures::{Figure, median_and_spread};
 use super::load::{Pgbench, Wrk};
-use super::stage::{self, Stage, threads_and_connections};
+use super::stage::{Stage, threads_and_connections};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
+use crate::paths;
 use crate::process::Process;
 use crate::services::postgres::connect;
 use crate::services::{free_port, wrk_or_install};
@@ -96,7 +97,6 @@ fn figures(pairs: &[Pair]) -> Vec<Figure> {
 
 /// The bare handler, with an answer of the server's as its own.
 fn start_bare(stage: &Stage, base: &str) -> Result<(Process, String)> {
-    let program = stage::bare()?;
     let body = stage.dir().join("body.json");
     for request in stage.requests()?.into_iter().take(1) {
         let reply = Client::new(base, request.headers).get(&request.path)?;
@@ -107,7 +107,7 @@ fn start_bare(stage: &Stage, base: &str) -> Result<(Process, String)> {
     }
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
-    let mut command = Command::new(program);
+    let mut command = Command::new(paths::released("examples").join("bare"));
     let mut bare = Process::spawn("bare", command.arg(&bind).arg(&body), stage.dir().join("bare.log"))?;
     let client = Client::new(&url, Vec::new());
     bare.wait_until(Duration::from_secs(10), || client.get("/").is_ok())?;

@@ -1,6 +1,6 @@
 //! What every bench stands on: the release server, and a private, durable, filled database.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
@@ -40,8 +40,7 @@ pub(super) struct Server {
 
 impl Stage {
     pub(super) fn start() -> Result<Self> {
-        let mut build = paths::cargo();
-        process::run(build.args(["build", "--release", "--bin", "recado"]), "cargo build")?;
+        build()?;
         let scratch = Scratch::new()?;
         println!("a database of its own");
         let cluster = Cluster::start(&scratch.dir.join("postgres"), Purpose::Benchmarks)?;
@@ -162,12 +161,16 @@ pub(super) fn threads_and_connections() -> (usize, usize) {
     )
 }
 
-/// Builds the bare handler that reads are measured against.
-///
-/// By itself: built together with the server, it would switch features on there that are for tests.
-pub(super) fn bare() -> Result<PathBuf> {
-    let mut build = paths::cargo();
-    build.args(["build", "--release", "--package", "recado-server", "--example", "bare"]);
-    process::run(&mut build, "cargo build")?;
-    Ok(paths::released("examples").join("bare"))
+/// Builds the server, and then, by itself, the bare handler that reads are measured against: built together, it would
+/// switch features on in the server that are for tests.
+fn build() -> Result<()> {
+    let targets: [&[&str]; 2] = [
+        &["--bin", "recado"],
+        &["--package", "recado-server", "--example", "bare"],
+    ];
+    for target in targets {
+        let mut build = paths::cargo();
+        process::run(build.args(["build", "--release"]).args(target), "cargo build")?;
+    }
+    Ok(())
 }

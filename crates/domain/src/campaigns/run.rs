@@ -85,8 +85,26 @@ pub enum StartOutcome {
     },
     /// The status was another one by then, or the audience or the quota refused.
     Refused(Refusal),
+    /// The campaign was changed since its facts were read: what was decided was decided on something else.
+    Changed,
     /// There is no such campaign any more.
     Missing,
+}
+
+impl RunStart {
+    /// Whether a campaign, as stored, is the one that this start was decided on.
+    pub fn is_of(&self, stored: &Campaign) -> bool {
+        let wanted = &self.campaign;
+        let started = Campaign {
+            status: wanted.status,
+            simulated: wanted.simulated,
+            executed_at: wanted.executed_at,
+            completed_at: wanted.completed_at,
+            updated_at: wanted.updated_at,
+            ..stored.clone()
+        };
+        started == *wanted
+    }
 }
 
 /// What a worker needs to carry a run out.
@@ -297,6 +315,21 @@ mod tests {
         })
         .unwrap();
         assert!(!connected.campaign.simulated);
+    }
+
+    #[test]
+    fn a_start_is_of_the_campaign_it_was_decided_on() {
+        let start = prepared(facts()).unwrap();
+        let stored = facts().campaign;
+        assert!(start.is_of(&stored));
+        assert!(!start.is_of(&Campaign {
+            name: "Outro".into(),
+            ..stored.clone()
+        }));
+        assert!(!start.is_of(&Campaign {
+            rfm_segments: vec!["champions".into()],
+            ..stored
+        }));
     }
 
     #[test]

@@ -25,6 +25,9 @@ const TAG_IDS: usize = 100;
 /// its calls to time out, or the run changes hands for no reason.
 pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
 
+/// How often a start is decided anew when the campaign changes at the same time.
+const START_ATTEMPTS: u32 = 3;
+
 /// The use cases of campaigns.
 pub struct Campaigns {
     store: Arc<dyn CampaignStore>,
@@ -141,20 +144,26 @@ impl Campaigns {
         trigger: Trigger,
         worker: Option<Uuid>,
     ) -> Result<QueuedRun, CampaignError> {
-        let facts = self
-            .runs
-            .facts(tenant.account_id, id)
-            .await?
-            .ok_or(CampaignError::NotFound)?;
-        let start = prepare(facts, trigger, tenant, self.clock.now())?;
-        match self.runs.start(&start, worker, RUN_LEASE).await? {
-            StartOutcome::Started { .. } => Ok(QueuedRun {
-                account_id: tenant.account_id,
-                campaign_id: id,
-            }),
-            StartOutcome::Refused(refusal) => Err(refusal.into()),
-            StartOutcome::Missing => Err(CampaignError::NotFound),
+        for _ in 0..START_ATTEMPTS {
+            let facts = self
+                .runs
+                .facts(tenant.account_id, id)
+                .await?
+                .ok_or(CampaignError::NotFound)?;
+            let start = prepare(facts, trigger, tenant, self.clock.now())?;
+            match self.runs.start(&start, worker, RUN_LEASE).await? {
+                StartOutcome::Started { .. } => {
+                    return Ok(QueuedRun {
+                        account_id: tenant.account_id,
+                        campaign_id: id,
+                    });
+                }
+                StartOutcome::Refused(refusal) => return Err(refusal.into()),
+                StartOutcome::Missing => return Err(CampaignError::NotFound),
+                StartOutcome::Changed => {}
+            }
         }
+        Err(super::Refusal::Contended.into())
     }
 
     /// The counters of a campaign.
@@ -412,6 +421,44 @@ pub(crate) mod tests {
             .cancel(&tenant(), CampaignId(Uuid::nil()))
             .await;
         assert!(matches!(refused, Err(CampaignError::Refused(_))));
+    }
+
+    #[tokio::test]
+    async fn a_campaign_that_changes_while_it_starts_is_decided_on_anew() {
+        let facts = || {
+            let template = crate::templates::tests::approved_template("Oi {{1}}!", &["Ana"]);
+            let campaign = Campaign {
+                template_id: Some(template.id),
+                ..campaign(CampaignStatus::Draft)
+            };
+            let billing = crate::billing::Standing {
+                plan: "free".into(),
+                subscription: None,
+            };
+            super::super::RunFacts {
+                campaign,
+                template: Some(template),
+                profile_id: None,
+                billing,
+            }
+        };
+        for (changes, goes) in [(2, true), (3, false)] {
+            let mut runs = MockRunStore::new();
+            runs.expect_facts().returning(move |_, _| Ok(Some(facts())));
+            runs.expect_start()
+                .times(changes)
+                .returning(|_, _, _| Ok(StartOutcome::Changed));
+            runs.expect_start()
+                .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 1 }));
+            let campaigns = Campaigns {
+                runs: Arc::new(runs),
+                ..campaigns(MockCampaignStore::new())
+            };
+            let started = campaigns
+                .start(&tenant(), CampaignId(Uuid::from_u128(1)), Trigger::Execute, None)
+                .await;
+            assert_eq!(started.is_ok(), goes);
+        }
     }
 
     #[tokio::test]

@@ -134,6 +134,9 @@ pub enum Refusal {
         /// How many the run needs.
         wanted: i64,
     },
+    /// Somebody changes the campaign at the same time.
+    #[error("the campaign is being changed at the same time; try again")]
+    Contended,
     /// The time to start is missing or past.
     #[error("a time in the future is needed")]
     NotInFuture,

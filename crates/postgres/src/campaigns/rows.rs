@@ -181,16 +181,26 @@ struct CountsRow {
     failed: i64,
 }
 
-/// The counters of a campaign, zeros before its run; none when there is no such campaign.
+/// The counters of a campaign; where there are none its sends are counted (there are none before its run, unless they
+/// came with a backup or by another tool). None when there is no such campaign.
 pub(super) async fn counts<C>(conn: &mut C, account: AccountId, id: CampaignId) -> Attempt<Option<SendCounts>>
 where
     C: diesel_async::AsyncConnectionCore<Backend = Pg> + Send,
 {
     let row = sql(
-        "SELECT coalesce(n.total, 0) AS total, coalesce(n.pending, 0) AS pending,
-           coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
-           coalesce(n.failed, 0) AS failed
-         FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
+        "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
+           coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
+           coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed
+         FROM campaigns c
+           LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
+           LEFT JOIN LATERAL (
+             SELECT count(*) AS total, count(*) FILTER (WHERE s.status = 'pending') AS pending,
+               count(*) FILTER (WHERE s.status = 'sent') AS sent,
+               count(*) FILTER (WHERE s.status = 'delivered') AS delivered,
+               count(*) FILTER (WHERE s.status = 'read') AS read,
+               count(*) FILTER (WHERE s.status = 'failed') AS failed
+             FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
+           ) r ON n.campaign_id IS NULL
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL",
     )
     .bind(account)

@@ -62,7 +62,7 @@ impl RunStore for PgRuns {
         retry(|| async {
             let mut tx = self.tenants.begin(start.campaign.account_id).await?;
             match starting::start(tx.conn()?, start, worker, lease).await {
-                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Missing)) => {
+                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)) => {
                     tx.rollback().await?;
                     Ok(refused)
                 }

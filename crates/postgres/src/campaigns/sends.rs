@@ -50,6 +50,8 @@ struct SendRow {
     wa_message_id: Option<String>,
     #[diesel(sql_type = Bool)]
     sending: bool,
+    #[diesel(sql_type = Bool)]
+    finished: bool,
     #[diesel(sql_type = Nullable<SqlDate>)]
     quota_month: Option<Date>,
     #[diesel(sql_type = Timestamptz)]
@@ -143,15 +145,20 @@ impl HeldSend {
                 self.row.unknown_at.get_or_insert(now);
                 self.changed = true;
             }
-            SendResult::Deferred { delay } if self.status == SendStatus::Pending => {
+            SendResult::Deferred { delay } if self.can_be_put_back() => {
                 self.row.attempts = self.row.attempts.saturating_add(1);
                 self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
                 self.put_back();
             }
-            SendResult::Released if self.status == SendStatus::Pending => self.put_back(),
-            // Known by other news already.
+            SendResult::Released if self.can_be_put_back() => self.put_back(),
+            // Known by other news already; or the run was concluded without it, and time settles it.
             SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => {}
         }
+    }
+
+    /// Once the run is finished nobody would claim it again.
+    fn can_be_put_back(&self) -> bool {
+        self.status == SendStatus::Pending && !self.row.finished
     }
 
     /// As if it had never been claimed.
@@ -176,7 +183,8 @@ pub(crate) async fn lock_sends(
     let rows: Vec<SendRow> = sql(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts, s.claimed_by,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
-           s.error_message, s.wa_message_id, c.status = 'sending' AS sending, c.quota_month, now() AS now
+           s.error_message, s.wa_message_id, c.status = 'sending' AS sending,
+           c.status IN ('sent', 'completed', 'partial') AS finished, c.quota_month, now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          WHERE s.account_id = $1 AND (s.id = ANY ($2) OR s.wa_message_id = ANY ($3))
          ORDER BY s.id FOR UPDATE OF s FOR SHARE OF c",

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::{audience, rows};
 use crate::errors::Attempt;
 use crate::outbox;
-use crate::sql::{Number, sql};
+use crate::sql::{Answer, Number, sql};
 
 /// Freezing a very large audience takes longer than any other statement may.
 const FREEZE_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
@@ -27,12 +27,18 @@ pub(super) async fn start(
     let Some(row) = rows::locked(conn, account, id).await? else {
         return Ok(StartOutcome::Missing);
     };
-    let status = Campaign::try_from(row)?.status;
-    if status != start.expected {
+    let stored = Campaign::try_from(row)?;
+    if stored.status != start.expected {
         return Ok(StartOutcome::Refused(Refusal::Status {
-            status,
+            status: stored.status,
             command: Command::Start,
         }));
+    }
+    if !start.is_of(&stored) {
+        return Ok(StartOutcome::Changed);
+    }
+    if !template_is_approved(conn, start).await? {
+        return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_TIMEOUT).await?;
     let recipients = audience::freeze(conn, account, id, &start.campaign.audience()).await?;
@@ -53,6 +59,20 @@ pub(super) async fn start(
         None => Ok(StartOutcome::Started { recipients }),
         Some(refusal) => Ok(StartOutcome::Refused(refusal)),
     }
+}
+
+/// Looked at again under a lock: the platform's verdict may have come since the facts were read.
+async fn template_is_approved(conn: &mut AsyncPgConnection, start: &RunStart) -> Attempt<bool> {
+    let approved: Option<Answer> = sql(
+        "SELECT meta_status = 'approved' AND deleted_at IS NULL AS yes FROM message_templates
+         WHERE account_id = $1 AND id = $2 FOR SHARE",
+    )
+    .bind(start.campaign.account_id)
+    .bind(start.campaign.template_id)
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(approved.is_some_and(|answer| answer.yes))
 }
 
 #[derive(QueryableByName)]

@@ -1,6 +1,6 @@
 //! A batch of an import: five statements, however many rows.
 
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{ImportRow, Phone, Upserted};
 use recado_domain::shared::{AccountId, ContactId};
 use serde_json::Value;
@@ -11,6 +11,9 @@ use crate::derived;
 use crate::errors::Attempt;
 use crate::sql::{Answer, bare, sql};
 
+/// Another import of the same people may be in the way for as long as its batch takes.
+const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
+
 pub(super) async fn upsert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -18,6 +21,7 @@ pub(super) async fn upsert(
     rows: &[ImportRow],
     now: OffsetDateTime,
 ) -> Attempt<Upserted> {
+    conn.batch_execute(BATCH_TIMEOUTS).await?;
     make_tags(conn, account, rows, now).await?;
     let upserted = write_contacts(conn, account, ids, rows, now).await?;
     label(conn, account, rows).await?;

@@ -41,6 +41,10 @@ async fn people() -> (World, TagId, SegmentId) {
 
 /// The names of those a campaign would go to.
 async fn reached(world: &World, campaign: Campaign) -> String {
+    let campaign = Campaign {
+        template_id: Some(world.stored_template().await),
+        ..campaign
+    };
     world.campaigns().insert(&campaign, &[]).await.unwrap();
     let outcome = world
         .runs()

@@ -377,3 +377,12 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
     world.assert_recount().await;
     assert_eq!(world.in_flight(run, worker, 10).await, []);
 }
+
+#[tokio::test]
+async fn sends_without_counters_are_counted() {
+    let (world, campaign, _) = half_done().await;
+    let counted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
+    world.sql("DELETE FROM campaign_counters").await;
+    let recounted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
+    assert_eq!(recounted, counted);
+}

@@ -584,3 +584,26 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
     assert_eq!(world.usage().await, "0/5");
     world.assert_recount().await;
 }
+
+#[tokio::test]
+async fn what_comes_too_late_for_a_finished_run_is_left_to_time() {
+    let world = World::new().await;
+    world.people(1).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 1).await;
+    world
+        .runs()
+        .record(run, &[(sends[0], SendResult::Unknown)])
+        .await
+        .unwrap();
+    world.runs().finish(run).await.unwrap().unwrap();
+    let late = [
+        (sends[0], SendResult::Deferred { delay: Duration::ZERO }),
+        (sends[0], SendResult::Released),
+    ];
+    world.runs().record(run, &late).await.unwrap();
+    assert_eq!(world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(world.usage().await, "0/0");
+    world.assert_recount().await;
+}

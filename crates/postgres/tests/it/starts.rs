@@ -274,3 +274,25 @@ async fn a_large_audience_is_frozen_within_the_limits() {
     assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
     world.assert_recount().await;
 }
+
+#[tokio::test]
+async fn a_start_decided_on_something_else_changes_nothing() {
+    let world = World::new().await;
+    world.people(2).await;
+    let campaign = world.stored_draft().await;
+    let start = world.start_of(&campaign);
+    let edited = Campaign {
+        name: "Other".into(),
+        ..campaign.clone()
+    };
+    world.campaigns().update(&edited, campaign.status, &[]).await.unwrap();
+    let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Changed);
+    world.sql("UPDATE message_templates SET meta_status = 'paused'").await;
+    let outcome = world.runs().start(&world.start_of(&edited), None, LEASE).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Refused(Refusal::TemplateNotApproved));
+    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+    world.sql("UPDATE message_templates SET meta_status = 'approved'").await;
+    let outcome = world.runs().start(&world.start_of(&edited), None, LEASE).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 2 });
+}

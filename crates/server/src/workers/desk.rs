@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use recado_domain::campaigns::{CampaignError, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
+use recado_domain::campaigns::{CampaignError, CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
 use recado_domain::shared::StoreError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -125,7 +125,11 @@ impl Clerk {
             let clerk = self.clone();
             tasks.spawn(async move {
                 let end = match clerk.dispatcher.carry_out(run).await {
-                    Ok(RunEnd::Over(report)) => Some(Ok(Some(report))),
+                    // What stopped and is still sending waits for somebody, be it that its account is suspended.
+                    Ok(RunEnd::Over(report)) => Some(Ok(Some(RunReport {
+                        paused: report.paused || report.status == CampaignStatus::Sending,
+                        ..report
+                    }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
                     Ok(RunEnd::HandedOver) => wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await,
                     Err(error) => {
@@ -172,10 +176,9 @@ async fn wait_elsewhere(
     run: QueuedRun,
     stop: &CancellationToken,
 ) -> Option<Result<Option<RunReport>, StoreError>> {
-    use recado_domain::campaigns::CampaignStatus::Sending;
     loop {
         match runs.report(run).await {
-            Ok(Some(report)) if report.status == Sending && !report.paused => {}
+            Ok(Some(report)) if report.status == CampaignStatus::Sending && !report.paused => {}
             // A database that is away comes back; the run is durable.
             Err(StoreError::Unavailable(_)) => {}
             end => return Some(end),

@@ -95,14 +95,14 @@ mod tests {
             },
         );
         let worker = tokio::spawn(worker);
-        let after = async |seconds: u64| {
-            tokio::time::sleep(Duration::from_millis(seconds * 1000)).await;
+        let after = async |milliseconds: u64| {
+            tokio::time::sleep(Duration::from_millis(milliseconds)).await;
             rounds.load(Ordering::SeqCst)
         };
-        assert_eq!(after(1).await, 1);
+        assert_eq!(after(1000).await, 1);
         // Two seconds after the first failure, four after the second; then on at once to a rest of one second.
-        assert_eq!(after(2).await, 2);
-        assert_eq!(after(3).await, 4);
+        assert_eq!(after(2000).await, 2);
+        assert_eq!(after(3500).await, 4);
         wake.notify_one();
         tokio::task::yield_now().await;
         assert_eq!(rounds.load(Ordering::SeqCst), 5);

@@ -4,6 +4,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
+    clippy::string_slice,
     reason = "tests say what they expect by panicking"
 )]
 #![allow(unreachable_pub, reason = "the harness is only for this binary")]

@@ -326,7 +326,7 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
     ana.contacts(60);
     let id = ana.plain_campaign();
     let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
-    let run = std::thread::spawn(move || request.try_send().map(|reply| (reply.status, reply.text)));
+    let run = std::thread::spawn(move || request.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 3);
     server.db.run("UPDATE accounts SET status = 'suspended'");
     let mut before = 0;
@@ -336,6 +336,12 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
         std::mem::replace(&mut before, now) == now
     });
     assert!(before < 60, "{before}");
+    // Whoever waits is told that the run waits, too.
+    let report = run.join().unwrap().ok();
+    assert_eq!(
+        (&report["status"], &report["paused"]),
+        (&json!("sending"), &json!(true))
+    );
     assert_eq!(server.db.text("SELECT status FROM campaigns"), "sending");
     server.db.run(
         "UPDATE accounts SET status = 'active'; UPDATE campaign_queue SET leased_until = now() - interval '1 second'",
@@ -343,7 +349,6 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
     until("the account is open", || ana.get("/api/contacts").status == 200);
     assert_eq!(ended(&ana, &id), "completed");
     assert!(calls(&server).values().all(|calls| *calls == 1));
-    eprintln!("execute answered {:?}", run.join().unwrap());
 }
 
 #[test]

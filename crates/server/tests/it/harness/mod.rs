@@ -132,8 +132,8 @@ impl Server {
     pub fn sibling(&self) -> Sibling {
         let port = free_port();
         let sibling = Sibling {
-            process: self.spawn(&["serve"], port),
             port,
+            _process: self.spawn(&["serve"], port),
         };
         until("the second server is ready", || {
             let reply = Request::new(port, "GET", "/readyz").try_send();
@@ -238,10 +238,9 @@ impl Server {
 
 /// A second server.
 pub struct Sibling {
-    /// Its process.
-    pub process: Process,
-    /// Where it listens.
-    pub port: u16,
+    port: u16,
+    /// Killed when dropped.
+    _process: Process,
 }
 
 impl Sibling {
