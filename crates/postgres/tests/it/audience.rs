@@ -46,6 +46,12 @@ async fn reached(world: &World, campaign: Campaign) -> String {
         ..campaign
     };
     world.campaigns().insert(&campaign, &[]).await.unwrap();
+    let campaign = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
     let outcome = world
         .runs()
         .start(&world.start_of(&campaign), None, LEASE)
