@@ -44,7 +44,11 @@ pub fn start(format: Format) -> anyhow::Result<()> {
         .with_writer(std::io::stderr);
     match format {
         Format::Pretty => lines.with_target(false).finish().try_init()?,
-        Format::Json => lines.json().flatten_event(true).finish().try_init()?,
+        // The list of spans would only say the request's id twice.
+        Format::Json => {
+            let lines = lines.json().flatten_event(true).with_span_list(false);
+            lines.finish().try_init()?;
+        }
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let port = stage.cluster.port();
     let proxy = Proxy::start(port)?;
     let proxied = url.replace(&format!(":{port}/"), &format!(":{}/", proxy.port));
-    let server = stage.serve(&proxied)?;
+    let server = stage.serve_routes(&proxied)?;
     stage.read(&server, WARM_UP)?;
     let (statements, trips) = (statements(stage)?, proxy.trips());
     stage.read(&server, REQUESTS.into())?;
@@ -34,7 +34,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Per request, to one decimal: once a second there is work that is no request's.
+/// Per request, to one decimal: once a second the membership is looked at again.
 fn each(count: u64) -> Result<f64> {
     match u32::try_from(count) {
         Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_requests_is_rounded_away() {
+    fn what_happens_once_a_second_is_rounded_away() {
         assert_eq!(each(4012).unwrap(), 2.0);
         assert_eq!(each(4200).unwrap(), 2.1);
     }

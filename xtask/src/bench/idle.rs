@@ -10,7 +10,7 @@ use crate::error::Result;
 pub(super) const REQUESTS: usize = 100;
 
 pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
-    let server = stage.serve(&stage.database())?;
+    let server = stage.serve()?;
     stage.read(&server, REQUESTS)?;
     let memory = memory::of(server.process.id())?;
     let ready = server.took;

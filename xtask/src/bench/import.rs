@@ -18,7 +18,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let Some(target) = targets().into_iter().next() else {
         return fail("there is no account to import into");
     };
-    let server = stage.serve(&stage.database())?;
+    let server = stage.serve()?;
     stage.read(&server, idle::REQUESTS)?;
     let process = server.process.id();
     let idle = memory::of(process)?.now;

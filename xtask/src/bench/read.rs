@@ -12,7 +12,7 @@ use super::Options;
 use super::data::targets;
 use super::figures::{Figure, median_and_spread};
 use super::load::{Pgbench, Wrk};
-use super::stage::{Stage, threads_and_connections};
+use super::stage::{Server, Stage, threads_and_connections};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
@@ -44,8 +44,8 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     };
     let (threads, connections) = threads_and_connections();
     let pgbench = Pgbench::new(pgbench, &stage.database(), connections, threads)?;
-    let server = stage.serve(&stage.database())?;
-    let (bare, bare_url) = start_bare(stage, &server.base)?;
+    let server = stage.serve()?;
+    let (bare, bare_url) = start_bare(stage, &server)?;
     println!("warming up");
     wrk.run(&server.base, options.seconds)?;
     wrk.run(&bare_url, 1)?;
@@ -96,15 +96,10 @@ fn figures(pairs: &[Pair]) -> Vec<Figure> {
 }
 
 /// The bare handler, with an answer of the server's as its own.
-fn start_bare(stage: &Stage, base: &str) -> Result<(Process, String)> {
+fn start_bare(stage: &Stage, server: &Server) -> Result<(Process, String)> {
     let body = stage.dir().join("body.json");
-    for request in stage.requests()?.into_iter().take(1) {
-        let reply = Client::new(base, request.headers).get(&request.path)?;
-        if reply.status != 200 {
-            return fail(format!("{} answered {}: {}", request.path, reply.status, reply.body));
-        }
-        fs::write(&body, reply.body.to_string()).context(|| format!("cannot write {}", body.display()))?;
-    }
+    let text = stage.read(server, 1)?.to_string();
+    fs::write(&body, text).context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));

@@ -5,6 +5,8 @@ use std::process::Command;
 use std::thread::{available_parallelism, sleep};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::data::{self, Target};
 use super::load::Request;
 use crate::error::{Context, Result, fail};
@@ -73,12 +75,21 @@ impl Stage {
     }
 
     /// Starts the server as a deployment would: JSON log to a file, everything else by default.
-    pub(super) fn serve(&self, database: &str) -> Result<Server> {
+    pub(super) fn serve(&self) -> Result<Server> {
+        self.start_server(&self.database(), &["serve"])
+    }
+
+    /// Starts routes without background work, on the database of this URL.
+    pub(super) fn serve_routes(&self, database: &str) -> Result<Server> {
+        self.start_server(database, &["serve", "--no-workers"])
+    }
+
+    fn start_server(&self, database: &str, command_line: &[&str]) -> Result<Server> {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let base = format!("http://{bind}");
         let mut command = Command::new(paths::released("recado"));
         command
-            .arg("serve")
+            .args(command_line)
             .env_clear()
             .env("DATABASE_URL", database)
             .env("APP_SECRET", &self.app_secret)
@@ -130,25 +141,20 @@ impl Stage {
             .collect()
     }
 
-    /// Reads one after the other, until there were so many; each has to succeed.
-    pub(super) fn read(&self, server: &Server, times: usize) -> Result<()> {
-        let requests = self.requests()?;
-        let clients: Vec<(Client, &str)> = requests
-            .iter()
-            .map(|request| {
-                (
-                    Client::new(&server.base, request.headers.clone()),
-                    request.path.as_str(),
-                )
-            })
-            .collect();
-        for (client, path) in clients.iter().cycle().take(times) {
-            let reply = client.get(path)?;
-            if reply.status != 200 {
-                return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+    /// Reads the first target so many times, one after the other, each with success; answers what was read.
+    pub(super) fn read(&self, server: &Server, times: usize) -> Result<Value> {
+        let mut body = Value::Null;
+        for Request { path, headers } in self.requests()?.into_iter().take(1) {
+            let client = Client::new(&server.base, headers);
+            for _ in 0..times {
+                let reply = client.get(&path)?;
+                if reply.status != 200 {
+                    return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+                }
+                body = reply.body;
             }
         }
-        Ok(())
+        Ok(body)
     }
 }
 

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::harness::client::Reply;
 use crate::harness::people::User;
 use crate::harness::{Server, text};
 
@@ -15,82 +16,64 @@ fn made(owner: &User<'_>, table: &str, columns: &str, values: &str) -> String {
     id.to_string()
 }
 
+/// The fields that a body with another account's id is refused for: the same as with an id that nobody has.
+fn refused(call: &dyn Fn(&str) -> Reply, id: &str) -> Vec<String> {
+    let (foreign, unknown) = (call(id), call(&Uuid::now_v7().to_string()));
+    assert_eq!(foreign.text, unknown.text);
+    foreign.invalid()
+}
+
 #[test]
-fn another_accounts_rows_do_not_exist_for_a_body() {
+fn another_accounts_rows_do_not_exist_for_a_campaign() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
-    let foreign = |kind: &str| match kind {
-        "template" => bia.template("t", "Oi", &[]),
-        "segment" => made(&bia, "segments", "name", "'S'"),
-        "folder" => made(&bia, "folders", "name, kind", "'F', 'campaign'"),
-        "template folder" => made(&bia, "folders", "name, kind", "'F', 'template'"),
-        _ => bia.tag("vip"),
-    };
-    let campaign = |body: Value| {
-        let mut whole = json!({ "name": "Oferta" });
-        whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
-        ana.post("/api/campaigns", whole)
-    };
-    let same = |call: &dyn Fn(&str) -> crate::harness::client::Reply, id: &str| -> Vec<String> {
-        let (foreign, unknown) = (call(id), call(&Uuid::now_v7().to_string()));
-        assert_eq!(foreign.text, unknown.text);
-        foreign.invalid()
-    };
-    let tag = foreign("tag");
-    assert_eq!(
-        same(&|id| campaign(json!({ "template_id": id })), &foreign("template")),
-        ["template_id"]
-    );
-    assert_eq!(
-        same(&|id| campaign(json!({ "segment_id": id })), &foreign("segment")),
-        ["segment_id"]
-    );
-    assert_eq!(
-        same(&|id| campaign(json!({ "folder_id": id })), &foreign("folder")),
-        ["folder_id"]
-    );
-    let tagged = same(&|id| campaign(json!({ "segment_config": { "tag_ids": [id] } })), &tag);
-    assert!(
-        tagged.len() == 1 && tagged[0].starts_with("segment_config.tag_ids"),
-        "{tagged:?}"
-    );
-
     let own = ana.campaign(json!({ "name": "Minha" }));
-    let put = |body: Value| ana.put(&format!("/api/campaigns/{own}"), body);
-    assert_eq!(
-        same(&|id| put(json!({ "segment_id": id })), &foreign("segment")),
-        ["segment_id"]
+    let before = ana.get(&format!("/api/campaigns/{own}")).ok();
+    let rows = [
+        ("template_id", bia.template("t", "Oi", &[])),
+        ("segment_id", made(&bia, "segments", "name", "'S'")),
+        ("folder_id", made(&bia, "folders", "name, kind", "'F', 'campaign'")),
+    ];
+    for (field, foreign) in rows {
+        let create = |id: &str| ana.post("/api/campaigns", json!({ "name": "Oferta", field: id }));
+        assert_eq!(refused(&create, &foreign), [field]);
+        let update = |id: &str| ana.put(&format!("/api/campaigns/{own}"), json!({ field: id }));
+        assert_eq!(refused(&update, &foreign), [field]);
+    }
+    let config = |id: &str| json!({ "name": "Oferta", "segment_config": { "tag_ids": [id] } });
+    let fields = refused(&|id| ana.post("/api/campaigns", config(id)), &bia.tag("vip"));
+    assert!(
+        fields.len() == 1 && fields[0].starts_with("segment_config.tag_ids"),
+        "{fields:?}"
     );
+    assert_eq!(server.db.count("FROM campaigns"), 1);
+    assert_eq!(ana.get(&format!("/api/campaigns/{own}")).ok(), before);
+}
 
+#[test]
+fn another_accounts_rows_do_not_exist_for_a_contact_or_a_template() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let tag = bia.tag("vip");
     let contact = ana.contact("Ana", "+5511961234567");
-    let new = |id: &str| {
-        ana.post(
-            "/api/contacts",
-            json!({ "name": "B", "phone": "11961230000", "tag_ids": [id] }),
-        )
+    let create = |id: &str| {
+        let body = json!({ "name": "B", "phone": "11961230000", "tag_ids": [id] });
+        ana.post("/api/contacts", body)
     };
-    let tagged = same(&new, &tag);
-    assert!(tagged.len() == 1 && tagged[0].starts_with("tag_ids"), "{tagged:?}");
+    let fields = refused(&create, &tag);
+    assert!(fields.len() == 1 && fields[0].starts_with("tag_ids"), "{fields:?}");
     let tags = |id: &str| ana.put(&format!("/api/contacts/{contact}/tags"), json!({ "tag_ids": [id] }));
-    assert!(same(&tags, &tag)[0].starts_with("tag_ids"));
-    assert_eq!(
-        server
-            .db
-            .count(&format!("FROM contacts WHERE account_id = '{}'", ana.account)),
-        1
-    );
-
-    let template = ana.template("mine", "Oi", &[]);
-    let fold = |id: &str| ana.put(&format!("/api/templates/{template}"), json!({ "folder_id": id }));
-    assert_eq!(same(&fold, &foreign("template folder")), ["folder_id"]);
-    let submit = |id: &str| {
-        ana.post(
-            &format!("/api/templates/{template}/submit"),
-            json!({ "profile_id": id }),
-        )
-    };
-    assert_eq!(same(&submit, &bia.profile()), ["profile_id"]);
+    assert!(refused(&tags, &tag)[0].starts_with("tag_ids"));
+    assert_eq!(server.db.count("FROM contacts"), 1);
     assert_eq!(server.db.count("FROM contact_tags"), 0);
+
+    let template = format!("/api/templates/{}", ana.template("mine", "Oi", &[]));
+    let folder = made(&bia, "folders", "name, kind", "'F', 'template'");
+    let fold = |id: &str| ana.put(&template, json!({ "folder_id": id }));
+    assert_eq!(refused(&fold, &folder), ["folder_id"]);
+    let submit = |id: &str| ana.post(&format!("{template}/submit"), json!({ "profile_id": id }));
+    assert_eq!(refused(&submit, &bia.profile()), ["profile_id"]);
+    assert_eq!(ana.get(&template).ok()["meta_status"], "draft");
 }
 
 #[test]
