@@ -2,7 +2,7 @@
 //!
 //! Whatever is started here is stopped when its value is dropped, whichever way that comes about.
 
-mod find;
+pub(crate) mod find;
 mod install;
 mod owner;
 pub(crate) mod postgres;

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::scratch::Scratch;
+use crate::services::find;
 use crate::services::postgres::{Cluster, Purpose};
 use crate::services::redis::Redis;
 
@@ -34,7 +35,13 @@ impl Rig {
             Ok(url) => url,
             Err(_) => rig.redis.insert(Redis::start(&dir.join("redis"))?).url(),
         };
-        rig.environment = vec![("TEST_DATABASE_URL", database), ("TEST_REDIS_URL", counters)];
+        // Some tests stop their Redis in the middle, and so start one of their own.
+        let binary = find::redis_or_install()?.display().to_string();
+        rig.environment = vec![
+            ("TEST_DATABASE_URL", database),
+            ("TEST_REDIS_URL", counters),
+            ("REDIS_BIN", binary),
+        ];
         Ok(rig)
     }
 

@@ -131,7 +131,7 @@ fn many_at_once_do_not_slip_through() {
 #[test]
 fn servers_with_one_redis_count_together_and_without_it_let_pass() {
     let Some(redis) = Redis::start() else {
-        panic!("redis-server is not installed")
+        panic!("redis-server is neither REDIS_BIN nor on the PATH: run cargo xtask test")
     };
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let other = server.sibling();

@@ -140,7 +140,8 @@ impl Redis {
     /// None: there is no `redis-server` here.
     pub fn start() -> Option<Self> {
         let port = free_port();
-        let child = Command::new("redis-server")
+        let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
+        let child = Command::new(binary)
             .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
             .args(["--bind", "127.0.0.1"])
             .current_dir(std::env::temp_dir())
