@@ -1,6 +1,6 @@
 //! The outside systems as small servers: [`whatsapp`], [`payment`] and [`ai`]. The other modules are what they share: a
-//! server on a thread of its own ([`host`]), the record of what it received ([`ledger`]), scripted faults ([`fault`])
-//! and the background worker that posts callbacks ([`courier`]).
+//! server on a thread of its own (`host`), the record of what it received ([`ledger`]), scripted faults ([`fault`])
+//! and the background worker that posts callbacks (`courier`).
 //!
 #![doc = include_str!("../README.md")]
 

@@ -1,5 +1,9 @@
 //! A batch of an import: five statements, however many rows.
 
+use std::collections::HashMap;
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::contacts::{ImportRow, Phone, Upserted};
 use recado_domain::shared::{AccountId, ContactId};
@@ -9,7 +13,7 @@ use uuid::Uuid;
 
 use crate::derived;
 use crate::errors::Attempt;
-use crate::sql::{Answer, bare, sql};
+use crate::sql::{bare, sql};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -23,9 +27,27 @@ pub(super) async fn upsert(
 ) -> Attempt<Upserted> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
     make_tags(conn, account, rows, now).await?;
-    let upserted = write_contacts(conn, account, ids, rows, now).await?;
-    label(conn, account, rows).await?;
+    let written = write_contacts(conn, account, ids, rows, now).await?;
+    label(conn, account, rows, &written).await?;
+    let mut upserted = Upserted::default();
+    for contact in written {
+        match contact.inserted {
+            true => upserted.imported += 1,
+            false => upserted.updated += 1,
+        }
+    }
     Ok(upserted)
+}
+
+/// A contact of the batch as it stands in the table now.
+#[derive(QueryableByName)]
+struct Written {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Bool)]
+    inserted: bool,
 }
 
 async fn make_tags(
@@ -61,9 +83,9 @@ async fn write_contacts(
     ids: &[ContactId],
     rows: &[ImportRow],
     now: OffsetDateTime,
-) -> Attempt<Upserted> {
+) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
-    let inserted: Vec<Answer> = sql("INSERT INTO contacts
+    Ok(sql("INSERT INTO contacts
            (account_id, id, name, phone, email, attributes, created_at, updated_at)
          SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, $7, $7
          FROM unnest($2, $3, $4, $5, $6) AS r (id, name, phone, email, attributes) ORDER BY r.phone
@@ -72,7 +94,7 @@ async fn write_contacts(
            email = coalesce(excluded.email, contacts.email),
            attributes = contacts.attributes || excluded.attributes,
            updated_at = excluded.updated_at
-         RETURNING (xmax = 0) AS yes")
+         RETURNING id, phone, (xmax = 0) AS inserted")
     .bind(account)
     .bind(bare(ids))
     .bind(rows.iter().map(|row| row.contact.name.clone()).collect::<Vec<_>>())
@@ -85,38 +107,40 @@ async fn write_contacts(
     )
     .bind(now)
     .load(conn)
-    .await?;
-    let mut upserted = Upserted::default();
-    for row in inserted {
-        match row.yes {
-            true => upserted.imported += 1,
-            false => upserted.updated += 1,
-        }
-    }
-    Ok(upserted)
+    .await?)
 }
 
-async fn label(conn: &mut AsyncPgConnection, account: AccountId, rows: &[ImportRow]) -> Attempt<()> {
-    let (mut phones, mut names) = (Vec::new(), Vec::new());
+/// By the ids just written: to find the contacts again would cost what the table weighs, whenever its statistics are
+/// older than the import.
+async fn label(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    rows: &[ImportRow],
+    written: &[Written],
+) -> Attempt<()> {
+    let ids: HashMap<Option<&str>, Uuid> = written.iter().map(|row| (row.phone.as_deref(), row.id)).collect();
+    let (mut contacts, mut names) = (Vec::new(), Vec::new());
     for row in rows {
         let Some(phone) = &row.contact.phone else { continue };
+        let Some(&contact) = ids.get(&Some(phone.as_str())) else {
+            continue;
+        };
         for name in &row.tags {
-            phones.push(phone.to_string());
+            contacts.push(contact);
             names.push(name.clone());
         }
     }
-    if phones.is_empty() {
+    if contacts.is_empty() {
         return Ok(());
     }
     sql("INSERT INTO contact_tags (account_id, contact_id, tag_id)
-         SELECT $1, c.id, t.id
-         FROM unnest($2, $3) AS l (phone, name)
-         JOIN contacts c ON c.account_id = $1 AND c.phone = l.phone AND c.deleted_at IS NULL
+         SELECT $1, l.contact_id, t.id
+         FROM unnest($2, $3) AS l (contact_id, name)
          JOIN tags t ON t.account_id = $1 AND lower(t.name) = lower(l.name)
-         ORDER BY c.id, t.id
+         ORDER BY l.contact_id, t.id
          ON CONFLICT DO NOTHING")
     .bind(account)
-    .bind(phones)
+    .bind(contacts)
     .bind(names)
     .execute(conn)
     .await?;
