@@ -34,7 +34,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Per request, to one decimal: once a second the membership is looked at again.
+/// Per request, to one decimal: now and then the membership is looked at again.
 fn each(count: u64) -> Result<f64> {
     match u32::try_from(count) {
         Ok(count) => Ok((f64::from(count) / f64::from(REQUESTS) * 10.0).round() / 10.0),
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_once_a_second_is_rounded_away() {
+    fn what_happens_now_and_then_is_rounded_away() {
         assert_eq!(each(4012).unwrap(), 2.0);
         assert_eq!(each(4200).unwrap(), 2.1);
     }
