@@ -11,6 +11,7 @@ use thiserror::Error;
 use time::Duration;
 
 use crate::logging;
+use crate::web::origin::Origin;
 use crate::web::peer::Network;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
@@ -49,6 +50,10 @@ pub struct Config {
     pub redis_url: Option<SecretString>,
     /// `BIND`.
     pub bind: SocketAddr,
+    /// `PUBLIC_URL`: where people reach this server, without a slash at the end.
+    pub public_url: String,
+    /// `CORS_ORIGINS`: other sites whose pages may call with cookies.
+    pub cors_origins: Vec<Origin>,
     /// `TRUSTED_PROXIES`.
     pub trusted_proxies: Vec<Network>,
     /// `APP_SECRET`: 32 bytes.
@@ -65,6 +70,8 @@ pub struct Config {
     pub cookie_secure: bool,
     /// `PLATFORM_ADMIN_EMAILS`.
     pub platform_admin_emails: Vec<String>,
+    /// `SMTP_URL`: where mail goes; none: no mail is sent.
+    pub smtp_url: Option<SecretString>,
     /// `WHATSAPP_API_URL`, with the version segment.
     pub whatsapp_api_url: Option<String>,
     /// `WHATSAPP_APP_SECRET`: signs callbacks.
@@ -89,6 +96,14 @@ impl Config {
     pub fn read(source: Source<'_>) -> Result<Self, ConfigError> {
         let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
         let get: Source<'_> = &get;
+        let bind = parsed(
+            get,
+            "BIND",
+            SocketAddr::from(([127, 0, 0, 1], 8080)),
+            |_| true,
+            "an address and port",
+        )?;
+        let public_url = web_address(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
         Ok(Self {
             database_url: Self::database_url(get)?,
             database_pool_size: parsed(
@@ -99,12 +114,12 @@ impl Config {
                 "4 to 500",
             )?,
             redis_url: get("REDIS_URL").map(SecretString::from),
-            bind: parsed(
+            bind,
+            public_url: public_url.trim_end_matches('/').to_owned(),
+            cors_origins: list(
                 get,
-                "BIND",
-                SocketAddr::from(([127, 0, 0, 1], 8080)),
-                |_| true,
-                "an address and port",
+                "CORS_ORIGINS",
+                "a comma-separated list of origins like https://app.example.com",
             )?,
             trusted_proxies: list(
                 get,
@@ -118,6 +133,7 @@ impl Config {
             session_audience: get("SESSION_JWT_AUDIENCE"),
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
+            smtp_url: smtp_address(get)?,
             whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
@@ -189,6 +205,15 @@ fn web_address(source: Source<'_>, name: &'static str) -> Result<Option<String>,
     match uri.is_some_and(|uri| matches!(uri.scheme_str(), Some("http" | "https"))) {
         true => Ok(Some(text.trim().to_owned())),
         false => Err(fault(name, "must be an http or https address")),
+    }
+}
+
+/// Told without its value: it may hold a password.
+fn smtp_address(source: Source<'_>) -> Result<Option<SecretString>, ConfigError> {
+    match source("SMTP_URL") {
+        Some(url) if url.starts_with("smtp://") || url.starts_with("smtps://") => Ok(Some(SecretString::from(url))),
+        Some(_) => Err(fault("SMTP_URL", "must begin with smtp:// or smtps://")),
+        None => Ok(None),
     }
 }
 
@@ -267,6 +292,9 @@ mod tests {
             ("DATABASE_POOL_SIZE", "3"),
             ("BIND", "localhost"),
             ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("PUBLIC_URL", "recado.example"),
+            ("CORS_ORIGINS", "https://a.example, b.example"),
+            ("SMTP_URL", "mail.example:25"),
             ("APP_SECRET", " "),
             ("APP_SECRET", "c2hvcnQ="),
             ("SESSION_JWT_SECRET", ""),

@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 use crate::config::{Config, SessionProof};
 use crate::system::{AppCipher, SystemClock, SystemIds};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
+use crate::web::origin::{Origin, OwnOrigins};
 use crate::workers::RunDesk;
 
 /// Platform connections of each worker thread.
@@ -159,6 +160,8 @@ impl Stores {
 pub struct Services {
     /// Who asks.
     pub authenticator: Authenticator,
+    /// Whose pages may act with a cookie.
+    pub origins: OwnOrigins,
     /// How often.
     pub counter: Arc<dyn RateCounter>,
     /// Accounts.
@@ -195,6 +198,7 @@ impl Services {
         let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
             authenticator: authenticator(shared, &stores, accounts.clone()),
+            origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             accounts,
             contacts: Contacts::new(contacts, clock.clone(), ids.clone()),

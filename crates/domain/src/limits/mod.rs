@@ -23,6 +23,8 @@ pub struct Limit {
 impl Limit {
     /// The `webhook` preset.
     pub const WEBHOOK: Self = Self::per_minute(100);
+    /// The `auth` preset.
+    pub const AUTH: Self = Self::per_minute(5);
     /// The `api` preset.
     pub const API: Self = Self::per_minute(30);
     /// Starting campaigns.

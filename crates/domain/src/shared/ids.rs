@@ -43,6 +43,8 @@ ids! {
     ContactId,
     /// A folder of campaigns or templates.
     FolderId,
+    /// An invitation into an account.
+    InviteId,
     /// A connected WhatsApp number.
     ProfileId,
     /// A segment of contacts.

@@ -5,7 +5,7 @@ use actix_web::http::Method;
 use actix_web::{Route, web};
 use recado_domain::limits::Limit;
 
-use crate::web::limit::RateRule;
+use crate::web::limit::{RateKey, RateRule};
 
 mod accounts;
 mod campaigns;
@@ -26,6 +26,8 @@ pub enum Access {
     Read,
     /// Every role of an account but viewer.
     Write,
+    /// Owners and admins.
+    Manage,
 }
 
 /// One route.
@@ -54,7 +56,18 @@ const fn route(method: Method, path: &'static str, access: Access, handler: fn()
 
 impl RouteSpec {
     const fn at_most(mut self, limit: Limit, key: &'static str) -> Self {
-        self.rate = Some(RateRule { limit, key });
+        self.rate = Some(RateRule {
+            limit,
+            key: RateKey::Account(key),
+        });
+        self
+    }
+
+    const fn at_most_by_address(mut self, limit: Limit, key: &'static str) -> Self {
+        self.rate = Some(RateRule {
+            limit,
+            key: RateKey::Address(key),
+        });
         self
     }
 }

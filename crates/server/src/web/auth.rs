@@ -131,33 +131,55 @@ pub struct Authenticator {
 
 /// What a request presents.
 enum Credential {
-    Token(String),
+    Token { token: String, by_cookie: bool },
     ApiKey(SecretString),
     Nothing,
 }
 
+/// Somebody proved.
+pub struct Proof<T> {
+    /// Who.
+    pub who: T,
+    /// By a cookie, which browsers send without being asked to, also for foreign pages.
+    pub by_cookie: bool,
+}
+
 impl Authenticator {
     /// The person behind a request; API keys are none.
-    pub async fn session(&self, request: &HttpRequest) -> Result<Session, ApiError> {
+    pub async fn session(&self, request: &HttpRequest) -> Result<Proof<Session>, ApiError> {
         match self.credential(request) {
-            Credential::Token(token) => self.verified(token).await,
+            Credential::Token { token, by_cookie } => Ok(Proof {
+                who: self.verified(token).await?,
+                by_cookie,
+            }),
             Credential::ApiKey(_) => Err(ApiError::Auth("This route takes a session, not an API key".to_owned())),
             Credential::Nothing => Err(ApiError::Auth("A session is required".to_owned())),
         }
     }
 
     /// The account context of a request.
-    pub async fn tenant(&self, request: &HttpRequest) -> Result<Tenant, ApiError> {
-        let address = peer::address(request, &self.trusted_proxies).map(|address| address.to_string());
+    pub async fn tenant(&self, request: &HttpRequest) -> Result<Proof<Tenant>, ApiError> {
+        let address = self.address(request);
         match self.credential(request) {
-            Credential::ApiKey(key) => Ok(self.api_keys.authenticate(&key, address).await?),
-            Credential::Token(token) => {
+            Credential::ApiKey(key) => Ok(Proof {
+                who: self.api_keys.authenticate(&key, address).await?,
+                by_cookie: false,
+            }),
+            Credential::Token { token, by_cookie } => {
                 let session = self.verified(token).await?;
                 let hint: AccountHint = cookies::account_hint(request);
-                Ok(self.accounts.context(&session, hint, address).await?)
+                Ok(Proof {
+                    who: self.accounts.context(&session, hint, address).await?,
+                    by_cookie,
+                })
             }
             Credential::Nothing => Err(ApiError::Auth("A session or an API key is required".to_owned())),
         }
+    }
+
+    /// Where the request comes from.
+    pub fn address(&self, request: &HttpRequest) -> Option<String> {
+        peer::address(request, &self.trusted_proxies).map(|address| address.to_string())
     }
 
     async fn verified(&self, token: String) -> Result<Session, ApiError> {
@@ -191,9 +213,15 @@ impl Authenticator {
         });
         match (bearer, text("x-api-key")) {
             (Some(key), _) if ApiKeys::looks_like_key(key) => Credential::ApiKey(SecretString::from(key)),
-            (Some(token), _) if !token.is_empty() => Credential::Token(token.to_owned()),
+            (Some(token), _) if !token.is_empty() => Credential::Token {
+                token: token.to_owned(),
+                by_cookie: false,
+            },
             (_, Some(key)) => Credential::ApiKey(SecretString::from(key)),
-            _ => cookies::session_token(request, &self.cookie).map_or(Credential::Nothing, Credential::Token),
+            _ => match cookies::session_token(request, &self.cookie) {
+                Some(token) => Credential::Token { token, by_cookie: true },
+                None => Credential::Nothing,
+            },
         }
     }
 }

@@ -8,13 +8,21 @@ use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _, ResponseError as _};
 use futures_util::FutureExt as _;
+use recado_domain::accounts::Session;
 use recado_domain::limits::Verdict;
 use recado_domain::shared::Tenant;
 
 use crate::error::ApiError;
 use crate::routes::{Access, RouteSpec};
-use crate::web::limit::{RateRule, write_headers};
+use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
+
+/// Whom a route let in.
+enum Admitted {
+    Anybody,
+    Person(Session),
+    Member(Tenant),
+}
 
 /// Lets a request through to its handler, with what was proved in its extensions; or answers for it.
 pub async fn guard<B: MessageBody + 'static>(
@@ -25,11 +33,11 @@ pub async fn guard<B: MessageBody + 'static>(
     let Some(services) = request.app_data::<Data<Services>>().cloned() else {
         return Ok(request.error_response(ApiError::Internal("the services are not wired".into())));
     };
-    let tenant = match admit(spec, &services, &request).await {
-        Ok(tenant) => tenant,
+    let admitted = match admit(spec, &services, &request).await {
+        Ok(admitted) => admitted,
         Err(error) => return Ok(request.error_response(error)),
     };
-    let verdict = match count(spec, &services, tenant.as_ref()).await {
+    let verdict = match count(spec, &services, &request, &admitted).await {
         Ok(verdict) => verdict,
         Err((rule, verdict)) => {
             let mut refused = request.error_response(ApiError::RateLimited(verdict));
@@ -37,8 +45,10 @@ pub async fn guard<B: MessageBody + 'static>(
             return Ok(refused);
         }
     };
-    if let Some(tenant) = tenant {
-        request.extensions_mut().insert(tenant);
+    match admitted {
+        Admitted::Anybody => {}
+        Admitted::Person(session) => drop(request.extensions_mut().insert(session)),
+        Admitted::Member(tenant) => drop(request.extensions_mut().insert(tenant)),
     }
     let mut response = call(request, next).await;
     if spec.access != Access::Read {
@@ -60,36 +70,55 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
     }
 }
 
-/// The account context, where the route has one.
-async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Option<Tenant>, ApiError> {
+/// Who asks, and whether the route is open to them.
+async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Admitted, ApiError> {
     let authenticator = &services.authenticator;
-    match spec.access {
-        Access::Public => Ok(None),
+    let (admitted, by_cookie) = match spec.access {
+        Access::Public => (Admitted::Anybody, false),
         Access::Session => {
-            let session = authenticator.session(request.request()).await?;
-            request.extensions_mut().insert(session);
-            Ok(None)
+            let proof = authenticator.session(request.request()).await?;
+            (Admitted::Person(proof.who), proof.by_cookie)
         }
-        Access::Read | Access::Write => {
-            let tenant = authenticator.tenant(request.request()).await?;
-            if spec.access == Access::Write && !tenant.role.writes() {
-                return Err(ApiError::Auth("Your role may not change anything".to_owned()));
-            }
-            Ok(Some(tenant))
+        Access::Read | Access::Write | Access::Manage => {
+            let proof = authenticator.tenant(request.request()).await?;
+            permit(spec.access, &proof.who)?;
+            (Admitted::Member(proof.who), proof.by_cookie)
         }
+    };
+    if by_cookie && services.origins.is_foreign_change(request.method(), request.headers()) {
+        return Err(ApiError::Forbidden("This request comes from a foreign site"));
     }
+    Ok(admitted)
+}
+
+/// Whether the caller's role suffices.
+fn permit(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
+    let refusal = match access {
+        Access::Write if !tenant.role.writes() => "Your role may not change anything",
+        Access::Manage if !tenant.role.manages() => "This takes the role owner or admin",
+        Access::Public | Access::Session | Access::Read | Access::Write | Access::Manage => return Ok(()),
+    };
+    Err(ApiError::Auth(refusal.to_owned()))
 }
 
 /// One count where the route has a limit, none elsewhere. A counter that is down lets everybody through.
 async fn count(
     spec: &RouteSpec,
     services: &Services,
-    tenant: Option<&Tenant>,
+    request: &ServiceRequest,
+    admitted: &Admitted,
 ) -> Result<Option<(RateRule, Verdict)>, (RateRule, Verdict)> {
-    let (Some(rule), Some(tenant)) = (spec.rate, tenant) else {
+    let Some(rule) = spec.rate else {
         return Ok(None);
     };
-    let key = format!("{}:{}", rule.key, tenant.account_id);
+    let key = match (rule.key, admitted) {
+        (RateKey::Account(name), Admitted::Member(tenant)) => format!("{name}:{}", tenant.account_id),
+        // A rule that cannot tell whom it counts counts the address.
+        (RateKey::Account(name) | RateKey::Address(name), _) => {
+            let address = services.authenticator.address(request.request());
+            format!("{name}:{}", address.unwrap_or_default())
+        }
+    };
     match services.counter.hit(&key, rule.limit).await {
         Ok(verdict) if verdict.allowed => Ok(Some((rule, verdict))),
         Ok(verdict) => Err((rule, verdict)),

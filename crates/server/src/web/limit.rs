@@ -10,8 +10,17 @@ use recado_domain::limits::{Limit, Verdict};
 pub struct RateRule {
     /// So often.
     pub limit: Limit,
-    /// Under `<key>:<account id>`.
-    pub key: &'static str,
+    /// Who together.
+    pub key: RateKey,
+}
+
+/// Who shares a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateKey {
+    /// Everybody in an account: `<name>:<account id>`.
+    Account(&'static str),
+    /// Everybody behind an address: `<name>:<address>`.
+    Address(&'static str),
 }
 
 /// `X-RateLimit-*` of a verdict.

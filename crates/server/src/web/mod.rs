@@ -5,6 +5,7 @@ pub mod body;
 pub mod cookies;
 pub mod guard;
 pub mod limit;
+pub mod origin;
 pub mod peer;
 pub mod query;
 pub mod reply;
