@@ -9,6 +9,7 @@ pub mod api_keys;
 pub mod billing;
 pub mod campaigns;
 pub mod contacts;
+pub mod idempotency;
 pub mod limits;
 pub mod shared;
 pub mod templates;

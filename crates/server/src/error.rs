@@ -9,6 +9,7 @@ use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::campaigns::CampaignError;
 use recado_domain::contacts::ContactError;
+use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
 use recado_domain::templates::TemplateError;
@@ -26,6 +27,8 @@ pub enum ApiError {
     NotFound,
     /// 405 `METHOD_NOT_ALLOWED`, with what is allowed.
     MethodNotAllowed(String),
+    /// 409 `CONFLICT`: another request stands in the way.
+    Conflict(String),
     /// 408 `REQUEST_TIMEOUT`: the body did not arrive in time.
     SlowBody,
     /// 413 `PAYLOAD_TOO_LARGE`.
@@ -77,6 +80,7 @@ impl ApiError {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed(_) => "METHOD_NOT_ALLOWED",
+            Self::Conflict(_) => "CONFLICT",
             Self::SlowBody => "REQUEST_TIMEOUT",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
@@ -90,7 +94,7 @@ impl ApiError {
 
     fn message(&self) -> String {
         match self {
-            Self::Auth(message) | Self::Precondition(message) => message.clone(),
+            Self::Auth(message) | Self::Precondition(message) | Self::Conflict(message) => message.clone(),
             Self::Forbidden(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
@@ -117,6 +121,7 @@ impl ApiError {
             | Self::Forbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
+            | Self::Conflict(_)
             | Self::SlowBody
             | Self::TooLarge
             | Self::MediaType(_)
@@ -151,6 +156,7 @@ impl ResponseError for ApiError {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict(_) => StatusCode::CONFLICT,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -229,6 +235,15 @@ impl From<ApiKeyError> for ApiError {
         match error {
             ApiKeyError::Unknown | ApiKeyError::Suspended => Self::Auth(error.to_string()),
             ApiKeyError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<IdempotencyError> for ApiError {
+    fn from(error: IdempotencyError) -> Self {
+        match error {
+            IdempotencyError::Running | IdempotencyError::Mismatch => Self::Conflict(error.to_string()),
+            IdempotencyError::Store(error) => error.into(),
         }
     }
 }

@@ -9,6 +9,7 @@ use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
 use recado_domain::shared::{Cipher, Clock, Ids};
 use recado_domain::templates::Templates;
@@ -17,8 +18,8 @@ use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgProfiles, PgRuns, PgTags, PgTemplates,
-    PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles, PgRuns,
+    PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -150,6 +151,11 @@ impl Stores {
         )
     }
 
+    /// Idempotency keys.
+    pub fn idempotency(&self) -> PgIdempotency {
+        PgIdempotency::new(self.platform.clone())
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -164,6 +170,8 @@ pub struct Services {
     pub origins: OwnOrigins,
     /// How often.
     pub counter: Arc<dyn RateCounter>,
+    /// Requests that are sent again.
+    pub idempotency: Idempotency,
     /// Accounts.
     pub accounts: Arc<Accounts>,
     /// Contacts.
@@ -200,6 +208,7 @@ impl Services {
             authenticator: authenticator(shared, &stores, accounts.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
+            idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
             accounts,
             contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
             tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),

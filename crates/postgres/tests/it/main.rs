@@ -8,6 +8,7 @@ mod campaigns;
 mod contacts;
 mod deliveries;
 mod histories;
+mod idempotency;
 mod isolation;
 mod migrations;
 mod outbox;

@@ -4,6 +4,7 @@ pub mod auth;
 pub mod body;
 pub mod cookies;
 pub mod guard;
+pub mod idempotency;
 pub mod limit;
 pub mod origin;
 pub mod peer;

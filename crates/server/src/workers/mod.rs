@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::campaigns::{Dispatcher, RunStore as _};
+use recado_domain::idempotency::IdempotencyStore as _;
 use recado_postgres::PgOutbox;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -29,10 +30,14 @@ const RUNS: usize = 64;
 const RELAY_BATCH: i64 = 500;
 const UNKNOWN_BATCH: i64 = 1000;
 
+/// Old answers forgotten in one statement.
+const SWEEP_BATCH: i64 = 1000;
+
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const LOOK_FOR_EVENTS: Duration = Duration::from_millis(500);
+const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -80,6 +85,11 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
             async move { outbox.relay(RELAY_BATCH).await.map(|moved| moved > 0) }
         },
     ));
+    let keys = stores.idempotency();
+    tasks.spawn(rounds::run("idempotency keys", SWEEP, stop.clone(), None, move || {
+        let keys = keys.clone();
+        async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
+    }));
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))

@@ -19,6 +19,7 @@ mod events;
 mod execute;
 mod harness;
 mod http;
+mod idempotency;
 mod import;
 mod limits;
 mod matrix;
