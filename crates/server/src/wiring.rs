@@ -29,6 +29,7 @@ use crate::config::{Config, SessionProof};
 use crate::system::{AppCipher, SystemClock, SystemIds};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
+use crate::web::support::SupportCookies;
 use crate::workers::RunDesk;
 
 /// Platform connections of each worker thread.
@@ -166,6 +167,8 @@ impl Stores {
 pub struct Services {
     /// Who asks.
     pub authenticator: Authenticator,
+    /// Administrators in support mode.
+    pub support: SupportCookies,
     /// Whose pages may act with a cookie.
     pub origins: OwnOrigins,
     /// How often.
@@ -206,6 +209,7 @@ impl Services {
         let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
             authenticator: authenticator(shared, &stores, accounts.clone()),
+            support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),

@@ -3,6 +3,7 @@
 pub mod auth;
 pub mod body;
 pub mod cookies;
+pub mod cors;
 pub mod guard;
 pub mod idempotency;
 pub mod limit;
@@ -12,3 +13,4 @@ pub mod query;
 pub mod reply;
 pub mod request;
 pub mod shape;
+pub mod support;

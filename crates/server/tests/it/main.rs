@@ -14,6 +14,7 @@ mod api_keys;
 mod callbacks;
 mod campaigns;
 mod contacts;
+mod cors;
 mod crashes;
 mod events;
 mod execute;
