@@ -10,6 +10,8 @@ pub mod billing;
 pub mod campaigns;
 pub mod contacts;
 pub mod limits;
+pub mod mail;
 pub mod shared;
+pub mod team;
 pub mod templates;
 pub mod whatsapp;
