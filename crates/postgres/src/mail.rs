@@ -83,7 +83,8 @@ impl MailQueue for PgMailQueue {
     }
 
     async fn forget(&self, id: MailId) -> Result<(), StoreError> {
-        self.execute(sql("DELETE FROM outgoing_mail WHERE id = $1").bind(id)).await
+        self.execute(sql("DELETE FROM outgoing_mail WHERE id = $1").bind(id))
+            .await
     }
 
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {

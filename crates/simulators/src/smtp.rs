@@ -56,7 +56,11 @@ impl Received {
     /// The headers, each in one line.
     pub fn headers(&self) -> Vec<String> {
         let head = self.message.split("\n\n").next().unwrap_or_default();
-        head.replace("\n ", " ").replace("\n\t", " ").lines().map(str::to_owned).collect()
+        head.replace("\n ", " ")
+            .replace("\n\t", " ")
+            .lines()
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The value of a header, as it came.

@@ -110,8 +110,10 @@ impl InviteStore for PgInvites {
             Some(Ok(after)) => Some(after),
             Some(Err(_)) => return Err(StoreError::Dangling { field: "cursor" }),
         };
-        let statement = sql("SELECT id, email, role, status, expires_at, created_at FROM team_invites
-             WHERE account_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3")
+        let statement = sql(
+            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
+             WHERE account_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+        )
         .bind(account)
         .bind(after)
         .bind(query.limit.saturating_add(1));
@@ -123,8 +125,10 @@ impl InviteStore for PgInvites {
     }
 
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {
-        let statement = sql("SELECT id, email, role, status, expires_at, created_at FROM team_invites
-             WHERE account_id = $1 AND id = $2")
+        let statement = sql(
+            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
+             WHERE account_id = $1 AND id = $2",
+        )
         .bind(account)
         .bind(id);
         let mut held = self.0.get().await?;
@@ -133,10 +137,12 @@ impl InviteStore for PgInvites {
     }
 
     async fn facts(&self, account: AccountId, actor: UserId, email: &str) -> Result<InvitationFacts, StoreError> {
-        let statement = sql("SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter,
+        let statement = sql(
+            "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter,
                EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
                  WHERE m.account_id = a.id AND lower(trim(p.email)) = lower($3)) AS is_member
-             FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1")
+             FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1",
+        )
         .bind(account)
         .bind(actor)
         .bind(email);
@@ -226,8 +232,10 @@ impl InviteStore for PgInvites {
 async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<bool> {
     let (account, invite) = (insert.account_id, &insert.invite);
     lock(conn, account).await?;
-    let member: Answer = sql("SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
-           WHERE m.account_id = $1 AND lower(trim(p.email)) = lower($2)) AS yes")
+    let member: Answer = sql(
+        "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
+           WHERE m.account_id = $1 AND lower(trim(p.email)) = lower($2)) AS yes",
+    )
     .bind(account)
     .bind(invite.email.as_str())
     .get_result(&mut *conn)
@@ -340,8 +348,10 @@ async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attemp
     if accepted == 0 {
         return Ok(false);
     }
-    let joined = sql("INSERT INTO account_users (account_id, user_id, role) VALUES ($1, $2, $3)
-         ON CONFLICT ON CONSTRAINT account_users_pkey DO NOTHING")
+    let joined = sql(
+        "INSERT INTO account_users (account_id, user_id, role) VALUES ($1, $2, $3)
+         ON CONFLICT ON CONSTRAINT account_users_pkey DO NOTHING",
+    )
     .bind(account)
     .bind(acceptance.user)
     .bind(acceptance.role.as_str())

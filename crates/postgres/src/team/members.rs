@@ -113,10 +113,12 @@ impl MemberStore for PgMembers {
             Some(None) => return Err(StoreError::Dangling { field: "cursor" }),
         };
         let (moment, user) = after.unzip();
-        let statement = sql("SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
+        let statement = sql(
+            "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
              WHERE m.account_id = $1 AND ($2 IS NULL OR (m.created_at, m.user_id) > ($2, $3))
-             ORDER BY m.created_at, m.user_id LIMIT $4")
+             ORDER BY m.created_at, m.user_id LIMIT $4",
+        )
         .bind(account)
         .bind(moment)
         .bind(user)
@@ -129,9 +131,11 @@ impl MemberStore for PgMembers {
     }
 
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError> {
-        let statement = sql("SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
+        let statement = sql(
+            "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
-             WHERE m.account_id = $1 AND m.user_id = $2")
+             WHERE m.account_id = $1 AND m.user_id = $2",
+        )
         .bind(account)
         .bind(user);
         let mut held = self.0.get().await?;

@@ -1,7 +1,8 @@
-//! Background work: runs, callbacks left over, the outbox, sweeps. Every loop survives a failing round and backs off;
+//! Background work: runs, callbacks left over, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
 //! all of them end when the server stops.
 
 mod desk;
+mod mail;
 mod pacer;
 mod rounds;
 
@@ -33,6 +34,7 @@ const UNKNOWN_BATCH: i64 = 1000;
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const LOOK_FOR_EVENTS: Duration = Duration::from_millis(500);
+const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -80,6 +82,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
             async move { outbox.relay(RELAY_BATCH).await.map(|moved| moved > 0) }
         },
     ));
+    mail::start(shared, &stores, stop, tasks);
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
