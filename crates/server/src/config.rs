@@ -221,14 +221,17 @@ fn smtp_address(source: Source<'_>) -> Result<Option<SecretString>, ConfigError>
     }
 }
 
-/// Of the host that people know us by; an address literal where that is no name.
+/// Of the host that people know us by; where that is a number, no mail is meant to leave the machine.
 fn default_sender(public_url: &str) -> String {
     let uri: Option<Uri> = public_url.parse().ok();
-    let host = uri.as_ref().and_then(Uri::host).unwrap_or("localhost");
-    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
-        Ok(address) => format!("Recado <no-reply@[{address}]>"),
-        Err(_) => format!("Recado <no-reply@{host}>"),
-    }
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    let is_number = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let domain = if is_number || host.is_empty() {
+        "localhost"
+    } else {
+        host
+    };
+    format!("Recado <no-reply@{domain}>")
 }
 
 fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
@@ -338,8 +341,8 @@ mod tests {
         for (public_url, from) in [
             ("https://app.recado.example/x", "Recado <no-reply@app.recado.example>"),
             ("http://localhost:8080", "Recado <no-reply@localhost>"),
-            ("http://127.0.0.1:8080", "Recado <no-reply@[127.0.0.1]>"),
-            ("http://[::1]:8080", "Recado <no-reply@[::1]>"),
+            ("http://127.0.0.1:8080", "Recado <no-reply@localhost>"),
+            ("http://[::1]:8080", "Recado <no-reply@localhost>"),
         ] {
             assert_eq!(read(&[("PUBLIC_URL", public_url)]).unwrap().mail_from, from);
             let mailer = SmtpMailer::new(&SecretString::from("smtp://mail.example"), from);

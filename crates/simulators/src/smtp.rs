@@ -200,7 +200,7 @@ fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
     let mood = *locked(&core.mood);
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut lines = BufReader::new(stream);
-    let mut say = |words: &str| (&*stream).write_all(format!("{words}\r\n").as_bytes());
+    let say = |words: &str| (&*stream).write_all(format!("{words}\r\n").as_bytes());
     if mood == Mood::Hangs {
         lines.read_line(&mut String::new())?;
         return Ok(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 use time::Duration;
 
-use super::roles::permits;
+use super::roles::{permits, read};
 use super::status::{InviteCommand, transition};
 use super::{Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError, invitation};
 use crate::mail::OutgoingMail;
@@ -132,8 +132,8 @@ fn checked(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> 
         errors.add("email", fault);
         String::new()
     });
-    let role = input.role.unwrap_or_else(|| {
-        errors.add("role", "is required");
+    let role = read(input.role.as_deref()).unwrap_or_else(|fault| {
+        errors.add("role", fault);
         Role::Viewer
     });
     let hours = input.expires_in_hours.unwrap_or(HOURS);

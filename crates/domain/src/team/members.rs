@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::roles::{MemberChange, MemberRefusal, MemberStep, decide};
+use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, read};
 use super::{Member, MemberStore, MemberWrite, TeamError};
-use crate::shared::{AuditAction, Event, FieldErrors, Role, Slice, SliceQuery, StoreError, Tenant, UserId};
+use crate::shared::{AuditAction, Event, FieldErrors, Slice, SliceQuery, StoreError, Tenant, UserId};
 
 /// How often a change is decided anew because others changed the team meanwhile.
 const TRIES: usize = 16;
@@ -27,10 +27,8 @@ impl Members {
     }
 
     /// Gives a member another role.
-    pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<Role>) -> Result<Member, TeamError> {
-        let Some(role) = role else {
-            return Err(FieldErrors::one("role", "is required").into());
-        };
+    pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<&str>) -> Result<Member, TeamError> {
+        let role = read(role).map_err(|fault| FieldErrors::one("role", fault))?;
         self.apply(tenant, user, MemberChange::Role(role)).await?;
         let changed = self.store.member(tenant.account_id, user).await?;
         // Gone again: somebody else was quick.

@@ -51,8 +51,8 @@ pub struct Invite {
 pub struct InviteInput {
     /// Whom it is for.
     pub email: Option<String>,
-    /// The role that it gives.
-    pub role: Option<Role>,
+    /// The word of the role that it gives.
+    pub role: Option<String>,
     /// How long it is good; a week when nothing is said.
     pub expires_in_hours: Option<i64>,
 }

@@ -76,6 +76,12 @@ pub fn decide(facts: MemberFacts, change: MemberChange) -> Result<MemberStep, Me
     })
 }
 
+/// Reads the role in a caller's input; the error says, for the caller, what is wrong with it.
+pub(super) fn read(word: Option<&str>) -> Result<Role, &'static str> {
+    let word = word.ok_or("is required")?;
+    word.parse().map_err(|_| "must be owner, admin, member or viewer")
+}
+
 /// Whether the role may give, also by an invite, what is asked for.
 pub(super) fn permits(actor: Role, about_ownership: bool) -> bool {
     actor == Role::Owner || (actor.manages() && !about_ownership)
@@ -153,6 +159,14 @@ mod tests {
                 "{actor} on {target} alone"
             );
         }
+    }
+
+    #[test]
+    fn a_role_is_read_by_its_word() {
+        for role in Role::ALL {
+            assert_eq!(read(Some(role.as_str())), Ok(role));
+        }
+        assert!(read(None).is_err() && read(Some("")).is_err() && read(Some("Owner")).is_err());
     }
 
     #[test]

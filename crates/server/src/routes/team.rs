@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Session};
-use recado_domain::shared::{InviteId, Role, UserId};
+use recado_domain::shared::{InviteId, UserId};
 use recado_domain::team::{InviteInput, NewInvite};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use crate::wiring::Services;
 #[derive(Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub(super) struct RoleBody {
-    role: Option<Role>,
+    role: Option<String>,
 }
 
 /// Body of `POST /api/team/invites`.
@@ -29,7 +29,7 @@ pub(super) struct RoleBody {
 #[garde(allow_unvalidated)]
 pub(super) struct InviteBody {
     email: Option<String>,
-    role: Option<Role>,
+    role: Option<String>,
     expires_in_hours: Option<i64>,
 }
 
@@ -58,7 +58,7 @@ pub(super) async fn change_role(
     Id(user): Id<UserId>,
     Json(body): Json<RoleBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let changed = services.members.change_role(&tenant, user, body.role).await;
+    let changed = services.members.change_role(&tenant, user, body.role.as_deref()).await;
     services.shared.memory.forget_standing(user, tenant.account_id);
     Ok(reply::ok(changed?))
 }

@@ -64,7 +64,7 @@ fn an_invitation_arrives_within_a_second_and_its_link_works() {
     let received = &mails[1];
     assert_eq!(received.to, [bia.email.to_uppercase()]);
     assert_eq!(received.header("Subject").unwrap(), "Join Loja on Recado");
-    assert_eq!(received.header("From").unwrap(), "Recado <no-reply@[127.0.0.1]>");
+    assert_eq!(received.header("From").unwrap(), "Recado <no-reply@localhost>");
     let body = received.text();
     let expiry = text(&made["expires_at"]);
     let expiry = format!("{} {} UTC", &expiry[..10], &expiry[11..16]);
