@@ -11,6 +11,8 @@ pub mod campaigns;
 pub mod contacts;
 pub mod idempotency;
 pub mod limits;
+pub mod mail;
 pub mod shared;
+pub mod team;
 pub mod templates;
 pub mod whatsapp;

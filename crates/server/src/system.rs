@@ -1,7 +1,9 @@
-//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, encryption at rest.
+//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, secrets, encryption at rest.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
-use recado_domain::shared::{Cipher, Clock, Ids, Sealed};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use recado_domain::shared::{Cipher, Clock, Ids, Sealed, Secrets};
 use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -22,6 +24,20 @@ pub struct SystemIds;
 impl Ids for SystemIds {
     fn next(&self) -> Uuid {
         Uuid::now_v7()
+    }
+}
+
+/// The operating system's randomness.
+pub struct SystemSecrets;
+
+impl Secrets for SystemSecrets {
+    fn token(&self, bytes: usize) -> SecretString {
+        let mut random = vec![0; bytes];
+        if aws_lc_rs::rand::fill(&mut random).is_err() {
+            // Without randomness every secret could be guessed: nothing that this process could say is safe.
+            std::process::abort();
+        }
+        SecretString::from(URL_SAFE_NO_PAD.encode(random))
     }
 }
 
@@ -62,6 +78,17 @@ impl Cipher for AppCipher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_have_their_length_and_differ() {
+        let tokens: std::collections::HashSet<String> = (0..100)
+            .map(|_| SystemSecrets.token(32).expose_secret().to_owned())
+            .collect();
+        assert_eq!(tokens.len(), 100);
+        for token in tokens {
+            assert_eq!(URL_SAFE_NO_PAD.decode(&token).unwrap().len(), 32, "{token}");
+        }
+    }
 
     #[test]
     fn sealed_opens_and_nothing_else_does() {

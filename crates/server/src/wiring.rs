@@ -11,22 +11,25 @@ use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
-use recado_domain::shared::{Cipher, Clock, Ids};
+use recado_domain::mail::{Mailer, Post};
+use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
+use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
 use recado_gateways::http::Http;
+use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles, PgRuns,
-    PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgInvites, PgMailQueue,
+    PgMembers, PgProfiles, PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::Notify;
 
 use crate::config::{Config, SessionProof};
-use crate::system::{AppCipher, SystemClock, SystemIds};
+use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
@@ -48,8 +51,12 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// UUIDs v7.
     pub ids: Arc<dyn Ids>,
+    /// Random secrets.
+    pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
+    /// Where mail goes; none: nowhere.
+    pub mailer: Option<Arc<dyn Mailer>>,
     /// Proved tokens and memberships.
     pub memory: Memory,
     /// Proves tokens.
@@ -60,6 +67,8 @@ pub struct Shared {
     pub desk: RunDesk,
     /// Wakes the relay after a change.
     pub changed: Arc<Notify>,
+    /// Wakes whoever carries mail out.
+    pub mailed: Arc<Notify>,
 }
 
 impl Shared {
@@ -67,12 +76,15 @@ impl Shared {
     pub fn new(config: Config, desk: RunDesk) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
+            secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
+            mailer: mailer(&config)?,
             verifier: verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
             changed: Arc::default(),
+            mailed: Arc::default(),
             config: Arc::new(config),
             clock,
             desk,
@@ -106,6 +118,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Fails early on what would otherwise fail with the first mail.
+fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
+    let Some(url) = &config.smtp_url else { return Ok(None) };
+    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
+        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
+        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+    })?;
+    Ok(Some(Arc::new(mailer)))
 }
 
 /// Fails early on what would otherwise fail in every thread.
@@ -157,6 +179,13 @@ impl Stores {
         PgIdempotency::new(self.platform.clone())
     }
 
+    /// Mail on its way out; none where there is no way out.
+    pub fn post(&self, shared: &Shared) -> Option<Post> {
+        let mailer = shared.mailer.clone()?;
+        let queue = Arc::new(PgMailQueue::new(self.platform.clone()));
+        Some(Post::new(queue, mailer, shared.cipher.clone()))
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -189,6 +218,12 @@ pub struct Services {
     pub callbacks: Callbacks,
     /// Campaigns.
     pub campaigns: Campaigns,
+    /// Who is in an account.
+    pub members: Members,
+    /// Who is invited.
+    pub invites: Invites,
+    /// Who joins.
+    pub invitations: Invitations,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -227,6 +262,9 @@ impl Services {
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
             callbacks: stores.callbacks(shared),
             campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
+            members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
+            invites: invites(shared, &stores),
+            invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
             platform: stores.platform,
             shared: shared.clone(),
         })
@@ -241,6 +279,16 @@ fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     });
     let admins = &shared.config.platform_admin_emails;
     Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
+}
+
+fn invites(shared: &Shared, stores: &Stores) -> Invites {
+    Invites::new(
+        Arc::new(PgInvites::new(stores.platform.clone())),
+        shared.secrets.clone(),
+        shared.ids.clone(),
+        shared.mailer.is_some().then(|| shared.cipher.clone()),
+        &shared.config.public_url,
+    )
 }
 
 fn authenticator(shared: &Shared, stores: &Stores, accounts: Arc<Accounts>) -> Authenticator {

@@ -12,6 +12,7 @@ mod campaigns;
 mod contacts;
 mod service;
 mod tags;
+mod team;
 mod templates;
 mod whatsapp;
 
@@ -72,7 +73,7 @@ impl RouteSpec {
     }
 }
 
-use Access::{Public, Read, Session, Write};
+use Access::{Manage, Public, Read, Session, Write};
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
@@ -82,6 +83,22 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
     route(Method::POST, "/api/accounts/switch", Session, || {
         web::to(accounts::switch)
+    }),
+    route(Method::POST, "/api/auth/accept-invite", Session, || {
+        web::to(team::accept)
+    })
+    .at_most_by_address(Limit::AUTH, "accept-invite"),
+    route(Method::GET, "/api/team/members", Read, || web::to(team::members)),
+    route(Method::PUT, "/api/team/members/{id}", Manage, || {
+        web::to(team::change_role)
+    }),
+    route(Method::DELETE, "/api/team/members/{id}", Manage, || {
+        web::to(team::remove)
+    }),
+    route(Method::GET, "/api/team/invites", Manage, || web::to(team::invites)),
+    route(Method::POST, "/api/team/invites", Manage, || web::to(team::invite)),
+    route(Method::DELETE, "/api/team/invites/{id}", Manage, || {
+        web::to(team::revoke)
     }),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),

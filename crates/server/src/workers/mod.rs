@@ -1,7 +1,8 @@
-//! Background work: runs, callbacks left over, the outbox, sweeps. Every loop survives a failing round and backs off;
+//! Background work: runs, callbacks left over, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
 //! all of them end when the server stops.
 
 mod desk;
+mod mail;
 mod pacer;
 mod rounds;
 
@@ -38,6 +39,7 @@ const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const LOOK_FOR_EVENTS: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(60);
+const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -90,6 +92,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     }));
+    mail::start(shared, &stores, stop, tasks);
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))

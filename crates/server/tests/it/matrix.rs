@@ -5,10 +5,10 @@ use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::people::User;
 use crate::harness::{Server, eventually, until};
+use crate::{api_keys, invites};
 
 /// What a route takes, and what a caller without any right gets from a public one.
 enum Takes {
@@ -30,6 +30,17 @@ const ROWS: &[(&str, &str, Takes)] = &[
         "/api/accounts/switch",
         Json(r#"{"account_id":"0190a1b2-0000-7000-8000-000000000000"}"#),
     ),
+    ("POST", "/api/auth/accept-invite", Json(r#"{"token":"t"}"#)),
+    ("GET", "/api/team/members", Nothing),
+    ("PUT", "/api/team/members/{id}", Json(r#"{"role":"viewer"}"#)),
+    ("DELETE", "/api/team/members/{id}", Nothing),
+    ("GET", "/api/team/invites", Nothing),
+    (
+        "POST",
+        "/api/team/invites",
+        Json(r#"{"email":"bia@example.com","role":"member"}"#),
+    ),
+    ("DELETE", "/api/team/invites/{id}", Nothing),
     ("GET", "/api/contacts", Nothing),
     (
         "POST",
@@ -105,6 +116,11 @@ fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
         ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
+        (
+            "/api/team/members/",
+            owner.server.member(&owner.account, "admin").id.to_string(),
+        ),
+        ("/api/team/invites/", invites::id_of(owner, "caio@example.com")),
     ];
     // What making them left behind is in its place before anybody compares.
     until("the outbox is empty", || {
@@ -126,6 +142,8 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "campaign_queue",
         "message_usage",
         "audit_logs",
+        "account_users",
+        "team_invites",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -286,7 +304,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 18);
+    assert_eq!(seen, 21);
     assert_eq!(dump(&bia), before);
 }
 
@@ -355,6 +373,8 @@ fn the_matrix_of_bodies_knows_every_field_type() {
     let fields: &[(&str, &[&str])] = &[
         ("/api/accounts", &["name"]),
         ("/api/accounts/switch", &["account_id"]),
+        ("/api/auth/accept-invite", &["token"]),
+        ("/api/team/invites", &["email", "role", "expires_in_hours"]),
         ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
         ("/api/tags", &["name", "color"]),
         (
