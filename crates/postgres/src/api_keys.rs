@@ -165,8 +165,10 @@ impl ApiKeyStore for PgApiKeys {
     }
 
     async fn list(&self, account: AccountId) -> Result<Vec<ApiKey>, StoreError> {
-        let query = sql("SELECT id, name, key_prefix, key_hint, last_used_at, created_at FROM api_keys
-             WHERE account_id = $1 ORDER BY created_at DESC, id DESC")
+        let query = sql(
+            "SELECT id, name, key_prefix, key_hint, last_used_at, created_at FROM api_keys
+             WHERE account_id = $1 ORDER BY created_at DESC, id DESC",
+        )
         .bind(account);
         let mut held = self.0.get().await?;
         let rows = query.load::<KeyRow>(held.conn()?).await;

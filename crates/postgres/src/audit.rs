@@ -112,7 +112,10 @@ impl AuditStore for PgAudit {
         if let Err(error) = self.outbox.catch_up(EventKind::Audit, account).await {
             tracing::warn!(cause = ?error, "the audit log is read without what still waits for it");
         }
-        let mut query = sql(page_of(filter)).bind(account).bind(page.limit()).bind(page.offset());
+        let mut query = sql(page_of(filter))
+            .bind(account)
+            .bind(page.limit())
+            .bind(page.offset());
         for value in [&filter.entity_type, &filter.action].into_iter().flatten() {
             query = query.bind(value.as_str());
         }

@@ -234,7 +234,10 @@ mod tests {
                 let [Event::Audit(audit)] = events else {
                     return false;
                 };
-                assert_eq!((audit.action, audit.entity_type.as_str()), (AuditAction::Create, "api_key"));
+                assert_eq!(
+                    (audit.action, audit.entity_type.as_str()),
+                    (AuditAction::Create, "api_key")
+                );
                 assert_eq!(audit.entity_id, Some(Uuid::from_u128(1)));
                 assert_eq!(audit.changes, Some(json!({ "name": "Loja CI" })));
                 assert_eq!(audit.user_id, Some(owner().actor.user_id));
@@ -246,7 +249,10 @@ mod tests {
             .returning(|_, _, _| Ok(KeyInsert::Done));
         let made = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
         assert_eq!(made.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
-        assert!(!format!("{made:?}").contains(RANDOM), "a secret is not shown by accident");
+        assert!(
+            !format!("{made:?}").contains(RANDOM),
+            "a secret is not shown by accident"
+        );
         let key = made.key;
         let parts = (key.name.as_str(), key.key_prefix.as_str(), key.key_hint.as_str());
         assert_eq!(parts, ("Loja CI", "svc_live_sk_", "wxyz"));

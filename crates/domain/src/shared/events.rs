@@ -138,7 +138,10 @@ mod tests {
             data: json!({}),
         };
         let kinds = [Event::Audit(audit), Event::Notification(notification)].map(|event| json!(event)["kind"].clone());
-        assert_eq!(kinds, [EventKind::Audit, EventKind::Notification].map(|kind| json!(kind)));
+        assert_eq!(
+            kinds,
+            [EventKind::Audit, EventKind::Notification].map(|kind| json!(kind))
+        );
         assert_eq!(EventKind::ALL.len(), kinds.len());
     }
 }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Bool;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, EventKind, StoreError};
 
@@ -18,9 +20,6 @@ const CATCH_UP_LOCK: Duration = Duration::from_millis(900);
 
 /// How many events a reader takes in one transaction.
 const CATCH_UP_BATCH: i64 = 500;
-
-/// How many events that failed before are tried again in one round.
-const AGAIN: i64 = 100;
 
 /// The oldest of a kind, for a worker: what another one has is left to it.
 const OLDEST: &str = "DELETE FROM outbox_events WHERE seq IN
@@ -39,6 +38,15 @@ const ONE: &str = "DELETE FROM outbox_events WHERE seq IN
        (SELECT seq FROM outbox_events WHERE seq = $1 FOR UPDATE SKIP LOCKED)
      RETURNING seq, account_id, payload, created_at";
 
+/// What of a kind there is to do.
+#[derive(QueryableByName)]
+struct Work {
+    #[diesel(sql_type = Bool)]
+    fresh: bool,
+    #[diesel(sql_type = Bool)]
+    due: bool,
+}
+
 /// The outbox, for those who empty it.
 #[derive(Clone, Debug)]
 pub struct PgOutbox(PlatformPool);
@@ -53,8 +61,17 @@ impl PgOutbox {
     ///
     /// An event that cannot be written holds up nobody: it steps aside and is tried by itself every two seconds. When
     /// nothing can be written at all, no event is to blame: all stay where they are, and the round fails.
-    pub async fn relay(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
-        let again = self.try_again(kind).await?;
+    pub async fn relay(&self, kind: EventKind, limit: usize) -> Result<usize, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let work = self.work(kind).await?;
+        let again = if work.due {
+            self.try_again(kind, limit).await?
+        } else {
+            0
+        };
+        if !work.fresh {
+            return Ok(again);
+        }
         let oldest = || sql(OLDEST).bind(kind.as_str()).bind(limit);
         let moved = match self.carry_out(kind, oldest).await {
             Ok(moved) => moved,
@@ -64,16 +81,24 @@ impl PgOutbox {
         Ok(again + moved)
     }
 
+    /// One look, so that a round with nothing to do costs no transaction.
+    async fn work(&self, kind: EventKind) -> Result<Work, StoreError> {
+        let query = sql("SELECT
+               EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at IS NULL) AS fresh,
+               EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due")
+        .bind(kind.as_str());
+        let mut held = self.0.get().await?;
+        let work = query.get_result::<Work>(held.conn()?).await;
+        held.end(work.map_err(Fault::from))
+    }
+
     /// Carries out what an account's operations left waiting, as far as that takes no longer than a second.
     pub(crate) async fn catch_up(&self, kind: EventKind, account: AccountId) -> Result<(), StoreError> {
         let all = async {
             while self.is_waiting(kind, account).await? {
                 retry(|| async {
                     let mut tx = self.0.begin_within(CATCH_UP_LOCK).await?;
-                    let query = sql(OF_ACCOUNT)
-                        .bind(kind.as_str())
-                        .bind(CATCH_UP_BATCH)
-                        .bind(account);
+                    let query = sql(OF_ACCOUNT).bind(kind.as_str()).bind(CATCH_UP_BATCH).bind(account);
                     let moved = carry_out(tx.conn()?, kind, query).await;
                     tx.end(moved).await
                 })
@@ -112,11 +137,13 @@ impl PgOutbox {
     }
 
     /// The events that once failed, each by itself, so that they spoil no batch.
-    async fn try_again(&self, kind: EventKind) -> Result<usize, StoreError> {
-        let due = sql("SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at <= now()
-             ORDER BY retry_at, seq LIMIT $2")
+    async fn try_again(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
+        let due = sql(
+            "SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at <= now()
+             ORDER BY retry_at, seq LIMIT $2",
+        )
         .bind(kind.as_str())
-        .bind(AGAIN);
+        .bind(limit);
         let mut moved = 0;
         for seq in self.numbers(due).await? {
             match self.alone(kind, seq).await {
@@ -134,9 +161,10 @@ impl PgOutbox {
     /// A batch that failed as a whole: whoever can be written is, the others step aside.
     async fn one_by_one(&self, kind: EventKind, limit: i64) -> Result<usize, StoreError> {
         self.write_nothing(kind).await?;
-        let oldest = sql("SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2")
-            .bind(kind.as_str())
-            .bind(limit);
+        let oldest =
+            sql("SELECT seq AS n FROM outbox_events WHERE kind = $1 AND retry_at IS NULL ORDER BY seq LIMIT $2")
+                .bind(kind.as_str())
+                .bind(limit);
         let mut moved = 0;
         for seq in self.numbers(oldest).await? {
             match self.alone(kind, seq).await {

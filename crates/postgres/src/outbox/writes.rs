@@ -94,7 +94,9 @@ async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, 
     )
     .bind(column(&events, |(event, _)| event.account_id))
     .bind(column(&events, |(event, _)| event.id()))
-    .bind(column(&events, |(_, notification)| notification.kind.as_str().to_owned()))
+    .bind(column(&events, |(_, notification)| {
+        notification.kind.as_str().to_owned()
+    }))
     .bind(column(&events, |(_, notification)| notification.title.clone()))
     .bind(column(&events, |(_, notification)| notification.message.clone()))
     .bind(column(&events, |(_, notification)| notification.data.clone()))

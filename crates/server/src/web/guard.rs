@@ -52,7 +52,7 @@ pub async fn guard<B: MessageBody + 'static>(
     }
     let mut response = call(request, next).await;
     if spec.access != Access::Read {
-        services.shared.changed.notify_one();
+        services.shared.relays.wake();
     }
     if let Some((rule, verdict)) = verdict {
         write_headers(response.headers_mut(), rule, verdict);

@@ -3,21 +3,23 @@
 
 mod desk;
 mod pacer;
+mod relays;
 mod rounds;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::campaigns::{Dispatcher, RunStore as _};
-use recado_postgres::PgOutbox;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use desk::RunDesk;
 pub use pacer::TokioPacer;
+pub use relays::Relays;
 
 use crate::wiring::Shared;
+use rounds::Rest;
 
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
@@ -25,14 +27,12 @@ const CONNECTIONS: usize = 4;
 /// Runs that one process carries out at the same time.
 const RUNS: usize = 64;
 
-/// Events moved in one transaction, and unknown sends failed in one round.
-const RELAY_BATCH: i64 = 500;
+/// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
-const LOOK_FOR_EVENTS: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -60,7 +60,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let stopping = stop.clone();
     tasks.spawn(rounds::run(
         "callbacks",
-        LOOK_FOR_CALLBACKS,
+        Rest::idle(LOOK_FOR_CALLBACKS),
         stopping,
         None,
         move || {
@@ -68,25 +68,20 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
             async move { callbacks.process_next().await }
         },
     ));
-    let outbox = PgOutbox::new(stores.platform.clone());
-    let changed = Some(shared.changed.clone());
-    tasks.spawn(rounds::run(
-        "outbox",
-        LOOK_FOR_EVENTS,
-        stop.clone(),
-        changed,
-        move || {
-            let outbox = outbox.clone();
-            async move { outbox.relay(RELAY_BATCH).await.map(|moved| moved > 0) }
-        },
-    ));
+    relays::start(&shared.relays, &stores, stop, tasks);
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
         .max(Duration::from_millis(100));
-    tasks.spawn(rounds::run("unknown sends", rest, stop.clone(), None, move || {
-        let runs = runs.clone();
-        async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
-    }));
+    tasks.spawn(rounds::run(
+        "unknown sends",
+        Rest::idle(rest),
+        stop.clone(),
+        None,
+        move || {
+            let runs = runs.clone();
+            async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
+        },
+    ));
     Ok(())
 }
