@@ -4,6 +4,7 @@
 mod accounts;
 mod api_keys;
 mod audience;
+mod audit;
 mod campaigns;
 mod contacts;
 mod deliveries;
@@ -16,6 +17,7 @@ mod members;
 mod migrations;
 mod outbox;
 mod pool;
+mod relay;
 mod runs;
 mod starts;
 mod support;

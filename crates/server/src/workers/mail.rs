@@ -6,6 +6,7 @@ use recado_domain::mail::Delivery;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::rounds::Rest;
 use super::{LOOK_FOR_MAIL, rounds};
 use crate::wiring::{Shared, Stores};
 
@@ -13,10 +14,16 @@ pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, 
     let Some(post) = stores.post(shared) else { return };
     let post = Arc::new(post);
     let mailed = Some(shared.mailed.clone());
-    tasks.spawn(rounds::run("mail", LOOK_FOR_MAIL, stop.clone(), mailed, move || {
-        let post = post.clone();
-        async move { post.deliver_next().await.map(|delivery| tell(&delivery)) }
-    }));
+    tasks.spawn(rounds::run(
+        "mail",
+        Rest::idle(LOOK_FOR_MAIL),
+        stop.clone(),
+        mailed,
+        move || {
+            let post = post.clone();
+            async move { post.deliver_next().await.map(|delivery| tell(&delivery)) }
+        },
+    ));
 }
 
 /// Tells the log what did not go well. Returns whether there may be more to do.

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
 use crate::harness::people::User;
-use crate::harness::{Server, eventually, until};
+use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
 
 /// What a route takes, and what a caller without any right gets from a public one.
@@ -41,6 +41,10 @@ const ROWS: &[(&str, &str, Takes)] = &[
         Json(r#"{"email":"bia@example.com","role":"member"}"#),
     ),
     ("DELETE", "/api/team/invites/{id}", Nothing),
+    ("GET", "/api/api-keys", Nothing),
+    ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
+    ("DELETE", "/api/api-keys/{id}", Nothing),
+    ("GET", "/api/audit-logs", Nothing),
     ("GET", "/api/contacts", Nothing),
     (
         "POST",
@@ -111,6 +115,7 @@ fn is_account(spec: &RouteSpec) -> bool {
 /// One row of everything that has an id, by the path that takes it.
 fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let things = vec![
+        ("/api/api-keys/", text(&api_keys::made(owner, "Chave")["id"])),
         ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
@@ -122,16 +127,22 @@ fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ),
         ("/api/team/invites/", invites::id_of(owner, "caio@example.com")),
     ];
-    // What making them left behind is in its place before anybody compares.
+    settled(owner);
+    things
+}
+
+/// What operations left behind is in its place before anybody compares.
+fn settled(owner: &User<'_>) {
     until("the outbox is empty", || {
         owner.server.db.count("FROM outbox_events") == 0
     });
-    things
 }
 
 /// Everything an account has, as text.
 fn dump(owner: &User<'_>) -> Vec<String> {
     let tables = [
+        "api_keys",
+        "api_key_hashes",
         "contacts",
         "tags",
         "contact_tags",
@@ -144,6 +155,7 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "audit_logs",
         "account_users",
         "team_invites",
+        "audit_counts",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -238,8 +250,9 @@ fn a_suspended_account_and_an_outsider_get_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let things = belongings(&ana);
-    let before = dump(&ana);
     let key = api_keys::key(&ana);
+    settled(&ana);
+    let before = dump(&ana);
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
         let request = bia.request(spec.method.as_str(), &path_of(spec, &things));
         let outside = with_body(request.header("X-Account-Id", &ana.account), row(spec)).send();
@@ -304,7 +317,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 21);
+    assert_eq!(seen, 22);
     assert_eq!(dump(&bia), before);
 }
 
@@ -376,6 +389,7 @@ fn the_matrix_of_bodies_knows_every_field_type() {
         ("/api/auth/accept-invite", &["token"]),
         ("/api/team/invites", &["email", "role", "expires_in_hours"]),
         ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+        ("/api/api-keys", &["name"]),
         ("/api/tags", &["name", "color"]),
         (
             "/api/templates",
