@@ -1,5 +1,6 @@
 //! The shared counter: one Lua call a hit, on one connection.
 
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use crate::link::Link;
 
 /// How long a hit may take.
 const TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Into how many slices that time is cut.
+const SLICES: u32 = 5;
 
 /// How often it is said that hits are not counted.
 const TELL_EVERY: Duration = Duration::from_secs(10);
@@ -67,19 +71,19 @@ impl RedisCounter {
         let Some((mut connection, number)) = link else {
             return Err("Redis failed a moment ago".into());
         };
-        match tokio::time::timeout(self.timeout, count(&mut connection, key, limit)).await {
-            Ok(Ok((allowed, remaining, reset_at_ms))) => Ok(Verdict {
+        match in_time(self.timeout, count(&mut connection, key, limit)).await {
+            Some(Ok((allowed, remaining, reset_at_ms))) => Ok(Verdict {
                 allowed,
                 remaining,
                 reset_at_ms,
             }),
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 if !is_refusal(&error) {
                     self.link.failed(number, self.timeout);
                 }
                 Err(error.to_string())
             }
-            Err(_) => {
+            None => {
                 self.link.failed(number, self.timeout);
                 Err(format!("no answer within {:?}", self.timeout))
             }
@@ -97,6 +101,18 @@ impl RateCounter for RedisCounter {
             CounterDown(why)
         })
     }
+}
+
+/// What comes in time. The time is given in slices: a thread that was busy for long has neither sent what was asked nor
+/// read what came, and loses one slice by that, not all of them. Otherwise a crowd of requests would lift its own limit.
+pub(crate) async fn in_time<T>(timeout: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    for _ in 0..SLICES {
+        if let Ok(value) = tokio::time::timeout(timeout / SLICES, &mut call).await {
+            return Some(value);
+        }
+    }
+    None
 }
 
 /// Whether Redis itself said no, which costs nobody a wait: the connection is as good as before. A replica that was a

@@ -93,11 +93,9 @@ impl Link {
             Err(error) if !counter::is_refusal(&error) => return None,
             _ => {}
         }
-        let probed = tokio::time::timeout(timeout, counter::probe(&mut connection)).await;
-        match probed {
-            Ok(Err(error)) if !counter::is_refusal(&error) => None,
-            Ok(_) => Some(connection),
-            Err(_) => None,
+        match counter::in_time(timeout, counter::probe(&mut connection)).await? {
+            Err(error) if !counter::is_refusal(&error) => None,
+            _ => Some(connection),
         }
     }
 }

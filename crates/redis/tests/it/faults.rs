@@ -88,6 +88,23 @@ async fn many_at_once_wait_together_for_a_silent_redis_and_nobody_after_them() {
 }
 
 #[tokio::test]
+async fn a_thread_that_is_busy_itself_does_not_lift_the_limit() {
+    let redis = OwnRedis::start();
+    let counter = strict(&redis.url());
+    counted(&counter, "k").await;
+    let mut missed = 0;
+    for round in 0..10 {
+        let key = format!("busy {round}");
+        let hits = (0..40).map(|_| counter.hit(&key, MINUTE));
+        // Everything that is asked here at once is in its queue when the thread is lost for longer than a hit may take.
+        let blocked = async { std::thread::sleep(Duration::from_millis(120)) };
+        let (hits, ()) = futures_util::future::join(join_all(hits), blocked).await;
+        missed += hits.iter().filter(|hit| hit.is_err()).count();
+    }
+    assert_eq!(missed, 0, "hits went uncounted");
+}
+
+#[tokio::test]
 async fn a_key_of_another_type_spoils_no_other() {
     let (counter, bad, good) = (counter(), key("spoiled"), key("good"));
     let stored = format!("recado:limit:{bad}");
