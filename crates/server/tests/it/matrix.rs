@@ -11,7 +11,7 @@ use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
 
 /// What a route takes, and what a caller without any right gets from a public one.
-enum Takes {
+pub enum Takes {
     Nothing,
     Json(&'static str),
     Csv,
@@ -90,7 +90,7 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/api/campaigns/{id}/sends", Nothing),
 ];
 
-fn row(spec: &RouteSpec) -> &'static Takes {
+pub fn row(spec: &RouteSpec) -> &'static Takes {
     let found = ROWS
         .iter()
         .find(|(method, path, _)| (*method, *path) == (spec.method.as_str(), spec.path));
@@ -100,7 +100,7 @@ fn row(spec: &RouteSpec) -> &'static Takes {
     takes
 }
 
-fn with_body(request: Request, takes: &Takes) -> Request {
+pub fn with_body(request: Request, takes: &Takes) -> Request {
     match takes {
         Nothing | Public(_) => request,
         Json(body) => request.body("application/json", *body),
@@ -108,12 +108,12 @@ fn with_body(request: Request, takes: &Takes) -> Request {
     }
 }
 
-fn is_account(spec: &RouteSpec) -> bool {
+pub fn is_account(spec: &RouteSpec) -> bool {
     matches!(spec.access, Access::Read | Access::Write | Access::Manage)
 }
 
 /// One row of everything that has an id, by the path that takes it.
-fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
+pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let things = vec![
         ("/api/api-keys/", text(&api_keys::made(owner, "Chave")["id"])),
         ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
@@ -166,7 +166,7 @@ fn dump(owner: &User<'_>) -> Vec<String> {
     tables.iter().map(dump).collect()
 }
 
-fn label(spec: &RouteSpec) -> String {
+pub fn label(spec: &RouteSpec) -> String {
     format!("{} {}", spec.method, spec.path)
 }
 
@@ -453,7 +453,7 @@ fn the_matrix_of_bodies_knows_every_field_type() {
 }
 
 /// The route's path with the id of the thing it is about.
-fn path_of(spec: &RouteSpec, things: &[(&'static str, String)]) -> String {
+pub fn path_of(spec: &RouteSpec, things: &[(&'static str, String)]) -> String {
     if !spec.path.contains("{id}") {
         return spec.path.to_owned();
     }
