@@ -10,8 +10,10 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::campaigns::CampaignError;
 use recado_domain::contacts::ContactError;
+use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
+use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
@@ -27,6 +29,8 @@ pub enum ApiError {
     NotFound,
     /// 405 `METHOD_NOT_ALLOWED`, with what is allowed.
     MethodNotAllowed(String),
+    /// 409 `CONFLICT`: another request stands in the way.
+    Conflict(String),
     /// 408 `REQUEST_TIMEOUT`: the body did not arrive in time.
     SlowBody,
     /// 413 `PAYLOAD_TOO_LARGE`.
@@ -78,6 +82,7 @@ impl ApiError {
             Self::Forbidden(_) => "FORBIDDEN",
             Self::NotFound => "NOT_FOUND",
             Self::MethodNotAllowed(_) => "METHOD_NOT_ALLOWED",
+            Self::Conflict(_) => "CONFLICT",
             Self::SlowBody => "REQUEST_TIMEOUT",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
@@ -91,7 +96,7 @@ impl ApiError {
 
     fn message(&self) -> String {
         match self {
-            Self::Auth(message) | Self::Precondition(message) => message.clone(),
+            Self::Auth(message) | Self::Precondition(message) | Self::Conflict(message) => message.clone(),
             Self::Forbidden(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
@@ -118,6 +123,7 @@ impl ApiError {
             | Self::Forbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
+            | Self::Conflict(_)
             | Self::SlowBody
             | Self::TooLarge
             | Self::MediaType(_)
@@ -152,6 +158,7 @@ impl ResponseError for ApiError {
             Self::Forbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Conflict(_) => StatusCode::CONFLICT,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -244,6 +251,15 @@ impl From<AuditError> for ApiError {
     }
 }
 
+impl From<IdempotencyError> for ApiError {
+    fn from(error: IdempotencyError) -> Self {
+        match error {
+            IdempotencyError::Running | IdempotencyError::Mismatch => Self::Conflict(error.to_string()),
+            IdempotencyError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<ContactError> for ApiError {
     fn from(error: ContactError) -> Self {
         match error {
@@ -271,6 +287,18 @@ impl From<ProfileError> for ApiError {
             ProfileError::NotFound => Self::NotFound,
             ProfileError::Invalid(errors) => errors.into(),
             ProfileError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TeamError> for ApiError {
+    fn from(error: TeamError) -> Self {
+        match error {
+            TeamError::NotFound => Self::NotFound,
+            TeamError::NotPermitted => Self::Auth(error.to_string()),
+            TeamError::OtherAddress => Self::Forbidden("This invite was sent to another address"),
+            TeamError::Invalid(errors) => errors.into(),
+            TeamError::Store(error) => error.into(),
         }
     }
 }

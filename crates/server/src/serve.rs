@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::web::cors::cors;
 use crate::web::request::around;
 use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunDesk};
@@ -78,6 +79,7 @@ async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> 
     let server = HttpServer::new(move || {
         let services = Services::new(&wired, threads).map(Data::new);
         App::new()
+            .wrap(cors(&wired.config.cors_origins))
             .wrap(from_fn(around))
             .configure(move |config| match services {
                 Ok(services) => {

@@ -10,24 +10,30 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::mail::{Mailer, Post};
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
+use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
 use recado_gateways::http::Http;
+use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgProfiles, PgRuns, PgTags,
-    PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgInvites,
+    PgMailQueue, PgMembers, PgProfiles, PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
+use tokio::sync::Notify;
 
 use crate::config::{Config, SessionProof};
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
+use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
 
 /// Platform connections of each worker thread.
@@ -50,10 +56,12 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// UUIDs v7.
     pub ids: Arc<dyn Ids>,
-    /// What nobody can guess.
+    /// Random secrets.
     pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
+    /// Where mail goes; none: nowhere.
+    pub mailer: Option<Arc<dyn Mailer>>,
     /// Proved tokens and memberships.
     pub memory: Memory,
     /// Proves tokens.
@@ -64,6 +72,8 @@ pub struct Shared {
     pub desk: RunDesk,
     /// Woken after a change.
     pub relays: Relays,
+    /// Wakes whoever carries mail out.
+    pub mailed: Arc<Notify>,
 }
 
 impl Shared {
@@ -71,13 +81,15 @@ impl Shared {
     pub fn new(config: Config, desk: RunDesk) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
+            secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
+            mailer: mailer(&config)?,
             verifier: verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
-            secrets: Arc::new(SystemSecrets),
             memory: Memory::default(),
             relays: Relays::default(),
+            mailed: Arc::default(),
             config: Arc::new(config),
             clock,
             desk,
@@ -118,6 +130,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Fails early on what would otherwise fail with the first mail.
+fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
+    let Some(url) = &config.smtp_url else { return Ok(None) };
+    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
+        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
+        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+    })?;
+    Ok(Some(Arc::new(mailer)))
 }
 
 /// Fails early on what would otherwise fail in every thread.
@@ -164,6 +186,18 @@ impl Stores {
         )
     }
 
+    /// Idempotency keys.
+    pub fn idempotency(&self) -> PgIdempotency {
+        PgIdempotency::new(self.platform.clone())
+    }
+
+    /// Mail on its way out; none where there is no way out.
+    pub fn post(&self, shared: &Shared) -> Option<Post> {
+        let mailer = shared.mailer.clone()?;
+        let queue = Arc::new(PgMailQueue::new(self.platform.clone()));
+        Some(Post::new(queue, mailer, shared.cipher.clone()))
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -174,10 +208,14 @@ impl Stores {
 pub struct Services {
     /// Who asks.
     pub authenticator: Authenticator,
+    /// Administrators in support mode.
+    pub support: SupportCookies,
     /// Whose pages may act with a cookie.
     pub origins: OwnOrigins,
     /// How often.
     pub counter: Arc<dyn RateCounter>,
+    /// Requests that are sent again.
+    pub idempotency: Idempotency,
     /// Accounts.
     pub accounts: Arc<Accounts>,
     /// API keys.
@@ -196,6 +234,12 @@ pub struct Services {
     pub callbacks: Callbacks,
     /// Campaigns.
     pub campaigns: Campaigns,
+    /// Who is in an account.
+    pub members: Members,
+    /// Who is invited.
+    pub invites: Invites,
+    /// Who joins.
+    pub invitations: Invitations,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -217,8 +261,10 @@ impl Services {
         let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
             authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
+            support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
+            idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
             accounts,
             api_keys,
             audit: shared.audit()?,
@@ -235,6 +281,9 @@ impl Services {
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
             callbacks: stores.callbacks(shared),
             campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
+            members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
+            invites: invites(shared, &stores),
+            invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
             platform: stores.platform,
             shared: shared.clone(),
         })
@@ -255,6 +304,16 @@ fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
     let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
     let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
     Arc::new(ApiKeys::new(store, clock, ids, secrets))
+}
+
+fn invites(shared: &Shared, stores: &Stores) -> Invites {
+    Invites::new(
+        Arc::new(PgInvites::new(stores.platform.clone())),
+        shared.secrets.clone(),
+        shared.ids.clone(),
+        shared.mailer.is_some().then(|| shared.cipher.clone()),
+        &shared.config.public_url,
+    )
 }
 
 fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {

@@ -47,6 +47,8 @@ ids! {
     FolderId,
     /// An invitation into an account.
     InviteId,
+    /// A mail of the system's own, on its way out.
+    MailId,
     /// A connected WhatsApp number.
     ProfileId,
     /// A segment of contacts.

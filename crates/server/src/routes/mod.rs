@@ -14,6 +14,7 @@ mod campaigns;
 mod contacts;
 mod service;
 mod tags;
+mod team;
 mod templates;
 mod whatsapp;
 
@@ -91,6 +92,22 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(api_keys::delete)
     }),
     route(Method::GET, "/api/audit-logs", Read, || web::to(audit::list)).at_most(Limit::API, "audit-logs"),
+    route(Method::POST, "/api/auth/accept-invite", Session, || {
+        web::to(team::accept)
+    })
+    .at_most_by_address(Limit::AUTH, "accept-invite"),
+    route(Method::GET, "/api/team/members", Read, || web::to(team::members)),
+    route(Method::PUT, "/api/team/members/{id}", Manage, || {
+        web::to(team::change_role)
+    }),
+    route(Method::DELETE, "/api/team/members/{id}", Manage, || {
+        web::to(team::remove)
+    }),
+    route(Method::GET, "/api/team/invites", Manage, || web::to(team::invites)),
+    route(Method::POST, "/api/team/invites", Manage, || web::to(team::invite)),
+    route(Method::DELETE, "/api/team/invites/{id}", Manage, || {
+        web::to(team::revoke)
+    }),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
     route(Method::POST, "/api/contacts/import", Write, || {

@@ -19,8 +19,11 @@ use crate::error::ApiError;
 const JSON_BYTES: usize = 1024 * 1024;
 pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
-/// How long a whole body may take, and how long the next piece of a stream.
+/// How long a whole body may take.
 const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// How long the next piece of a body may take that is taken as it comes.
+pub(crate) const PIECE_TIME: Duration = Duration::from_secs(30);
 
 /// A JSON body of the shape `T`, its rules checked.
 pub struct Json<T>(pub T);
@@ -103,7 +106,7 @@ pub async fn read(request: &HttpRequest, mut payload: Payload, limit: usize) -> 
 
 /// The next piece of a body that is taken as it comes.
 pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
-    match tokio::time::timeout(BODY_TIME, payload.next()).await {
+    match tokio::time::timeout(PIECE_TIME, payload.next()).await {
         Err(_) => Err(ApiError::SlowBody),
         Ok(None) => Ok(None),
         Ok(Some(Ok(piece))) => Ok(Some(piece)),

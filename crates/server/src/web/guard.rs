@@ -9,11 +9,13 @@ use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _, ResponseError as _};
 use futures_util::FutureExt as _;
 use recado_domain::accounts::Session;
+use recado_domain::idempotency::{IdempotencyKey, Scope};
 use recado_domain::limits::Verdict;
 use recado_domain::shared::Tenant;
 
 use crate::error::ApiError;
 use crate::routes::{Access, RouteSpec};
+use crate::web::idempotency::{self, once};
 use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
 
@@ -45,12 +47,11 @@ pub async fn guard<B: MessageBody + 'static>(
             return Ok(refused);
         }
     };
-    match admitted {
-        Admitted::Anybody => {}
-        Admitted::Person(session) => drop(request.extensions_mut().insert(session)),
-        Admitted::Member(tenant) => drop(request.extensions_mut().insert(tenant)),
-    }
-    let mut response = call(request, next).await;
+    let mut response = match scoped_key(&request, admitted) {
+        Ok(None) => call(request, next).await,
+        Ok(Some(scoped)) => once(services.clone(), scoped, request, next, call).await,
+        Err(error) => request.error_response(error),
+    };
     if spec.access != Access::Read {
         services.shared.relays.wake();
     }
@@ -58,6 +59,24 @@ pub async fn guard<B: MessageBody + 'static>(
         write_headers(response.headers_mut(), rule, verdict);
     }
     Ok(response)
+}
+
+/// Leaves in the request what was proved, and tells its idempotency key with whom it means one request.
+fn scoped_key(request: &ServiceRequest, admitted: Admitted) -> Result<Option<(Scope, IdempotencyKey)>, ApiError> {
+    let scope: Scope = match admitted {
+        Admitted::Anybody => return Ok(None),
+        Admitted::Person(session) => {
+            let scope = session.user_id.into();
+            request.extensions_mut().insert(session);
+            scope
+        }
+        Admitted::Member(tenant) => {
+            let scope = tenant.account_id.into();
+            request.extensions_mut().insert(tenant);
+            scope
+        }
+    };
+    Ok(idempotency::presented(request)?.map(|key| (scope, key)))
 }
 
 /// Calls the handler, with a net under it: a panic is one failed request, not a dead worker thread.

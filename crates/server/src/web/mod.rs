@@ -3,7 +3,9 @@
 pub mod auth;
 pub mod body;
 pub mod cookies;
+pub mod cors;
 pub mod guard;
+pub mod idempotency;
 pub mod limit;
 pub mod origin;
 pub mod peer;
@@ -11,3 +13,4 @@ pub mod query;
 pub mod reply;
 pub mod request;
 pub mod shape;
+pub mod support;

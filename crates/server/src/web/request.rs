@@ -10,6 +10,8 @@ use actix_web::middleware::Next;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
+use crate::web::cors::in_envelope;
+
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
 
@@ -22,7 +24,8 @@ pub async fn around<B: MessageBody + 'static>(
     let id = request_id(&request);
     let span = tracing::info_span!("request", request_id = id.to_str().unwrap_or_default());
     let line = format!("{} {}", request.method(), request.path());
-    let mut response = next.call(request).instrument(span.clone()).await?.map_into_boxed_body();
+    let response = next.call(request).instrument(span.clone()).await?;
+    let mut response = in_envelope(response.map_into_boxed_body());
     let _entered = span.enter();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);

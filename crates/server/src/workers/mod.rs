@@ -1,7 +1,8 @@
-//! Background work: runs, callbacks left over, the outbox, sweeps. Every loop survives a failing round and backs off;
+//! Background work: runs, callbacks left over, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
 //! all of them end when the server stops.
 
 mod desk;
+mod mail;
 mod pacer;
 mod relays;
 mod rounds;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use recado_domain::campaigns::{Dispatcher, RunStore as _};
+use recado_domain::idempotency::IdempotencyStore as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -30,9 +32,14 @@ const RUNS: usize = 64;
 /// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
+/// Old answers forgotten in one statement.
+const SWEEP_BATCH: i64 = 1000;
+
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
+const SWEEP: Duration = Duration::from_secs(60);
+const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -69,6 +76,18 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         },
     ));
     relays::start(&shared.relays, &stores, stop, tasks);
+    let keys = stores.idempotency();
+    tasks.spawn(rounds::run(
+        "idempotency keys",
+        Rest::idle(SWEEP),
+        stop.clone(),
+        None,
+        move || {
+            let keys = keys.clone();
+            async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
+        },
+    ));
+    mail::start(shared, &stores, stop, tasks);
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))

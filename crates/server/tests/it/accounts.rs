@@ -1,6 +1,10 @@
 //! Accounts: list, create, switch, and which one a request means.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde_json::json;
+use sha2::Sha256;
 
 use crate::harness::people::User;
 use crate::harness::{Options, Server, text};
@@ -238,4 +242,53 @@ fn a_removed_member_is_out_within_a_moment() {
     let began = std::time::Instant::now();
     crate::harness::until("the member is out", || bia.get("/api/contacts").status == 401);
     assert!(began.elapsed() < std::time::Duration::from_secs(5));
+}
+
+/// The support-mode cookie of a user, signed as the server does.
+fn support_cookie(user: &User<'_>, account: &str, lasts_seconds: i64) -> String {
+    let now = time::OffsetDateTime::now_utc();
+    let moment = |seconds: i64| {
+        let at = now + time::Duration::seconds(seconds);
+        at.format(&time::format_description::well_known::Rfc3339).unwrap()
+    };
+    let mode = json!([user.id, { "account_id": account, "account_name": "Loja", "original_account_id": null,
+        "started_at": moment(lasts_seconds - 14_400), "expires_at": moment(lasts_seconds) }]);
+    let sign = |key: &[u8], text: &[u8]| {
+        let mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+        mac.chain_update(text).finalize().into_bytes()
+    };
+    let key = sign(&[b'k'; 32], b"svc-support-mode");
+    let content = mode.to_string();
+    let signature = sign(&key, content.as_bytes());
+    format!(
+        "svc-support-mode={}.{}",
+        URL_SAFE_NO_PAD.encode(&content),
+        URL_SAFE_NO_PAD.encode(signature)
+    )
+}
+
+#[test]
+fn support_mode_is_told_to_whom_it_was_given_and_while_it_lasts() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let told = |user: &User<'_>, cookie: &str| {
+        let list = user.request("GET", "/api/accounts").cookie(cookie).send().ok();
+        list["support_mode"].clone()
+    };
+    let cookie = support_cookie(&ana, &bia.account, 3600);
+    let mode = told(&ana, &cookie);
+    assert_eq!(
+        (&mode["account_id"], &mode["account_name"]),
+        (&json!(bia.account), &json!("Loja"))
+    );
+    assert_eq!(mode["original_account_id"], json!(null));
+    for field in ["started_at", "expires_at"] {
+        let moment = text(&mode[field]);
+        assert!(moment.ends_with('Z') && moment.len() == 24, "{moment}");
+    }
+    assert_eq!(mode.as_object().unwrap().len(), 5);
+    assert_eq!(told(&bia, &cookie), json!(null));
+    assert_eq!(told(&ana, &format!("{cookie}A")), json!(null));
+    assert_eq!(told(&ana, &support_cookie(&ana, &bia.account, -1)), json!(null));
+    assert_eq!(told(&ana, "svc-support-mode=forged"), json!(null));
 }

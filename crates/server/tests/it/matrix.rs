@@ -5,10 +5,10 @@ use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::people::User;
 use crate::harness::{Server, eventually, text, until};
+use crate::{api_keys, invites};
 
 /// What a route takes, and what a caller without any right gets from a public one.
 enum Takes {
@@ -34,6 +34,17 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
     ("DELETE", "/api/api-keys/{id}", Nothing),
     ("GET", "/api/audit-logs", Nothing),
+    ("POST", "/api/auth/accept-invite", Json(r#"{"token":"t"}"#)),
+    ("GET", "/api/team/members", Nothing),
+    ("PUT", "/api/team/members/{id}", Json(r#"{"role":"viewer"}"#)),
+    ("DELETE", "/api/team/members/{id}", Nothing),
+    ("GET", "/api/team/invites", Nothing),
+    (
+        "POST",
+        "/api/team/invites",
+        Json(r#"{"email":"bia@example.com","role":"member"}"#),
+    ),
+    ("DELETE", "/api/team/invites/{id}", Nothing),
     ("GET", "/api/contacts", Nothing),
     (
         "POST",
@@ -110,6 +121,11 @@ fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
         ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
+        (
+            "/api/team/members/",
+            owner.server.member(&owner.account, "admin").id.to_string(),
+        ),
+        ("/api/team/invites/", invites::id_of(owner, "caio@example.com")),
     ];
     settled(owner);
     things
@@ -138,6 +154,8 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "message_usage",
         "audit_logs",
         "audit_counts",
+        "account_users",
+        "team_invites",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -299,7 +317,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 19);
+    assert_eq!(seen, 22);
     assert_eq!(dump(&bia), before);
 }
 
@@ -360,60 +378,64 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
     assert_eq!(dump(&ana), before);
 }
 
+/// Every field of every body that makes something.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("/api/accounts", &["name"]),
+    ("/api/accounts/switch", &["account_id"]),
+    ("/api/auth/accept-invite", &["token"]),
+    ("/api/team/invites", &["email", "role", "expires_in_hours"]),
+    ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+    ("/api/api-keys", &["name"]),
+    ("/api/tags", &["name", "color"]),
+    (
+        "/api/templates",
+        &[
+            "name",
+            "category",
+            "language",
+            "template_type",
+            "header_type",
+            "header_text",
+            "header_media_url",
+            "body_text",
+            "footer_text",
+            "buttons",
+            "example_values",
+            "carousel_cards",
+            "folder_id",
+        ],
+    ),
+    (
+        "/api/whatsapp/profiles",
+        &[
+            "name",
+            "phone_number_id",
+            "waba_id",
+            "access_token",
+            "messages_per_second",
+        ],
+    ),
+    (
+        "/api/campaigns",
+        &[
+            "name",
+            "template_id",
+            "segment_id",
+            "segment_config",
+            "rfm_segments",
+            "scheduled_at",
+            "variables",
+            "folder_id",
+        ],
+    ),
+];
+
 #[test]
 fn the_matrix_of_bodies_knows_every_field_type() {
     // A value of the wrong type in every known field: never a 500, always named.
     let server = Server::new();
     let ana = server.owner();
-    let fields: &[(&str, &[&str])] = &[
-        ("/api/accounts", &["name"]),
-        ("/api/accounts/switch", &["account_id"]),
-        ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
-        ("/api/api-keys", &["name"]),
-        ("/api/tags", &["name", "color"]),
-        (
-            "/api/templates",
-            &[
-                "name",
-                "category",
-                "language",
-                "template_type",
-                "header_type",
-                "header_text",
-                "header_media_url",
-                "body_text",
-                "footer_text",
-                "buttons",
-                "example_values",
-                "carousel_cards",
-                "folder_id",
-            ],
-        ),
-        (
-            "/api/whatsapp/profiles",
-            &[
-                "name",
-                "phone_number_id",
-                "waba_id",
-                "access_token",
-                "messages_per_second",
-            ],
-        ),
-        (
-            "/api/campaigns",
-            &[
-                "name",
-                "template_id",
-                "segment_id",
-                "segment_config",
-                "rfm_segments",
-                "scheduled_at",
-                "variables",
-                "folder_id",
-            ],
-        ),
-    ];
-    for (path, names) in fields {
+    for (path, names) in FIELDS {
         for name in *names {
             for wrong in [json!(true), json!(-1.5e300)] {
                 let mut body = serde_json::Map::new();

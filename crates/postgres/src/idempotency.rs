@@ -1,0 +1,132 @@
+//! Idempotency keys. The database's clock decides what is over.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Binary, Nullable};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::idempotency::{Claim, IdempotencyStore, KEPT_FOR, KeptAnswer, KeyState, RequestHash};
+use recado_domain::shared::{Sealed, StoreError};
+use time::Duration;
+
+use crate::errors::{Attempt, Fault};
+use crate::pool::PlatformPool;
+use crate::sql::sql;
+
+/// Idempotency keys.
+#[derive(Clone, Debug)]
+pub struct PgIdempotency(PlatformPool);
+
+impl PgIdempotency {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct KeyRow {
+    #[diesel(sql_type = Nullable<Binary>)]
+    request_hash: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    answer: Option<Vec<u8>>,
+}
+
+impl From<KeyRow> for KeyState {
+    fn from(row: KeyRow) -> Self {
+        match (row.request_hash, row.answer) {
+            (Some(hash), Some(answer)) => Self::Answered(KeptAnswer {
+                request: RequestHash(hash),
+                answer: Sealed(answer),
+            }),
+            _ => Self::Running,
+        }
+    }
+}
+
+async fn claim(conn: &mut AsyncPgConnection, claim: &Claim, lease: Duration) -> Attempt<KeyState> {
+    let taken = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
+         VALUES ($1, $2, $3, now() + $4 * interval '1 microsecond')
+         ON CONFLICT (scope, key) DO UPDATE
+           SET holder = excluded.holder, leased_until = excluded.leased_until, request_hash = NULL, answer = NULL,
+               created_at = now()
+           WHERE (k.answer IS NULL AND k.leased_until <= now())
+              OR (k.answer IS NOT NULL AND k.created_at <= now() - $5 * interval '1 microsecond')")
+    .bind(claim.scope.0)
+    .bind(claim.key.as_str())
+    .bind(claim.holder)
+    .bind(lease)
+    .bind(KEPT_FOR)
+    .execute(&mut *conn)
+    .await?;
+    if taken > 0 {
+        return Ok(KeyState::Free);
+    }
+    let row: Option<KeyRow> = sql("SELECT request_hash, answer FROM idempotency_keys WHERE scope = $1 AND key = $2")
+        .bind(claim.scope.0)
+        .bind(claim.key.as_str())
+        .get_result(conn)
+        .await
+        .optional()?;
+    // A row that went away in between was given up just now: the caller may try again.
+    Ok(row.map_or(KeyState::Running, KeyState::from))
+}
+
+#[async_trait]
+impl IdempotencyStore for PgIdempotency {
+    async fn claim(&self, wanted: &Claim, lease: Duration) -> Result<KeyState, StoreError> {
+        let mut held = self.0.get().await?;
+        let state = claim(held.conn()?, wanted, lease).await;
+        held.end(state)
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<(), StoreError> {
+        let query = sql(
+            "UPDATE idempotency_keys SET leased_until = now() + $4 * interval '1 microsecond'
+             WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL",
+        )
+        .bind(claim.scope.0)
+        .bind(claim.key.as_str())
+        .bind(claim.holder)
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let renewed = query.execute(held.conn()?).await;
+        held.end(renewed.map(|_| ()).map_err(Fault::from))
+    }
+
+    async fn finish(&self, claim: &Claim, kept: &KeptAnswer) -> Result<(), StoreError> {
+        let query = sql("UPDATE idempotency_keys SET request_hash = $4, answer = $5
+             WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
+        .bind(claim.scope.0)
+        .bind(claim.key.as_str())
+        .bind(claim.holder)
+        .bind(kept.request.0.as_slice())
+        .bind(kept.answer.0.as_slice());
+        let mut held = self.0.get().await?;
+        let finished = query.execute(held.conn()?).await;
+        held.end(finished.map(|_| ()).map_err(Fault::from))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
+        let query =
+            sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
+                .bind(claim.scope.0)
+                .bind(claim.key.as_str())
+                .bind(claim.holder);
+        let mut held = self.0.get().await?;
+        let released = query.execute(held.conn()?).await;
+        held.end(released.map(|_| ()).map_err(Fault::from))
+    }
+
+    async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
+        let query = sql("DELETE FROM idempotency_keys WHERE (scope, key) IN (
+               SELECT scope, key FROM idempotency_keys
+               WHERE created_at <= now() - $1 * interval '1 microsecond'
+                 AND (answer IS NOT NULL OR leased_until <= now())
+               ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
+        .bind(KEPT_FOR)
+        .bind(limit);
+        let mut held = self.0.get().await?;
+        let swept = query.execute(held.conn()?).await;
+        held.end(swept.map_err(Fault::from))
+    }
+}

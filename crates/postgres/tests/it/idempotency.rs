@@ -1,0 +1,110 @@
+//! Idempotency keys: one of many callers gets one, and what was answered stays.
+
+use futures_util::future::join_all;
+use recado_domain::idempotency::{Claim, IdempotencyKey, IdempotencyStore, KeptAnswer, KeyState, LEASE, RequestHash};
+use recado_domain::shared::Sealed;
+use recado_postgres::PgIdempotency;
+
+use crate::support::{World, id};
+
+fn claim(world: &World, key: &str) -> Claim {
+    Claim {
+        scope: world.account.into(),
+        key: IdempotencyKey::parse(key).unwrap(),
+        holder: id(),
+    }
+}
+
+fn kept(byte: u8) -> KeptAnswer {
+    KeptAnswer {
+        request: RequestHash(vec![byte]),
+        answer: Sealed(vec![byte, byte]),
+    }
+}
+
+#[tokio::test]
+async fn one_of_many_gets_a_key() {
+    let world = World::new().await;
+    let keys = PgIdempotency::new(world.platform.clone());
+    let states = join_all((0..20).map(|_| {
+        let (keys, claim) = (keys.clone(), claim(&world, "k"));
+        async move { keys.claim(&claim, LEASE).await.unwrap() }
+    }));
+    let states = states.await;
+    assert_eq!(states.iter().filter(|state| **state == KeyState::Free).count(), 1);
+    assert_eq!(states.iter().filter(|state| **state == KeyState::Running).count(), 19);
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
+    let world = World::new().await;
+    let keys = PgIdempotency::new(world.platform.clone());
+    let first = claim(&world, "k");
+    assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
+    keys.finish(&first, &kept(1)).await.unwrap();
+    let again = claim(&world, "k");
+    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
+    let elsewhere = Claim {
+        scope: world.another_account().await.into(),
+        ..claim(&world, "k")
+    };
+    assert_eq!(keys.claim(&elsewhere, LEASE).await.unwrap(), KeyState::Free);
+
+    // An answer is final, and nobody can give away what is answered.
+    keys.finish(&first, &kept(2)).await.unwrap();
+    keys.release(&first).await.unwrap();
+    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
+    assert_eq!(keys.sweep(10).await.unwrap(), 0);
+
+    world
+        .sql("UPDATE idempotency_keys SET created_at = now() - interval '24 hours'")
+        .await;
+    assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Free);
+}
+
+#[tokio::test]
+async fn a_claim_stands_as_long_as_it_is_renewed() {
+    let world = World::new().await;
+    let keys = PgIdempotency::new(world.platform.clone());
+    let (first, second) = (claim(&world, "k"), claim(&world, "k"));
+    assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
+    let expire = "UPDATE idempotency_keys SET leased_until = now() - interval '1 second'";
+    world.sql(expire).await;
+    keys.renew(&first, LEASE).await.unwrap();
+    assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Running);
+    world.sql(expire).await;
+    assert_eq!(keys.claim(&second, LEASE).await.unwrap(), KeyState::Free);
+
+    // Who was thought dead and wakes up changes nothing any more.
+    keys.renew(&first, LEASE).await.unwrap();
+    keys.finish(&first, &kept(1)).await.unwrap();
+    keys.release(&first).await.unwrap();
+    assert_eq!(keys.claim(&claim(&world, "k"), LEASE).await.unwrap(), KeyState::Running);
+    keys.release(&second).await.unwrap();
+    assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
+}
+
+#[tokio::test]
+async fn the_sweep_takes_what_is_old_and_over() {
+    let world = World::new().await;
+    let keys = PgIdempotency::new(world.platform.clone());
+    for name in ["answered", "dead", "running", "young"] {
+        let claim = claim(&world, name);
+        keys.claim(&claim, LEASE).await.unwrap();
+        if matches!(name, "answered" | "young") {
+            keys.finish(&claim, &kept(1)).await.unwrap();
+        }
+    }
+    world
+        .sql(
+            "UPDATE idempotency_keys SET created_at = now() - interval '25 hours' WHERE key <> 'young';
+             UPDATE idempotency_keys SET leased_until = now() - interval '1 hour' WHERE key = 'dead'",
+        )
+        .await;
+    assert_eq!(keys.sweep(1).await.unwrap(), 1);
+    assert_eq!(keys.sweep(10).await.unwrap(), 1);
+    let left = world
+        .text("SELECT string_agg(key, ' ' ORDER BY key) FROM idempotency_keys")
+        .await;
+    assert_eq!(left.unwrap(), "running young");
+}

@@ -1,0 +1,53 @@
+//! Which other sites' pages may call with cookies, and what browsers are told of it.
+
+use actix_cors::{Cors, CorsError};
+use actix_web::ResponseError as _;
+use actix_web::body::BoxBody;
+use actix_web::dev::ServiceResponse;
+use actix_web::http::Method;
+use actix_web::middleware::Condition;
+
+use crate::error::ApiError;
+use crate::web::origin::Origin;
+
+/// How long a browser may remember a preflight, in seconds.
+const PREFLIGHT_SECONDS: usize = 2 * 60 * 60;
+
+/// What a page may read of an answer beside its body.
+const EXPOSED: [&str; 6] = [
+    "X-Request-Id",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+    "Retry-After",
+    "Idempotent-Replayed",
+];
+
+/// Answers preflights of these origins and lets their pages read answers, credentials allowed. Without any origin no
+/// request is looked at.
+pub fn cors(origins: &[Origin]) -> Condition<Cors> {
+    let allowed = origins.to_vec();
+    let cors = Cors::default()
+        .allowed_origin_fn(move |origin, _| {
+            let origin = origin.to_str().ok().and_then(|origin| origin.parse::<Origin>().ok());
+            origin.is_some_and(|origin| allowed.contains(&origin))
+        })
+        .allowed_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_any_header()
+        .expose_headers(EXPOSED)
+        .supports_credentials()
+        .max_age(PREFLIGHT_SECONDS);
+    Condition::new(!origins.is_empty(), cors)
+}
+
+/// A refused preflight, in the envelope.
+pub fn in_envelope(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    let refused = response
+        .response()
+        .error()
+        .and_then(|error| error.as_error::<CorsError>());
+    match refused.is_some() {
+        true => response.into_response(ApiError::Forbidden("Pages of this site may not call").error_response()),
+        false => response,
+    }
+}

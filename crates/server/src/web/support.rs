@@ -1,0 +1,155 @@
+//! The support-mode cookie: which account a platform administrator works in for support, and where to return. Signed,
+//! since it names an account to return to; bound to its administrator, so that nobody else can show it.
+
+use actix_web::HttpRequest;
+use actix_web::cookie::{Cookie, SameSite, time::Duration};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use recado_domain::shared::{AccountId, UserId, timestamp};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// The cookie's name.
+pub const SUPPORT_MODE: &str = "svc-support-mode";
+
+/// How long support mode lasts.
+const LASTS: Duration = Duration::hours(4);
+
+/// What an administrator is doing, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SupportMode {
+    /// The account they work in.
+    pub account_id: AccountId,
+    /// Its name.
+    pub account_name: String,
+    /// The account they came from, if they had one.
+    pub original_account_id: Option<AccountId>,
+    /// Since when.
+    #[serde(with = "timestamp")]
+    pub started_at: OffsetDateTime,
+    /// Until when.
+    #[serde(with = "timestamp")]
+    pub expires_at: OffsetDateTime,
+}
+
+impl SupportMode {
+    /// From now on, for four hours.
+    pub fn starting(
+        account_id: AccountId,
+        account_name: String,
+        original_account_id: Option<AccountId>,
+        now: OffsetDateTime,
+    ) -> Self {
+        Self {
+            account_id,
+            account_name,
+            original_account_id,
+            started_at: now,
+            expires_at: now + LASTS,
+        }
+    }
+}
+
+/// Writes and reads the cookie.
+pub struct SupportCookies {
+    key: hmac::Key,
+    secure: bool,
+}
+
+impl SupportCookies {
+    /// With a key of its own, drawn from the server's secret.
+    pub fn new(app_secret: &[u8; 32], secure: bool) -> Self {
+        let root = hmac::Key::new(hmac::HMAC_SHA256, app_secret);
+        let own = hmac::sign(&root, SUPPORT_MODE.as_bytes());
+        Self {
+            key: hmac::Key::new(hmac::HMAC_SHA256, own.as_ref()),
+            secure,
+        }
+    }
+
+    /// The cookie of an administrator.
+    pub fn write(&self, admin: UserId, mode: &SupportMode) -> Cookie<'static> {
+        let content = serde_json::to_vec(&(admin, mode)).unwrap_or_default();
+        let signature = hmac::sign(&self.key, &content);
+        let value = format!(
+            "{}.{}",
+            URL_SAFE_NO_PAD.encode(&content),
+            URL_SAFE_NO_PAD.encode(signature.as_ref())
+        );
+        Cookie::build(SUPPORT_MODE, value)
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .secure(self.secure)
+            .max_age(LASTS)
+            .finish()
+    }
+
+    /// What the cookie says of its administrator; none where there is none, it is forged, somebody else's, or over.
+    pub fn read(&self, request: &HttpRequest, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
+        let cookie = request.cookie(SUPPORT_MODE)?;
+        let (content, signature) = cookie.value().split_once('.')?;
+        let content = URL_SAFE_NO_PAD.decode(content).ok()?;
+        let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
+        hmac::verify(&self.key, &content, &signature).ok()?;
+        let (owner, mode): (UserId, SupportMode) = serde_json::from_slice(&content).ok()?;
+        (owner == admin && now < mode.expires_at).then_some(mode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+    const ADMIN: UserId = UserId(Uuid::from_u128(1));
+
+    fn mode() -> SupportMode {
+        SupportMode::starting(AccountId(Uuid::from_u128(2)), "Loja".into(), None, NOW)
+    }
+
+    fn cookies() -> SupportCookies {
+        SupportCookies::new(&[7; 32], true)
+    }
+
+    fn read(value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
+        let request = TestRequest::default().cookie(Cookie::new(SUPPORT_MODE, value.to_owned()));
+        cookies().read(&request.to_http_request(), admin, now)
+    }
+
+    #[test]
+    fn what_was_written_is_read_for_four_hours_by_its_administrator() {
+        let cookie = cookies().write(ADMIN, &mode());
+        assert_eq!(read(cookie.value(), ADMIN, NOW), Some(mode()));
+        let end = NOW + time::Duration::hours(4);
+        assert!(read(cookie.value(), ADMIN, end - time::Duration::SECOND).is_some());
+        assert_eq!(read(cookie.value(), ADMIN, end), None);
+        assert_eq!(read(cookie.value(), UserId(Uuid::from_u128(3)), NOW), None);
+        for flag in ["HttpOnly", "SameSite=Lax", "Secure", "Path=/", "Max-Age=14400"] {
+            assert!(cookie.to_string().contains(flag), "{cookie}");
+        }
+    }
+
+    #[test]
+    fn a_forged_one_is_none() {
+        let value = cookies().write(ADMIN, &mode()).value().to_owned();
+        let (content, signature) = value.split_once('.').unwrap();
+        let elsewhere = SupportCookies::new(&[8; 32], true).write(ADMIN, &mode());
+        for forged in [
+            content,
+            &format!("{content}."),
+            &format!(".{signature}"),
+            &format!("{content}A.{signature}"),
+            elsewhere.value(),
+            "",
+            "%%%.%%%",
+        ] {
+            assert_eq!(read(forged, ADMIN, NOW), None, "{forged}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What browsers are told about pages of other sites.
+
+use serde_json::json;
+
+use crate::harness::client::Reply;
+use crate::harness::{Options, Server};
+
+const FRIEND: &str = "https://app.example.com";
+
+fn preflight(server: &Server, path: &str, origin: &str) -> Reply {
+    server
+        .request("OPTIONS", path)
+        .header("Origin", origin)
+        .header("Access-Control-Request-Method", "PUT")
+        .header("Access-Control-Request-Headers", "content-type, idempotency-key")
+        .send()
+}
+
+fn friendly() -> Server {
+    Server::start(Options::default().with("CORS_ORIGINS", format!("http://localhost:3000, {FRIEND}")))
+}
+
+#[test]
+fn preflights_of_configured_origins_are_answered() {
+    let server = friendly();
+    for path in ["/api/contacts", "/api/accounts", "/api/campaigns/7"] {
+        let reply = preflight(&server, path, FRIEND);
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        assert_eq!(reply.header("access-control-allow-origin"), Some(FRIEND));
+        assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
+        let methods = reply.header("access-control-allow-methods").unwrap();
+        for method in ["GET", "POST", "PUT", "DELETE"] {
+            assert!(methods.contains(method), "{methods}");
+        }
+        let headers = reply.header("access-control-allow-headers").unwrap();
+        assert_eq!(headers, "content-type, idempotency-key");
+        assert!(reply.header("access-control-max-age").is_some());
+        assert!(reply.header("vary").unwrap().contains("Origin"));
+        assert!(reply.header("x-request-id").is_some());
+    }
+}
+
+#[test]
+fn preflights_of_others_are_refused() {
+    let server = friendly();
+    for origin in [
+        "https://evil.example.com",
+        "null",
+        "https://app.example.com.evil.example",
+        "http://app.example.com",
+    ] {
+        let reply = preflight(&server, "/api/contacts", origin);
+        assert_eq!(reply.header("access-control-allow-origin"), None, "{origin}");
+        reply.refused(403, "FORBIDDEN");
+    }
+    // Nobody is allowed where nobody is configured.
+    let closed = Server::new();
+    let reply = preflight(&closed, "/api/contacts", FRIEND);
+    assert_eq!(reply.header("access-control-allow-origin"), None);
+    assert_eq!(reply.header("allow"), Some("GET, POST"));
+    reply.refused(405, "METHOD_NOT_ALLOWED");
+}
+
+#[test]
+fn a_configured_page_acts_with_a_cookie_and_reads_the_answer() {
+    let server = friendly();
+    let ana = server.owner();
+    let create = |origin: &str| {
+        let request = server.post("/api/tags").cookie(&format!("svc-session={}", ana.token));
+        let request = request.header("Origin", origin).header("Sec-Fetch-Site", "cross-site");
+        request.json(&json!({ "name": "vip" })).send()
+    };
+    let reply = create(FRIEND);
+    assert_eq!(reply.header("access-control-allow-origin"), Some(FRIEND));
+    assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
+    let exposed = reply.header("access-control-expose-headers").unwrap().to_lowercase();
+    assert!(exposed.contains("retry-after"), "{exposed}");
+    reply.created();
+    let reply = create("https://evil.example.com");
+    assert_eq!(reply.header("access-control-allow-origin"), None);
+    reply.refused(403, "FORBIDDEN");
+    // Errors can be read too.
+    let nobody = server.get("/api/tags").header("Origin", FRIEND).send();
+    assert_eq!(nobody.header("access-control-allow-origin"), Some(FRIEND));
+    nobody.refused(401, "AUTH_ERROR");
+}
