@@ -187,9 +187,13 @@ fn accept(listener: &TcpListener, core: &Arc<Core>) {
             locked(&core.connections).push(copy);
         }
         let core = Arc::clone(core);
-        // A client that goes away in the middle ends its conversation, and nothing else.
-        let talk = move || drop(talk(&stream, &core));
-        if thread::Builder::new().name("mail".into()).spawn(talk).is_err() {
+        let conversation = move || {
+            // A client that goes away in the middle ends its conversation, and nothing else.
+            let _ = talk(&stream, &core);
+            // The copy that is kept for the end would hold the connection open.
+            let _ = stream.shutdown(Shutdown::Both);
+        };
+        if thread::Builder::new().name("mail".into()).spawn(conversation).is_err() {
             return;
         }
     }

@@ -186,7 +186,7 @@ fn inviting(store: MockInviteStore, mails: bool) -> Invites {
         .returning(|_| SecretString::from("t0k3n"));
     let mut ids = MockIds::new();
     ids.expect_next().return_const(INVITE.0);
-    let cipher = mails.then(|| Arc::new(cipher()) as Arc<dyn Cipher>);
+    let cipher = mails.then(|| -> Arc<dyn Cipher> { Arc::new(cipher()) });
     Invites::new(
         Arc::new(store),
         Arc::new(secrets),

@@ -90,6 +90,58 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/api/campaigns/{id}/sends", Nothing),
 ];
 
+/// The fields of the bodies of POST.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("/api/accounts", &["name"]),
+    ("/api/accounts/switch", &["account_id"]),
+    ("/api/auth/accept-invite", &["token"]),
+    ("/api/team/invites", &["email", "role", "expires_in_hours"]),
+    ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+    ("/api/api-keys", &["name"]),
+    ("/api/tags", &["name", "color"]),
+    (
+        "/api/templates",
+        &[
+            "name",
+            "category",
+            "language",
+            "template_type",
+            "header_type",
+            "header_text",
+            "header_media_url",
+            "body_text",
+            "footer_text",
+            "buttons",
+            "example_values",
+            "carousel_cards",
+            "folder_id",
+        ],
+    ),
+    (
+        "/api/whatsapp/profiles",
+        &[
+            "name",
+            "phone_number_id",
+            "waba_id",
+            "access_token",
+            "messages_per_second",
+        ],
+    ),
+    (
+        "/api/campaigns",
+        &[
+            "name",
+            "template_id",
+            "segment_id",
+            "segment_config",
+            "rfm_segments",
+            "scheduled_at",
+            "variables",
+            "folder_id",
+        ],
+    ),
+];
+
 pub fn row(spec: &RouteSpec) -> &'static Takes {
     let found = ROWS
         .iter()
@@ -385,6 +437,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("/api/auth/accept-invite", &["token"]),
     ("/api/team/invites", &["email", "role", "expires_in_hours"]),
     ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+    ("/api/api-keys", &["name"]),
     ("/api/api-keys", &["name"]),
     ("/api/tags", &["name", "color"]),
     (
