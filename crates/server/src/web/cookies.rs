@@ -196,7 +196,7 @@ mod tests {
         let named = AccountHint::Named(one.into());
         let both = |a: String, b: String| [format!("{a}; {b}"), format!("x=1; {b};{a}")];
         for line in both(cookie(&one), cookie(&two)) {
-            assert_eq!(hint(&[line.clone()], &[]), AccountHint::Unreadable);
+            assert_eq!(hint(std::slice::from_ref(&line), &[]), AccountHint::Unreadable);
             assert_eq!(hint(&[line], &[one]), AccountHint::Unreadable);
         }
         assert_eq!(hint(&[cookie(&one), cookie(&two)], &[]), AccountHint::Unreadable);

@@ -319,7 +319,7 @@ fn claims_that_speak_against_a_token_refuse_it() {
     for good in [
         json!({ "aud": ["other", AUDIENCE] }),
         json!({ "nbf": now - 60 }),
-        json!({ "exp": later as f64 + 0.5 }),
+        json!({ "exp": f64::from(u32::try_from(later).unwrap()) + 0.5 }),
     ] {
         assert_eq!(
             status(&server, &provider.es256(&head, &claims(good.clone()))),
@@ -399,7 +399,7 @@ fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
             .lines()
             .filter_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
         if lengths
-            .last()
+            .next_back()
             .is_some_and(|length| body.len() >= length.parse::<usize>().unwrap())
         {
             return text.split(' ').nth(1).unwrap().parse().unwrap();

@@ -344,6 +344,13 @@ fn forged_and_stale_cursors_are_positions_or_named() {
         ana.get(&format!("/api/templates?sort=name&cursor={cursor}")).invalid(),
         ["cursor"]
     );
+}
+
+#[test]
+fn cursors_written_by_hand_are_positions_or_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.template("only", "Oi", &[]);
     let id = Uuid::now_v7();
     for (sort, value) in [
         ("created_at", "-377705116800000000"),

@@ -219,7 +219,15 @@ fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
         // A body's own faults may be told first; never with another answer than for an id of nothing.
         assert!([404, 422].contains(&reply.status), "{path} {body}: {reply:?}");
     }
-    // Ids of one kind where another kind is meant.
+    assert_eq!(everything(&server, &bia.account), before);
+}
+
+#[test]
+fn ids_of_another_kind_are_of_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
+    let before = everything(&server, &bia.account);
     for (path, id) in [
         ("/api/contacts/", &own.campaign),
         ("/api/campaigns/", &own.contact),
