@@ -395,7 +395,7 @@ fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
         let Some((head, body)) = text.split_once("\r\n\r\n") else {
             continue;
         };
-        let lengths = head
+        let mut lengths = head
             .lines()
             .filter_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
         if lengths
