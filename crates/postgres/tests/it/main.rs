@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod accounts;
+mod announcements;
 mod api_keys;
 mod audience;
 mod campaigns;
@@ -13,6 +14,7 @@ mod isolation;
 mod migrations;
 mod outbox;
 mod pool;
+mod retries;
 mod runs;
 mod starts;
 mod support;
