@@ -29,6 +29,7 @@ mod profiles;
 mod quota;
 mod references;
 mod runs;
+mod send;
 mod sessions;
 mod submit;
 mod templates;
