@@ -198,6 +198,12 @@ impl Stores {
         Some(Post::new(queue, mailer, shared.cipher.clone()))
     }
 
+    /// Campaigns.
+    pub fn campaigns(&self, shared: &Shared) -> Campaigns {
+        let store = Arc::new(PgCampaigns::new(self.tenant.clone()));
+        Campaigns::new(store, Arc::new(self.runs()), shared.clock.clone(), shared.ids.clone())
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -258,7 +264,6 @@ impl Services {
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
-        let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
@@ -278,9 +283,9 @@ impl Services {
                 clock.clone(),
                 ids.clone(),
             ),
-            profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
+            profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids),
             callbacks: stores.callbacks(shared),
-            campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
+            campaigns: stores.campaigns(shared),
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod accounts;
+mod announcements;
 mod api_keys;
 mod audience;
 mod audit;
@@ -18,6 +19,7 @@ mod migrations;
 mod outbox;
 mod pool;
 mod relay;
+mod retries;
 mod runs;
 mod starts;
 mod support;

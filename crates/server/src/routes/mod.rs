@@ -162,6 +162,30 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(campaigns::execute)
     })
     .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route(Method::POST, "/api/campaigns/{id}/send", Write, || {
+        web::to(campaigns::send)
+    })
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route(Method::POST, "/api/campaigns/{id}/schedule", Write, || {
+        web::to(campaigns::schedule)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/unschedule", Write, || {
+        web::to(campaigns::unschedule)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/pause", Write, || {
+        web::to(campaigns::pause)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/resume", Write, || {
+        web::to(campaigns::resume)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/retry-failed", Write, || {
+        web::to(campaigns::retry_failed)
+    })
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
     route(Method::POST, "/api/campaigns/{id}/cancel", Write, || {
         web::to(campaigns::cancel)
     })

@@ -29,6 +29,9 @@ const CONNECTIONS: usize = 4;
 /// Runs that one process carries out at the same time.
 const RUNS: usize = 64;
 
+/// Scheduled campaigns announced in one round.
+const DUE_BATCH: i64 = 100;
+
 /// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
@@ -37,6 +40,7 @@ const SWEEP_BATCH: i64 = 1000;
 
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
+const LOOK_FOR_DUE: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
@@ -62,6 +66,18 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         shared.config.message_delay,
     ));
     desk::start(&shared.desk, dispatcher, runs.clone(), RUNS, stop, tasks);
+
+    let campaigns = Arc::new(stores.campaigns(shared));
+    tasks.spawn(rounds::run(
+        "schedule",
+        Rest::idle(LOOK_FOR_DUE),
+        stop.clone(),
+        None,
+        move || {
+            let campaigns = campaigns.clone();
+            async move { campaigns.announce_due(DUE_BATCH).await.map(|due| due > 0) }
+        },
+    ));
 
     let callbacks = Arc::new(stores.callbacks(shared));
     let stopping = stop.clone();

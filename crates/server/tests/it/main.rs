@@ -39,6 +39,7 @@ mod profiles;
 mod quota;
 mod references;
 mod runs;
+mod send;
 mod sessions;
 mod standings;
 mod submit;

@@ -85,6 +85,12 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("PUT", "/api/campaigns/{id}", Json(r#"{"name":"Changed"}"#)),
     ("DELETE", "/api/campaigns/{id}", Nothing),
     ("POST", "/api/campaigns/{id}/execute", Nothing),
+    ("POST", "/api/campaigns/{id}/send", Nothing),
+    ("POST", "/api/campaigns/{id}/schedule", Json("{}")),
+    ("POST", "/api/campaigns/{id}/unschedule", Nothing),
+    ("POST", "/api/campaigns/{id}/pause", Nothing),
+    ("POST", "/api/campaigns/{id}/resume", Nothing),
+    ("POST", "/api/campaigns/{id}/retry-failed", Nothing),
     ("POST", "/api/campaigns/{id}/cancel", Nothing),
     ("GET", "/api/campaigns/{id}/stats", Nothing),
     ("GET", "/api/campaigns/{id}/sends", Nothing),
@@ -369,7 +375,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 22);
+    assert_eq!(seen, 28);
     assert_eq!(dump(&bia), before);
 }
 
