@@ -28,6 +28,7 @@ mod audience;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
+mod finish;
 mod launch;
 mod model;
 mod outcome;
@@ -40,12 +41,13 @@ mod variables;
 
 pub use audience::{Audience, AudienceFilters, SegmentConfig};
 pub use dispatch::{Dispatcher, RunEnd};
+pub use finish::finish;
 pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};
 pub use ports::*;
 pub use run::{
-    Announced, Announcement, Pace, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, finish,
-    objections, prepare, prepare_retry,
+    Announced, Announcement, Pace, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, objections,
+    prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;

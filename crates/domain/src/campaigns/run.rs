@@ -1,13 +1,12 @@
-//! The beginning and the end of a run: what has to be true before, and what is concluded after. Both are pure: the store
-//! reads the facts before, and writes the decision and its events in one transaction after.
+//! The beginning of a run: what has to be true before. Pure: the store reads the facts before, and writes the decision
+//! and its events in one transaction after.
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::status::RunResult;
-use super::{Blank, Campaign, Command, Refusal, RunReport, SendCounts, transition};
+use super::{Blank, Campaign, Command, Refusal, transition};
 use crate::billing::Standing;
-use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind, ProfileId, Tenant};
+use crate::shared::{Actor, AuditAction, Event, Notification, NotificationKind, ProfileId, Tenant};
 use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::StoredProfile;
 
@@ -287,77 +286,6 @@ pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> Noti
     }
 }
 
-/// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
-pub fn finish(
-    campaign: &Campaign,
-    counts: &SendCounts,
-    trigger: Trigger,
-    actor: Option<&Actor>,
-    now: OffsetDateTime,
-) -> Option<(Campaign, Vec<Event>)> {
-    if campaign.paused_at.is_some() {
-        return None;
-    }
-    let result = match (campaign.simulated, counts.accepted() == counts.total) {
-        (true, _) => RunResult::Simulated,
-        (false, true) => RunResult::AllAccepted,
-        (false, false) => RunResult::SomeFailed,
-    };
-    let status = transition(campaign.status, Command::Finish(result)).ok()?;
-    let finished = Campaign {
-        status,
-        completed_at: Some(now),
-        updated_at: now,
-        ..campaign.clone()
-    };
-    let report = RunReport::of(&finished, counts);
-    let mut events = vec![Event::Notification(end_notification(&finished, &report))];
-    if trigger == Trigger::Execute {
-        events.push(Event::Audit(Audit {
-            user_id: actor.map(|actor| actor.user_id),
-            action: AuditAction::Update,
-            entity_type: "campaign".to_owned(),
-            entity_id: Some(campaign.id.0),
-            changes: Some(json!(report)),
-            ip_address: actor.and_then(|actor| actor.ip_address.clone()),
-        }));
-    }
-    Some((finished, events))
-}
-
-fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
-    let kind = if report.failed == 0 {
-        NotificationKind::Success
-    } else {
-        NotificationKind::Warning
-    };
-    let message = match report.failed {
-        0 => format!("{} messages were sent.", report.sent),
-        failed => format!("{} messages were sent, {failed} were not.", report.sent),
-    };
-    Notification {
-        kind,
-        title: format!("Campaign finished: {}", campaign.name),
-        message,
-        data: json!({ "campaign_id": campaign.id, "status": campaign.status, "total": report.total,
-                      "sent": report.sent, "failed": report.failed, "simulated": report.simulated }),
-    }
-}
-
-impl RunReport {
-    /// How a run stands, from the campaign and its counters. Sends not known to be accepted count as failed.
-    pub fn of(campaign: &Campaign, counts: &SendCounts) -> Self {
-        Self {
-            total: counts.total,
-            sent: counts.accepted(),
-            failed: counts.total - counts.accepted(),
-            simulated: campaign.simulated,
-            status: campaign.status,
-            paused: campaign.paused_at.is_some(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use time::macros::datetime;
@@ -532,72 +460,6 @@ mod tests {
             ..of(CampaignStatus::Completed)
         };
         assert_eq!(prepare_retry(unapproved, &tenant()), Err(Refusal::NoTemplate));
-    }
-
-    #[test]
-    fn execute_is_audited_at_its_end() {
-        let counts = SendCounts {
-            total: 2,
-            sent: 1,
-            read: 1,
-            ..SendCounts::default()
-        };
-        let sending = campaign(CampaignStatus::Sending);
-        let events = |trigger| {
-            finish(&sending, &counts, trigger, Some(&tenant().actor), NOW)
-                .unwrap()
-                .1
-        };
-        assert_eq!(events(Trigger::Send).len(), 1);
-        let events = events(Trigger::Execute);
-        let Some(Event::Audit(audit)) = events.last() else {
-            panic!("{events:?}")
-        };
-        assert_eq!(
-            (audit.action, audit.user_id),
-            (AuditAction::Update, Some(tenant().actor.user_id))
-        );
-        assert_eq!(audit.changes.as_ref().unwrap()["sent"], 2);
-    }
-
-    #[test]
-    fn the_result_follows_from_the_counters() {
-        let sending = campaign(CampaignStatus::Sending);
-        let end = |campaign: &Campaign, accepted, total| {
-            let counts = SendCounts {
-                total,
-                sent: accepted,
-                pending: total - accepted,
-                ..SendCounts::default()
-            };
-            finish(campaign, &counts, Trigger::Send, None, NOW).map(|(campaign, _)| campaign.status)
-        };
-        assert_eq!(end(&sending, 3, 3), Some(CampaignStatus::Completed));
-        assert_eq!(end(&sending, 2, 3), Some(CampaignStatus::Partial));
-        assert_eq!(end(&sending, 0, 3), Some(CampaignStatus::Partial));
-        assert_eq!(
-            end(
-                &Campaign {
-                    simulated: true,
-                    ..sending.clone()
-                },
-                3,
-                3
-            ),
-            Some(CampaignStatus::Sent)
-        );
-        assert_eq!(
-            end(
-                &Campaign {
-                    paused_at: Some(NOW),
-                    ..sending
-                },
-                3,
-                3
-            ),
-            None
-        );
-        assert_eq!(end(&campaign(CampaignStatus::Cancelled), 3, 3), None);
     }
 
     #[test]
