@@ -9,8 +9,10 @@ use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
@@ -18,8 +20,8 @@ use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles, PgRuns,
-    PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgFolders, PgIdempotency, PgProfiles,
+    PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -181,6 +183,10 @@ pub struct Services {
     pub contacts: Contacts,
     /// Tags.
     pub tags: Tags,
+    /// Segments.
+    pub segments: Segments,
+    /// Folders.
+    pub folders: Folders,
     /// Templates.
     pub templates: Templates,
     /// Connected numbers.
@@ -216,6 +222,12 @@ impl Services {
             accounts,
             contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
             tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),
+            segments: Segments::new(
+                Arc::new(PgSegments::new(stores.tenant.clone())),
+                clock.clone(),
+                ids.clone(),
+            ),
+            folders: Folders::new(Arc::new(PgFolders::new(stores.tenant.clone())), ids.clone()),
             templates: Templates::new(
                 templates,
                 profiles.clone(),
