@@ -23,12 +23,21 @@ impl Folders {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
-    /// A new folder.
-    pub async fn create(&self, tenant: &Tenant, name: &str, kind: FolderKind) -> Result<Folder, FolderError> {
+    /// A new folder of the kind that the word names.
+    pub async fn create(&self, tenant: &Tenant, name: &str, kind: &str) -> Result<Folder, FolderError> {
+        let mut errors = FieldErrors::default();
         let name = text::sanitize(name);
         if name.is_empty() || name.chars().count() > NAME_CHARS {
-            return Err(FieldErrors::one("name", format!("must have 1 to {NAME_CHARS} characters")).into());
+            errors.add("name", format!("must have 1 to {NAME_CHARS} characters"));
         }
+        let kind = match kind.parse::<FolderKind>() {
+            Ok(kind) => kind,
+            Err(fault) => {
+                errors.add("kind", fault);
+                return Err(errors.into());
+            }
+        };
+        errors.into_result()?;
         let id = self.ids.next().into();
         let folder = Folder { id, name, kind };
         self.store.insert(tenant.account_id, &folder).await?;
@@ -63,18 +72,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_needs_a_name() {
+    async fn a_folder_needs_a_name_and_a_kind() {
         let mut store = MockFolderStore::new();
         store.expect_insert().times(1).returning(|_, _| Ok(()));
         let folders = folders(store);
-        for wrong in ["", " <b> ", "x".repeat(101).as_str()] {
-            let refused = folders.create(&tenant(), wrong, FolderKind::Campaign).await;
-            assert!(matches!(refused, Err(FolderError::Invalid(errors)) if errors.0.contains_key("name")));
+        let long = "x".repeat(101);
+        let cases = [
+            ("", "campaign", vec!["name"]),
+            (" <b> ", "template", vec!["name"]),
+            (&long, "campaign", vec!["name"]),
+            ("x", "contact", vec!["kind"]),
+            ("", "", vec!["kind", "name"]),
+        ];
+        for (name, kind, wrong) in cases {
+            let Err(FolderError::Invalid(errors)) = folders.create(&tenant(), name, kind).await else {
+                panic!("{name} {kind}")
+            };
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), wrong);
         }
-        let made = folders
-            .create(&tenant(), " Datas  <i>especiais</i> ", FolderKind::Template)
-            .await
-            .unwrap();
+        let made = folders.create(&tenant(), " Datas  <i>especiais</i> ", "template").await;
+        let made = made.unwrap();
         assert_eq!(
             (made.name.as_str(), made.kind),
             ("Datas especiais", FolderKind::Template)

@@ -3,8 +3,8 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::folders::{FolderKind, FolderQuery};
-use recado_domain::shared::{FieldErrors, FolderId};
+use recado_domain::folders::FolderQuery;
+use recado_domain::shared::FolderId;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -20,7 +20,7 @@ pub(super) struct NewFolder {
     #[garde(required)]
     name: Option<String>,
     #[garde(required)]
-    kind: Option<FolderKind>,
+    kind: Option<String>,
 }
 
 /// `GET /api/folders`
@@ -43,8 +43,7 @@ pub(super) async fn create(
     Proved(tenant): Caller,
     Json(input): Json<NewFolder>,
 ) -> Result<HttpResponse, ApiError> {
-    let name = input.name.unwrap_or_default();
-    let kind = input.kind.ok_or_else(|| FieldErrors::one("kind", "is required"))?;
+    let (name, kind) = (input.name.unwrap_or_default(), input.kind.unwrap_or_default());
     Ok(reply::created(services.folders.create(&tenant, &name, kind).await?))
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::people::User;
-use crate::harness::{Server, eventually, until};
+use crate::harness::{Server, eventually, text, until};
 
 /// What a route takes, and what a caller without any right gets from a public one.
 enum Takes {
@@ -44,6 +44,16 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/api/tags", Nothing),
     ("POST", "/api/tags", Json(r#"{"name":"vip"}"#)),
     ("DELETE", "/api/tags/{id}", Nothing),
+    ("GET", "/api/segments", Nothing),
+    ("POST", "/api/segments", Json(r#"{"name":"VIP"}"#)),
+    ("GET", "/api/segments/{id}", Nothing),
+    ("PUT", "/api/segments/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/segments/{id}", Nothing),
+    ("POST", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
+    ("DELETE", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
+    ("GET", "/api/folders", Nothing),
+    ("POST", "/api/folders", Json(r#"{"name":"Datas","kind":"campaign"}"#)),
+    ("DELETE", "/api/folders/{id}", Nothing),
     ("GET", "/api/templates", Nothing),
     (
         "POST",
@@ -99,8 +109,18 @@ fn is_account(spec: &RouteSpec) -> bool {
 
 /// One row of everything that has an id, by the path that takes it.
 fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
+    let contact = owner.contact("Contato", "+5511961111111");
+    let segment = text(&owner.post("/api/segments", json!({ "name": "Meu" })).created()["id"]);
+    let members = json!({ "contact_ids": [contact] });
+    owner.post(&format!("/api/segments/{segment}/members"), members).ok();
+    let folder = json!({ "name": "Minha", "kind": "campaign" });
     let things = vec![
-        ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
+        ("/api/contacts/", contact),
+        ("/api/segments/", segment),
+        (
+            "/api/folders/",
+            text(&owner.post("/api/folders", folder).created()["id"]),
+        ),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
@@ -119,6 +139,9 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "contacts",
         "tags",
         "contact_tags",
+        "segments",
+        "segment_members",
+        "folders",
         "message_templates",
         "whatsapp_profiles",
         "campaigns",
@@ -286,7 +309,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 18);
+    assert_eq!(seen, 24);
     assert_eq!(dump(&bia), before);
 }
 
@@ -355,7 +378,12 @@ fn the_matrix_of_bodies_knows_every_field_type() {
     let fields: &[(&str, &[&str])] = &[
         ("/api/accounts", &["name"]),
         ("/api/accounts/switch", &["account_id"]),
-        ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+        (
+            "/api/contacts",
+            &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
+        ),
+        ("/api/segments", &["name", "description", "filters"]),
+        ("/api/folders", &["name", "kind"]),
         ("/api/tags", &["name", "color"]),
         (
             "/api/templates",
