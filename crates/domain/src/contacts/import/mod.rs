@@ -72,7 +72,7 @@ struct Taken {
 
 /// What reads the file.
 enum Reader {
-    Sheet(Sheet),
+    Sheet(Box<Sheet>),
     Objects(Objects),
 }
 
@@ -116,7 +116,7 @@ impl Import {
         format: ImportFormat,
     ) -> Self {
         let reader = match format {
-            ImportFormat::Csv => Reader::Sheet(Sheet::default()),
+            ImportFormat::Csv => Reader::Sheet(Box::default()),
             ImportFormat::JsonLines => Reader::Objects(Objects::default()),
         };
         Self {
