@@ -44,7 +44,7 @@ pub(super) async fn create(
     Json(input): Json<NewFolder>,
 ) -> Result<HttpResponse, ApiError> {
     let (name, kind) = (input.name.unwrap_or_default(), input.kind.unwrap_or_default());
-    Ok(reply::created(services.folders.create(&tenant, &name, kind).await?))
+    Ok(reply::created(services.folders.create(&tenant, &name, &kind).await?))
 }
 
 /// `DELETE /api/folders/<id>`

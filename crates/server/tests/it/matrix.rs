@@ -370,64 +370,66 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
     assert_eq!(dump(&ana), before);
 }
 
+/// Every known field of what is made by a POST.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("/api/accounts", &["name"]),
+    ("/api/accounts/switch", &["account_id"]),
+    (
+        "/api/contacts",
+        &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
+    ),
+    ("/api/segments", &["name", "description", "filters"]),
+    ("/api/folders", &["name", "kind"]),
+    ("/api/tags", &["name", "color"]),
+    (
+        "/api/templates",
+        &[
+            "name",
+            "category",
+            "language",
+            "template_type",
+            "header_type",
+            "header_text",
+            "header_media_url",
+            "body_text",
+            "footer_text",
+            "buttons",
+            "example_values",
+            "carousel_cards",
+            "folder_id",
+        ],
+    ),
+    (
+        "/api/whatsapp/profiles",
+        &[
+            "name",
+            "phone_number_id",
+            "waba_id",
+            "access_token",
+            "messages_per_second",
+        ],
+    ),
+    (
+        "/api/campaigns",
+        &[
+            "name",
+            "template_id",
+            "segment_id",
+            "segment_config",
+            "rfm_segments",
+            "scheduled_at",
+            "variables",
+            "folder_id",
+        ],
+    ),
+];
+
 #[test]
 fn the_matrix_of_bodies_knows_every_field_type() {
     // A value of the wrong type in every known field: never a 500, always named.
     let server = Server::new();
     let ana = server.owner();
-    let fields: &[(&str, &[&str])] = &[
-        ("/api/accounts", &["name"]),
-        ("/api/accounts/switch", &["account_id"]),
-        (
-            "/api/contacts",
-            &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
-        ),
-        ("/api/segments", &["name", "description", "filters"]),
-        ("/api/folders", &["name", "kind"]),
-        ("/api/tags", &["name", "color"]),
-        (
-            "/api/templates",
-            &[
-                "name",
-                "category",
-                "language",
-                "template_type",
-                "header_type",
-                "header_text",
-                "header_media_url",
-                "body_text",
-                "footer_text",
-                "buttons",
-                "example_values",
-                "carousel_cards",
-                "folder_id",
-            ],
-        ),
-        (
-            "/api/whatsapp/profiles",
-            &[
-                "name",
-                "phone_number_id",
-                "waba_id",
-                "access_token",
-                "messages_per_second",
-            ],
-        ),
-        (
-            "/api/campaigns",
-            &[
-                "name",
-                "template_id",
-                "segment_id",
-                "segment_config",
-                "rfm_segments",
-                "scheduled_at",
-                "variables",
-                "folder_id",
-            ],
-        ),
-    ];
-    for (path, names) in fields {
+    for (path, names) in FIELDS {
         for name in *names {
             for wrong in [json!(true), json!(-1.5e300)] {
                 let mut body = serde_json::Map::new();

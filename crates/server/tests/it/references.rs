@@ -155,22 +155,13 @@ fn nobody_sets_what_is_not_theirs_to_set() {
     }
     let account = ana.post("/api/accounts", with(json!({ "name": "Nova" }))).created();
     check(&account["account"]);
-    assert_eq!(
+    let count = |table: &str| {
         server
             .db
-            .count(&format!("FROM contacts WHERE account_id = '{}'", bia.account)),
-        0
-    );
-    assert_eq!(
-        server
-            .db
-            .count(&format!("FROM campaigns WHERE account_id = '{}'", bia.account)),
-        0
-    );
-    assert_eq!(
-        server
-            .db
-            .count(&format!("FROM account_users WHERE account_id = '{}'", bia.account)),
-        1
-    );
+            .count(&format!("FROM {table} WHERE account_id = '{}'", bia.account))
+    };
+    for table in ["contacts", "segments", "folders", "campaigns"] {
+        assert_eq!(count(table), 0, "{table}");
+    }
+    assert_eq!(count("account_users"), 1);
 }
