@@ -9,6 +9,7 @@ use diesel::prelude::{
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
+use recado_domain::folders::FolderKind;
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
 use recado_domain::templates::{MetaStatus, Template, TemplateFilter, TemplateSort, TemplateStore};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault, corrupt, word};
+use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::message_templates;
@@ -249,6 +251,7 @@ async fn update(
     expected: MetaStatus,
     events: &[Event],
 ) -> Attempt<Write<MetaStatus>> {
+    folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
     let live = message_templates::table
         .filter(message_templates::account_id.eq(template.account_id.0))
         .filter(message_templates::id.eq(template.id.0))
@@ -356,11 +359,14 @@ impl TemplateStore for PgTemplates {
         );
         let values = (keys, Content::from(template));
         let mut tx = self.0.begin(template.account_id).await?;
-        let inserted = diesel::insert_into(message_templates::table)
-            .values(values)
-            .execute(tx.conn()?)
-            .await;
-        tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
+        let conn = tx.conn()?;
+        let inserted = async {
+            folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
+            let insert = diesel::insert_into(message_templates::table).values(values);
+            insert.execute(conn).await.map_err(Fault::from)
+        };
+        let inserted = inserted.await;
+        tx.end(inserted.map(|_| ())).await
     }
 
     async fn update(

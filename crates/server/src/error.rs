@@ -10,8 +10,10 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::campaigns::CampaignError;
 use recado_domain::contacts::ContactError;
+use recado_domain::folders::FolderError;
 use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
+use recado_domain::segments::SegmentError;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
 use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
@@ -266,6 +268,26 @@ impl From<ContactError> for ApiError {
             ContactError::NotFound => Self::NotFound,
             ContactError::Invalid(errors) => errors.into(),
             ContactError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<SegmentError> for ApiError {
+    fn from(error: SegmentError) -> Self {
+        match error {
+            SegmentError::NotFound => Self::NotFound,
+            SegmentError::Invalid(errors) => errors.into(),
+            SegmentError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<FolderError> for ApiError {
+    fn from(error: FolderError) -> Self {
+        match error {
+            FolderError::NotFound => Self::NotFound,
+            FolderError::Invalid(errors) => errors.into(),
+            FolderError::Store(error) => error.into(),
         }
     }
 }

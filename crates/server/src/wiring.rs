@@ -10,9 +10,11 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
 use recado_domain::mail::{Mailer, Post};
+use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
@@ -22,8 +24,9 @@ use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgInvites,
-    PgMailQueue, PgMembers, PgProfiles, PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgFolders, PgIdempotency,
+    PgInvites, PgMailQueue, PgMembers, PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -232,6 +235,10 @@ pub struct Services {
     pub contacts: Contacts,
     /// Tags.
     pub tags: Tags,
+    /// Segments.
+    pub segments: Segments,
+    /// Folders.
+    pub folders: Folders,
     /// Templates.
     pub templates: Templates,
     /// Connected numbers.
@@ -275,6 +282,12 @@ impl Services {
             audit: shared.audit()?,
             contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
             tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),
+            segments: Segments::new(
+                Arc::new(PgSegments::new(stores.tenant.clone())),
+                clock.clone(),
+                ids.clone(),
+            ),
+            folders: Folders::new(Arc::new(PgFolders::new(stores.tenant.clone())), ids.clone()),
             templates: Templates::new(
                 templates,
                 profiles.clone(),

@@ -1,10 +1,9 @@
 //! Who a campaign goes to.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use time::OffsetDateTime;
 
-use crate::shared::{SegmentId, TagId, timestamp};
+use crate::segments::AudienceFilters;
+use crate::shared::{SegmentId, TagId};
 
 /// The `segment_config` of a campaign, as written and published.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -19,24 +18,6 @@ pub struct SegmentConfig {
 
 fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TagId>, D::Error> {
     Ok(Option::<Vec<TagId>>::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Conditions that a contact has to meet, all of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AudienceFilters {
-    /// Made at this moment or later.
-    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
-    pub created_after: Option<OffsetDateTime>,
-    /// Made before this moment.
-    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
-    pub created_before: Option<OffsetDateTime>,
-    /// Has an e-mail address, or has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub has_email: Option<bool>,
-    /// Has each of these attributes with just this value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attributes: Option<Map<String, Value>>,
 }
 
 /// The sources of a campaign's audience, as one value: a union of the sources, or all contacts where none is named,

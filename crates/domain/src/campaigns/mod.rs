@@ -39,7 +39,7 @@ mod service;
 mod status;
 mod variables;
 
-pub use audience::{Audience, AudienceFilters, SegmentConfig};
+pub use audience::{Audience, SegmentConfig};
 pub use dispatch::{Dispatcher, RunEnd};
 pub use finish::finish;
 pub use model::*;
@@ -53,3 +53,5 @@ pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendSt
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};
 pub use variables::{Blank, Field, Variables};
+
+pub use crate::segments::AudienceFilters;

@@ -233,12 +233,11 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     {
         errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
     }
-    if merged
-        .segment_config
-        .as_ref()
-        .is_some_and(|config| config.tag_ids.len() > TAG_IDS)
-    {
-        errors.add("segment_config.tag_ids", "must have at most 100 items");
+    if let Some(config) = &merged.segment_config {
+        if config.tag_ids.len() > TAG_IDS {
+            errors.add("segment_config.tag_ids", "must have at most 100 items");
+        }
+        config.filters.check("segment_config.filters", &mut errors);
     }
     if let Some(Err(FieldErrors(more))) = merged.variables.as_ref().map(super::Variables::validate) {
         errors.0.extend(more);

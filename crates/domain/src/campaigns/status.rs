@@ -116,6 +116,12 @@ pub enum Refusal {
     /// The platform has not approved the template.
     #[error("the template is not approved")]
     TemplateNotApproved,
+    /// The segment that it goes to was deleted.
+    #[error("the segment \"{segment}\" of the campaign was deleted; choose another audience")]
+    SegmentDeleted {
+        /// What it was called.
+        segment: String,
+    },
     /// Nobody would receive it.
     #[error("no contact was found for the campaign")]
     NoRecipients,

@@ -48,7 +48,7 @@ pub struct Contact {
 }
 
 /// A contact to be written, checked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContactDraft {
     /// 1 to 200 characters.
     pub name: String,
@@ -56,8 +56,12 @@ pub struct ContactDraft {
     pub phone: Option<Phone>,
     /// An e-mail address.
     pub email: Option<String>,
+    /// The platform's user id.
+    pub wa_user_id: Option<String>,
     /// Free attributes.
     pub attributes: Map<String, Value>,
+    /// Whether the person asked for no more messages; none leaves that as it stands in the store.
+    pub opted_out: Option<bool>,
 }
 
 /// What a caller wrote, unchecked. On update an absent field is kept; `Some(None)` clears.
@@ -65,14 +69,18 @@ pub struct ContactDraft {
 pub struct ContactInput {
     /// Required on create.
     pub name: Option<String>,
-    /// Required on create.
-    pub phone: Option<String>,
+    /// Required where there is no `wa_user_id`.
+    pub phone: Option<Option<String>>,
     /// Optional.
     pub email: Option<Option<String>>,
+    /// Optional.
+    pub wa_user_id: Option<Option<String>>,
     /// Optional; replaces all attributes.
     pub attributes: Option<Map<String, Value>>,
     /// Optional; replaces all tags.
     pub tag_ids: Option<Vec<TagId>>,
+    /// Optional; true records an opt-out, false takes it back.
+    pub opted_out: Option<bool>,
 }
 
 /// One checked line of an import.
@@ -87,7 +95,7 @@ pub struct ImportRow {
 /// Which contacts a list holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContactFilter {
-    /// Part of the name, phone or e-mail, without regard to case.
+    /// Part of the name, phone or e-mail, without regard to case; a phone also in any other way of writing it.
     pub search: Option<String>,
     /// Bearing this label.
     pub tag_id: Option<TagId>,

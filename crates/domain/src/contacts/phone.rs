@@ -11,12 +11,15 @@ use serde::Serialize;
 #[serde(transparent)]
 pub struct Phone(String);
 
+/// What people write between digits.
+const PUNCTUATION: &str = " +-().\u{a0}/";
+
 impl Phone {
     /// Reads a number as people write it. Without a country code it is Brazilian; a Brazilian mobile number without
     /// its ninth digit gets it. None when it cannot be a number.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
-        if !text.chars().all(|c| c.is_ascii_digit() || " +-().\u{a0}/".contains(c))
+        if !text.chars().all(|c| c.is_ascii_digit() || PUNCTUATION.contains(c))
             || text.rfind('+').is_some_and(|at| at > 0)
         {
             return None;
@@ -31,6 +34,22 @@ impl Phone {
             .into_iter()
             .find_map(canonical)
             .map(|national| Self(format!("+55{national}")))
+    }
+
+    /// What a stored number may contain when somebody searches for this text: its digits, and the canonical number if
+    /// it is one. Nothing when the text is more than a number.
+    pub fn search_forms(text: &str) -> Vec<String> {
+        let text = text.trim();
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        if digits.is_empty() || !text.chars().all(|c| c.is_ascii_digit() || PUNCTUATION.contains(c)) {
+            return vec![];
+        }
+        let plus = if text.starts_with('+') { "+" } else { "" };
+        let written = format!("{plus}{digits}");
+        let canonical = Self::parse(text)
+            .map(|phone| phone.0)
+            .filter(|phone| !phone.contains(&written));
+        std::iter::once(written).chain(canonical).collect()
     }
 
     /// The number, `+` first.
@@ -156,6 +175,19 @@ mod tests {
         ];
         for text in wrong {
             assert_eq!(parsed(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_search_finds_a_number_however_it_is_written() {
+        let forms = |text| Phone::search_forms(text);
+        assert_eq!(forms("553188887777"), ["553188887777", "+5531988887777"]);
+        assert_eq!(forms("(31) 8888-7777"), ["3188887777", "+5531988887777"]);
+        assert_eq!(forms("(31) 98888-7777"), ["31988887777"]);
+        assert_eq!(forms("+55 31"), ["+5531"]);
+        assert_eq!(forms("8888-77"), ["888877"]);
+        for text in ["", " - ", "+", "Ana", "Ana 31", "50%"] {
+            assert_eq!(forms(text), Vec::<String>::new(), "{text}");
         }
     }
 

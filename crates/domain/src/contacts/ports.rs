@@ -25,8 +25,8 @@ pub trait ContactStore: Send + Sync {
     /// One contact with its tags.
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
 
-    /// Inserts with tags. `Taken { field: "phone" }` when the number is another contact's, `Dangling { field:
-    /// "tag_ids" }` when a tag is not the account's.
+    /// Inserts with tags. `Taken { field: "phone" }` when the number is another contact's, so for `wa_user_id`, and
+    /// `Dangling { field: "tag_ids" }` when a tag is not the account's.
     async fn insert(
         &self,
         account: AccountId,
@@ -36,7 +36,8 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError>;
 
-    /// Replaces the contact's fields, and its tags when given. None when there is no such contact. Fails as `insert`.
+    /// Replaces the contact's fields, and its tags when given. An opt-out is written only when the draft names it, and
+    /// keeps its first moment. None when there is no such contact. Fails as `insert`.
     async fn update<'a>(
         &self,
         account: AccountId,
@@ -51,7 +52,7 @@ pub trait ContactStore: Send + Sync {
 
     /// Upserts a batch by phone in a bounded number of statements, whatever its size. No phone occurs twice in it. An
     /// existing contact keeps an e-mail that the row leaves empty, keeps attributes that the row does not name, and
-    /// keeps its tags beside the row's. Missing tags are made. New ids are `ids`, one a row, in order.
+    /// keeps its tags beside the row's; a row may opt it out, never in. Missing tags are made. New ids are `ids`, one a row, in order.
     async fn upsert(
         &self,
         account: AccountId,

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{
-    Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, Phone, Tag, TagStore,
+    Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Phone, Tag,
+    TagStore,
 };
 use crate::shared::{Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
 
 const NAME_CHARS: usize = 200;
+const WA_USER_ID_CHARS: usize = 128;
 const TAG_NAME_CHARS: usize = 100;
 const COLOR_CHARS: usize = 32;
 
@@ -46,13 +48,7 @@ impl Contacts {
     /// A new contact.
     pub async fn create(&self, tenant: &Tenant, input: ContactInput) -> Result<Contact, ContactError> {
         let tags = input.tag_ids.clone().unwrap_or_default();
-        let blank = ContactDraft {
-            name: String::new(),
-            phone: None,
-            email: None,
-            attributes: Map::new(),
-        };
-        let draft = merge(blank, input, true)?;
+        let draft = merge(ContactDraft::default(), input, true)?;
         let id = self.ids.next().into();
         Ok(self
             .store
@@ -65,21 +61,21 @@ impl Contacts {
         // What is wrong with the input is told first, whether or not there is such a contact.
         let named = ContactDraft {
             name: "-".to_owned(),
-            phone: None,
-            email: None,
-            attributes: Map::new(),
+            ..ContactDraft::default()
         };
         merge(named, input.clone(), false)?;
         let stored = self.get(tenant, id).await?;
         let tags = input.tag_ids.clone();
-        let has_phone = stored.phone.is_some();
+        let is_known = stored.phone.is_some() || stored.wa_user_id.is_some();
         let draft = ContactDraft {
             name: stored.name,
             phone: stored.phone.as_deref().and_then(Phone::parse),
             email: stored.email,
+            wa_user_id: stored.wa_user_id,
             attributes: stored.attributes,
+            opted_out: None,
         };
-        let draft = merge(draft, input, has_phone)?;
+        let draft = merge(draft, input, is_known)?;
         let updated = self
             .store
             .update(tenant.account_id, id, &draft, tags.as_deref(), self.clock.now())
@@ -109,42 +105,27 @@ impl Contacts {
     }
 
     /// Begins to take in a file.
-    pub fn import(&self, tenant: &Tenant) -> Import {
-        Import::new(self.store.clone(), self.clock.clone(), self.ids.clone(), tenant)
+    pub fn import(&self, tenant: &Tenant, format: ImportFormat) -> Import {
+        Import::new(self.store.clone(), self.clock.clone(), self.ids.clone(), tenant, format)
     }
 }
 
-fn merge(draft: ContactDraft, input: ContactInput, needs_phone: bool) -> Result<ContactDraft, FieldErrors> {
+fn merge(draft: ContactDraft, input: ContactInput, needs_number: bool) -> Result<ContactDraft, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = input.name.unwrap_or(draft.name);
     let name = check_name(&name).unwrap_or_else(|| {
         errors.add("name", "must have 1 to 200 characters");
         name
     });
-    let phone = match input.phone {
-        None => draft.phone,
-        Some(text) => {
-            let phone = Phone::parse(&text);
-            if phone.is_none() {
-                errors.add("phone", "is not a phone number");
-            }
-            phone
-        }
-    };
-    if phone.is_none() && needs_phone && !errors.0.contains_key("phone") {
-        errors.add("phone", "is required");
+    let phone = changed(draft.phone, input.phone, |text| Phone::parse(&text))
+        .unwrap_or_else(|| fault(&mut errors, "phone", "is not a phone number"));
+    let wa_user_id = changed(draft.wa_user_id, input.wa_user_id, check_wa_user_id)
+        .unwrap_or_else(|| fault(&mut errors, "wa_user_id", "is not a user id of the platform"));
+    if needs_number && phone.is_none() && wa_user_id.is_none() && errors.0.keys().all(|field| field == "name") {
+        errors.add("phone", "is required, unless wa_user_id is given");
     }
-    let email = match input.email {
-        None => draft.email,
-        Some(None) => None,
-        Some(Some(text)) => {
-            let email = text::email(text.trim());
-            if email.is_none() {
-                errors.add("email", "is not an e-mail address");
-            }
-            email
-        }
-    };
+    let email = changed(draft.email, input.email, |text| text::email(text.trim()))
+        .unwrap_or_else(|| fault(&mut errors, "email", "is not an e-mail address"));
     let attributes = input.attributes.unwrap_or(draft.attributes);
     check_attributes(&attributes, &mut errors);
     if input.tag_ids.is_some_and(|tags| tags.len() > TAGS) {
@@ -155,16 +136,32 @@ fn merge(draft: ContactDraft, input: ContactInput, needs_phone: bool) -> Result<
         name,
         phone,
         email,
+        wa_user_id,
         attributes,
+        opted_out: input.opted_out,
     })
 }
 
+/// What becomes of a value: kept, cleared, or what was written, read. None when it cannot be read.
+fn changed<T>(
+    stored: Option<T>,
+    input: Option<Option<String>>,
+    read: impl Fn(String) -> Option<T>,
+) -> Option<Option<T>> {
+    match input {
+        None => Some(stored),
+        Some(None) => Some(None),
+        Some(Some(text)) => read(text).map(Some),
+    }
+}
+
+fn fault<T>(errors: &mut FieldErrors, field: &str, message: &str) -> Option<T> {
+    errors.add(field, message);
+    None
+}
+
 fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
-    let bytes: usize = attributes
-        .iter()
-        .map(|(key, value)| key.len() + value.to_string().len())
-        .sum();
-    if attributes.len() > ATTRIBUTES || bytes > ATTRIBUTE_BYTES {
+    if !attributes_fit(attributes) {
         errors.add(
             "attributes",
             format!("must be at most {ATTRIBUTES} values of {ATTRIBUTE_BYTES} bytes together"),
@@ -175,6 +172,26 @@ fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
             errors.add(format!("attributes.{key}"), "must be a string, number, boolean or null");
         }
     }
+}
+
+/// Whether a contact may have so many attributes of such a size.
+pub(super) fn attributes_fit(attributes: &Map<String, Value>) -> bool {
+    let bytes: usize = attributes
+        .iter()
+        .map(|(key, value)| key.len() + value.to_string().len())
+        .sum();
+    attributes.len() <= ATTRIBUTES && bytes <= ATTRIBUTE_BYTES
+}
+
+/// The platform's id of a person whose number is hidden: a country, maybe `ENT`, and up to 128 letters and digits.
+fn check_wa_user_id(text: String) -> Option<String> {
+    let (country, rest) = text.split_once('.')?;
+    let id = rest.strip_prefix("ENT.").unwrap_or(rest);
+    let fits = country.len() == 2
+        && country.bytes().all(|byte| byte.is_ascii_uppercase())
+        && (1..=WA_USER_ID_CHARS).contains(&id.len())
+        && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    fits.then_some(text)
 }
 
 /// A contact's name, sanitized; none when nothing or too much is left.
@@ -244,7 +261,7 @@ mod tests {
             name: draft.name.clone(),
             phone: draft.phone.as_ref().map(ToString::to_string),
             email: draft.email.clone(),
-            wa_user_id: None,
+            wa_user_id: draft.wa_user_id.clone(),
             attributes: draft.attributes.clone(),
             tags: vec![],
             opted_out_at: None,
@@ -268,7 +285,7 @@ mod tests {
     fn input(name: &str, phone: &str) -> ContactInput {
         ContactInput {
             name: Some(name.into()),
-            phone: Some(phone.into()),
+            phone: Some(Some(phone.into())),
             ..ContactInput::default()
         }
     }
@@ -315,7 +332,64 @@ mod tests {
         let Err(ContactError::Invalid(errors)) = missing else {
             panic!()
         };
-        assert_eq!(errors.0["phone"], ["is required"]);
+        assert_eq!(errors.0["phone"], ["is required, unless wa_user_id is given"]);
+    }
+
+    #[tokio::test]
+    async fn a_user_id_is_enough_and_the_last_way_to_know_somebody_stays() {
+        let mut store = MockContactStore::new();
+        store.expect_insert().returning(|_, _, draft, _, _| Ok(contact(draft)));
+        let known = ContactDraft {
+            name: "Ana".into(),
+            wa_user_id: Some("BR.1a".into()),
+            ..ContactDraft::default()
+        };
+        store.expect_find().returning(move |_, _| Ok(Some(contact(&known))));
+        store
+            .expect_update()
+            .returning(|_, _, draft, _, _| Ok(Some(contact(draft))));
+        let contacts = contacts(store);
+        let by_id = |id: &str| ContactInput {
+            name: Some("Ana".into()),
+            wa_user_id: Some(Some(id.into())),
+            ..ContactInput::default()
+        };
+        for id in ["BR.1a", "US.ENT.Xy9", &format!("BR.{}", "a".repeat(128))] {
+            let made = contacts.create(&tenant(), by_id(id)).await.unwrap();
+            assert_eq!((made.phone, made.wa_user_id.as_deref()), (None, Some(id)));
+        }
+        for id in [
+            "",
+            "BR",
+            "BR.",
+            "br.1",
+            "BRA.1",
+            "BR.ENT.",
+            "BR.a.b",
+            "BR.é",
+            &format!("BR.{}", "a".repeat(129)),
+        ] {
+            let Err(ContactError::Invalid(errors)) = contacts.create(&tenant(), by_id(id)).await else {
+                panic!("{id}")
+            };
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["wa_user_id"], "{id}");
+        }
+        let id = ContactId(Uuid::nil());
+        let cleared = ContactInput {
+            wa_user_id: Some(None),
+            ..ContactInput::default()
+        };
+        let refused = contacts.update(&tenant(), id, cleared.clone()).await;
+        assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
+        let moved = ContactInput {
+            phone: Some(Some("11961234567".into())),
+            ..cleared
+        };
+        let moved = contacts.update(&tenant(), id, moved).await.unwrap();
+        assert_eq!(
+            (moved.phone.as_deref(), moved.wa_user_id),
+            (Some("+5511961234567"), None)
+        );
     }
 
     #[tokio::test]
@@ -335,6 +409,7 @@ mod tests {
             phone: Phone::parse("11961234567"),
             email: Some("a@b.example".into()),
             attributes: json!({ "k": 1 }).as_object().unwrap().clone(),
+            ..ContactDraft::default()
         };
         let mut store = MockContactStore::new();
         store.expect_find().returning(move |_, _| Ok(Some(contact(&stored))));

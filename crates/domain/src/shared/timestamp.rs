@@ -22,9 +22,14 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<OffsetD
     parse(&text).ok_or_else(|| serde::de::Error::custom("is not an ISO 8601 timestamp"))
 }
 
-/// Reads an RFC 3339 moment as UTC.
+/// Reads an RFC 3339 moment as UTC. None also for one that the calendar of the database does not have: before the year
+/// 1, or after 9999, in UTC.
 pub fn parse(text: &str) -> Option<OffsetDateTime> {
-    let moment = OffsetDateTime::parse(text, &Rfc3339).ok()?.to_offset(UtcOffset::UTC);
+    let written = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let moment = written.checked_to_offset(UtcOffset::UTC)?;
+    if moment.year() < 1 {
+        return None;
+    }
     moment.replace_nanosecond(moment.nanosecond() / 1000 * 1000).ok()
 }
 
@@ -55,5 +60,17 @@ mod tests {
         assert_eq!(format(moment), "2026-02-01T00:59:59.123Z");
         assert_eq!(moment.nanosecond(), 123_999_000);
         assert_eq!(parse("2026-01-31"), None);
+    }
+
+    #[test]
+    fn what_no_calendar_has_is_none() {
+        for text in [
+            "0000-06-01T00:00:00Z",
+            "0001-01-01T00:00:00+05:00",
+            "9999-12-31T23:59:59-03:00",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+        assert!(parse("0001-01-01T00:00:00Z").is_some() && parse("9999-12-31T23:59:59Z").is_some());
     }
 }

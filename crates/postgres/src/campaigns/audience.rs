@@ -1,12 +1,13 @@
 //! Who a run goes to, frozen into one pending send a contact; and whether a placeholder stays empty for one of them.
 
+use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Audience, AudienceFilters, Blank, Field};
+use recado_domain::campaigns::{Audience, Blank, Field};
 use recado_domain::shared::{AccountId, CampaignId};
 
-use crate::contacts::{BoundFilters, conditions, stored_filters};
 use crate::errors::Attempt;
-use crate::sql::{Answer, bare, sql};
+use crate::segments::{BoundFilters, belongs, conditions, own};
+use crate::sql::{Answer, Word, bare, sql};
 
 /// What the domain's `trim` removes, and what the database therefore has to count as nothing too.
 const SPACES: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
@@ -19,52 +20,56 @@ pub(super) async fn freeze(
     campaign: CampaignId,
     audience: &Audience,
 ) -> Attempt<i64> {
-    // A deleted segment has no members.
-    let (segment, own) = match audience.segment_id {
-        None => (None, None),
-        Some(segment) => match stored_filters(conn, account, segment).await? {
-            None => (None, None),
-            Some(own) => (Some(segment), own),
-        },
-    };
     let text = format!(
         "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
          SELECT c.account_id, md5($2::text || c.id::text)::uuid, $2, c.id
-         FROM contacts c
+         FROM contacts c {own}
          WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL
            AND {narrowed}
            AND ($3
-             OR EXISTS (SELECT 1 FROM segment_members m
-               WHERE m.account_id = $1 AND m.segment_id = $4 AND m.contact_id = c.id)
              OR EXISTS (SELECT 1 FROM contact_tags l
                WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY ($5))
              OR EXISTS (SELECT 1 FROM contact_rfm r
                WHERE r.account_id = $1 AND r.contact_id = c.id AND r.segment = ANY ($6))
-             OR ($7 AND {own}))
+             OR {belongs})
          ON CONFLICT DO NOTHING",
-        own = conditions(8),
-        narrowed = conditions(12),
+        own = own("$4"),
+        belongs = belongs(),
+        narrowed = conditions(7),
     );
-    let own_filters = BoundFilters::from(own.as_ref().unwrap_or(&AudienceFilters::default()));
     let filters = BoundFilters::from(&audience.filters);
     let query = sql(text)
         .bind(account)
         .bind(campaign)
         .bind(audience.is_everybody())
-        .bind(segment)
+        .bind(audience.segment_id)
         .bind(bare(&audience.tag_ids))
         .bind(audience.rfm_segments.clone())
-        .bind(own.is_some())
-        .bind(own_filters.created_after)
-        .bind(own_filters.created_before)
-        .bind(own_filters.has_email)
-        .bind(own_filters.attributes)
         .bind(filters.created_after)
         .bind(filters.created_before)
         .bind(filters.has_email)
         .bind(filters.attributes);
     let frozen = query.execute(conn).await?;
     Ok(i64::try_from(frozen).unwrap_or(i64::MAX))
+}
+
+/// What the audience's segment was called, if it was deleted.
+pub(super) async fn deleted_segment(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    audience: &Audience,
+) -> Attempt<Option<String>> {
+    let Some(segment) = audience.segment_id else {
+        return Ok(None);
+    };
+    let deleted: Option<Word> =
+        sql("SELECT name AS word FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NOT NULL")
+            .bind(account)
+            .bind(segment)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(deleted.map(|row| row.word))
 }
 
 /// Whether the placeholder stays empty for one of the campaign's recipients.

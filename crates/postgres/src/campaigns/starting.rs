@@ -45,7 +45,12 @@ pub(super) async fn start(
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_TIMEOUT).await?;
-    let recipients = audience::freeze(conn, account, id, &start.campaign.audience()).await?;
+    let audience = start.campaign.audience();
+    let recipients = audience::freeze(conn, account, id, &audience).await?;
+    // Looked for after the freeze: a segment that is there now was there then, since none comes back.
+    if let Some(segment) = audience::deleted_segment(conn, account, &audience).await? {
+        return Ok(StartOutcome::Refused(Refusal::SegmentDeleted { segment }));
+    }
     if recipients == 0 {
         return Ok(StartOutcome::Refused(Refusal::NoRecipients));
     }

@@ -87,7 +87,7 @@ async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &C
          UNION ALL SELECT 'segment_id' WHERE $3 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM segments WHERE account_id = $1 AND id = $3 AND deleted_at IS NULL)
          UNION ALL SELECT 'folder_id' WHERE $4 IS NOT NULL AND NOT EXISTS
-           (SELECT 1 FROM folders WHERE account_id = $1 AND id = $4)
+           (SELECT 1 FROM folders WHERE account_id = $1 AND id = $4 AND kind = 'campaign')
          UNION ALL (SELECT format('segment_config.tag_ids[%s]', t.position - 1)
            FROM unnest($5) WITH ORDINALITY AS t (id, position)
            WHERE NOT EXISTS (SELECT 1 FROM tags WHERE account_id = $1 AND tags.id = t.id) ORDER BY t.position)")

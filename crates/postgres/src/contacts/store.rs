@@ -14,11 +14,12 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{BoundFilters, conditions, stored_filters, upsert};
+use super::upsert;
 use crate::errors::{Attempt, Fault, corrupt, retry};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
-use crate::sql::{anywhere, bare, sql};
+use crate::segments::{belongs, own};
+use crate::sql::{Sql, anywhere, bare, sql};
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -43,6 +44,9 @@ struct ContactRow {
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
 }
+
+/// What a contact's row is read from.
+const COLUMNS: &str = "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at";
 
 impl ContactRow {
     fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
@@ -108,38 +112,29 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
         Some(Ok(after)) => Some(after),
         Some(Err(_)) => return Ok(vec![]),
     };
-    let segment = match query.filter.segment_id {
-        None => None,
-        Some(segment) => match stored_filters(conn, account, segment).await? {
-            None => return Ok(vec![]),
-            found => found,
-        },
+    let (own, belongs) = match query.filter.segment_id {
+        None => (String::new(), "$6 IS NULL".to_owned()),
+        Some(_) => (own("$6"), belongs()),
     };
-    let own = segment.flatten();
-    let filters = BoundFilters::from(&own.clone().unwrap_or_default());
+    let search = query.filter.search.as_deref();
     let text = format!(
         "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
-         FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
-           AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3)
-           AND ($4 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
-             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $4))
-           AND ($5 IS NULL OR EXISTS (SELECT 1 FROM segment_members m
-             WHERE m.account_id = $1 AND m.segment_id = $5 AND m.contact_id = c.id) OR ($6 AND {}))
-         ORDER BY c.id DESC LIMIT $11",
-        conditions(7)
+         FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
+           AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
+           AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
+             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5))
+           AND {belongs}
+         ORDER BY c.id DESC LIMIT $7"
     );
+    let numbers = search.map(Phone::search_forms).unwrap_or_default();
     let rows: Vec<ContactRow> = sql(text)
         .bind(account)
         // Without a position behind the greatest id, so that the index serves both.
         .bind(after.unwrap_or(Uuid::max()))
-        .bind(query.filter.search.as_deref().map(anywhere))
+        .bind(search.map(anywhere))
+        .bind(numbers.iter().map(|number| anywhere(number)).collect::<Vec<_>>())
         .bind(query.filter.tag_id)
         .bind(query.filter.segment_id)
-        .bind(own.is_some())
-        .bind(filters.created_after)
-        .bind(filters.created_before)
-        .bind(filters.has_email)
-        .bind(filters.attributes)
         .bind(query.slice.limit + 1)
         .load(&mut *conn)
         .await?;
@@ -184,6 +179,20 @@ async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactI
     Ok(())
 }
 
+/// A statement on one contact, with everything of it bound.
+fn written(text: String, account: AccountId, id: ContactId, draft: &ContactDraft, now: OffsetDateTime) -> Sql<'_> {
+    sql(text)
+        .bind(account)
+        .bind(id)
+        .bind(draft.name.as_str())
+        .bind(draft.phone.as_ref().map(Phone::as_str))
+        .bind(draft.email.as_deref())
+        .bind(draft.wa_user_id.as_deref())
+        .bind(Value::Object(draft.attributes.clone()))
+        .bind(draft.opted_out)
+        .bind(now)
+}
+
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -192,21 +201,12 @@ async fn insert(
     tags: &[TagId],
     now: OffsetDateTime,
 ) -> Attempt<Contact> {
-    let values = (
-        contacts::account_id.eq(account.0),
-        contacts::id.eq(id.0),
-        contacts::name.eq(&draft.name),
-        contacts::phone.eq(draft.phone.as_ref().map(Phone::as_str)),
-        contacts::email.eq(draft.email.as_deref()),
-        contacts::attributes.eq(Value::Object(draft.attributes.clone())),
-        contacts::created_at.eq(now),
-        contacts::updated_at.eq(now),
+    let text = format!(
+        "INSERT INTO contacts
+           (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9) RETURNING {COLUMNS}"
     );
-    let row = diesel::insert_into(contacts::table)
-        .values(values)
-        .returning(ContactRow::as_returning())
-        .get_result(&mut *conn)
-        .await?;
+    let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
     if tags.is_empty() {
         return Ok(row.with(vec![])?);
     }
@@ -223,19 +223,13 @@ async fn update(
     tags: Option<&[TagId]>,
     now: OffsetDateTime,
 ) -> Attempt<Option<Contact>> {
-    let one = contacts::table
-        .filter(contacts::account_id.eq(account.0))
-        .filter(contacts::id.eq(id.0))
-        .filter(contacts::deleted_at.is_null());
-    let row = diesel::update(one)
-        .set((
-            contacts::name.eq(&draft.name),
-            contacts::phone.eq(draft.phone.as_ref().map(Phone::as_str)),
-            contacts::email.eq(draft.email.as_deref()),
-            contacts::attributes.eq(Value::Object(draft.attributes.clone())),
-            contacts::updated_at.eq(now),
-        ))
-        .returning(ContactRow::as_returning())
+    // An opt-out that came meanwhile is not undone by whoever changes something else.
+    let text = format!(
+        "UPDATE contacts SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
+           opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) WHEN $8 IS NULL THEN opted_out_at END
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"
+    );
+    let row: Option<ContactRow> = written(text, account, id, draft, now)
         .get_result(&mut *conn)
         .await
         .optional()?;

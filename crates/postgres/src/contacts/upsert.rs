@@ -86,13 +86,14 @@ async fn write_contacts(
 ) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
     Ok(sql("INSERT INTO contacts
-           (account_id, id, name, phone, email, attributes, created_at, updated_at)
-         SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, $7, $7
-         FROM unnest($2, $3, $4, $5, $6) AS r (id, name, phone, email, attributes) ORDER BY r.phone
+           (account_id, id, name, phone, email, attributes, opted_out_at, created_at, updated_at)
+         SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN $8 END, $8, $8
+         FROM unnest($2, $3, $4, $5, $6, $7) AS r (id, name, phone, email, attributes, opted_out) ORDER BY r.phone
          ON CONFLICT (account_id, phone) WHERE deleted_at IS NULL DO UPDATE SET
            name = excluded.name,
            email = coalesce(excluded.email, contacts.email),
            attributes = contacts.attributes || excluded.attributes,
+           opted_out_at = coalesce(contacts.opted_out_at, excluded.opted_out_at),
            updated_at = excluded.updated_at
          RETURNING id, phone, (xmax = 0) AS inserted")
     .bind(account)
@@ -103,6 +104,11 @@ async fn write_contacts(
     .bind(
         rows.iter()
             .map(|row| Value::Object(row.contact.attributes.clone()))
+            .collect::<Vec<_>>(),
+    )
+    .bind(
+        rows.iter()
+            .map(|row| row.contact.opted_out == Some(true))
             .collect::<Vec<_>>(),
     )
     .bind(now)

@@ -166,18 +166,39 @@ async fn a_segment_is_its_members_and_who_matches_its_own_filters() {
             "old"
         );
     }
-    world.sql("UPDATE segments SET deleted_at = now()").await;
-    assert_eq!(
-        reached(
-            &world,
-            Campaign {
-                segment_id: Some(segment),
-                ..world.draft()
-            }
-        )
-        .await,
-        ""
-    );
+}
+
+#[tokio::test]
+async fn a_deleted_segment_refuses_the_run_by_its_name() {
+    let (world, tag, segment) = people().await;
+    world
+        .sql("UPDATE segments SET deleted_at = now(), name = 'Frios'")
+        .await;
+    // Also beside another source: the audience is not the one that was chosen.
+    let tags = SegmentConfig {
+        tag_ids: vec![tag],
+        ..SegmentConfig::default()
+    };
+    for segment_config in [None, Some(tags)] {
+        let campaign = Campaign {
+            template_id: Some(world.stored_template().await),
+            segment_id: Some(segment),
+            segment_config,
+            ..world.draft()
+        };
+        world.campaigns().insert(&campaign, &[]).await.unwrap();
+        let refused = world
+            .runs()
+            .start(&world.start_of(&campaign), None, LEASE)
+            .await
+            .unwrap();
+        let deleted = Refusal::SegmentDeleted {
+            segment: "Frios".into(),
+        };
+        assert!(deleted.to_string().contains("\"Frios\""));
+        assert_eq!(refused, StartOutcome::Refused(deleted));
+    }
+    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
 }
 
 #[tokio::test]

@@ -14,8 +14,7 @@ pub(crate) fn draft(name: &str, phone: Option<&str>) -> ContactDraft {
     ContactDraft {
         name: name.into(),
         phone: phone.map(|phone| Phone::parse(phone).unwrap()),
-        email: None,
-        attributes: Map::new(),
+        ..ContactDraft::default()
     }
 }
 
@@ -260,6 +259,10 @@ async fn a_search_takes_every_sign_for_itself() {
     assert_eq!(search("0% o").await, ["50% off \\ Ana"]);
     assert_eq!(search("\\ a").await, ["50% off \\ Ana"]);
     assert_eq!(search("961234567").await, ["50% off \\ Ana"]);
+    for number in ["551161234567", "11 6123-4567", "(11) 96123", "+55 (11) 96123-4567"] {
+        assert_eq!(search(number).await, ["50% off \\ Ana"], "{number}");
+    }
+    assert_eq!(search("12 6123-4567").await, Vec::<String>::new());
     assert_eq!(search("_").await, ["Bia"]);
     assert_eq!(search("' OR 1=1 --").await, Vec::<String>::new());
 }
@@ -441,4 +444,80 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
             .tags,
         []
     );
+}
+
+#[tokio::test]
+async fn a_user_id_is_unique_among_the_living() {
+    let world = World::new().await;
+    let contacts = world.contacts();
+    let known = |id: &str| ContactDraft {
+        wa_user_id: Some(id.into()),
+        ..draft("Ana", None)
+    };
+    let ana = add(&world, &known("BR.1"), &[]).await;
+    assert_eq!((ana.phone.as_deref(), ana.wa_user_id.as_deref()), (None, Some("BR.1")));
+    let bia = add(&world, &known("BR.2"), &[]).await;
+    let taken = contacts
+        .insert(world.account, id().into(), &known("BR.1"), &[], NOW)
+        .await;
+    assert!(
+        matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
+        "{taken:?}"
+    );
+    let taken = contacts.update(world.account, bia.id, &known("BR.1"), None, NOW).await;
+    assert!(
+        matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
+        "{taken:?}"
+    );
+    let other = world.another_account().await;
+    contacts
+        .insert(other, id().into(), &known("BR.1"), &[], NOW)
+        .await
+        .unwrap();
+    contacts.delete(world.account, ana.id, NOW).await.unwrap();
+    let moved = contacts
+        .update(world.account, bia.id, &known("BR.1"), None, NOW)
+        .await
+        .unwrap();
+    assert_eq!(moved.unwrap().wa_user_id.as_deref(), Some("BR.1"));
+}
+
+#[tokio::test]
+async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
+    let world = World::new().await;
+    let contacts = world.contacts();
+    let later = NOW + Duration::SECOND;
+    let with = |opted_out| ContactDraft {
+        opted_out,
+        ..draft("Ana", Some("+5511961234567"))
+    };
+    let ana = add(&world, &with(Some(true)), &[]).await;
+    assert_eq!(ana.opted_out_at, Some(NOW));
+    let update = async |opted_out| {
+        let changed = contacts
+            .update(world.account, ana.id, &with(opted_out), None, later)
+            .await;
+        changed.unwrap().unwrap().opted_out_at
+    };
+    assert_eq!(update(None).await, Some(NOW));
+    assert_eq!(update(Some(true)).await, Some(NOW));
+    assert_eq!(update(Some(false)).await, None);
+    assert_eq!(update(None).await, None);
+    // A file opts out, never in.
+    let mut rows = [row("Ana", "+5511961234567", &[]), row("Bia", "+5511961234568", &[])];
+    for (opted_out, moment) in [
+        (Some(true), NOW),
+        (Some(false), later),
+        (None, later),
+        (Some(true), later),
+    ] {
+        rows.iter_mut().for_each(|row| row.contact.opted_out = opted_out);
+        let ids = [ContactId(id()), ContactId(id())];
+        contacts.upsert(world.account, &ids, &rows, moment).await.unwrap();
+        let listed = contacts.list(world.account, &everything()).await.unwrap().data;
+        assert_eq!(
+            listed.iter().map(|contact| contact.opted_out_at).collect::<Vec<_>>(),
+            [Some(NOW); 2]
+        );
+    }
 }

@@ -4,7 +4,7 @@ use actix_web::HttpRequest;
 use actix_web::HttpResponse;
 use actix_web::web::{Data, Payload};
 use garde::Validate;
-use recado_domain::contacts::{ContactFilter, ContactInput, ContactQuery};
+use recado_domain::contacts::{ContactFilter, ContactInput, ContactQuery, ImportFormat};
 use recado_domain::shared::{ContactId, TagId};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,14 +16,26 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
 
+/// The files that an import takes; lines of JSON have no registered name, but several customary ones.
+const FILES: &[(&str, ImportFormat)] = &[
+    ("text/csv", ImportFormat::Csv),
+    ("application/x-ndjson", ImportFormat::JsonLines),
+    ("application/ndjson", ImportFormat::JsonLines),
+    ("application/jsonl", ImportFormat::JsonLines),
+];
+
 /// Body of `POST /api/contacts` and `PUT /api/contacts/<id>`.
 #[derive(Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub(super) struct ContactBody {
     name: Option<String>,
-    phone: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    phone: Option<Option<String>>,
     #[serde(default, deserialize_with = "nullable")]
     email: Option<Option<String>>,
+    #[serde(default, deserialize_with = "nullable")]
+    wa_user_id: Option<Option<String>>,
+    opted_out: Option<bool>,
     attributes: Option<Map<String, Value>>,
     tag_ids: Option<Vec<TagId>>,
 }
@@ -37,19 +49,14 @@ pub(super) struct TagsBody {
 
 impl From<ContactBody> for ContactInput {
     fn from(body: ContactBody) -> Self {
-        let ContactBody {
-            name,
-            phone,
-            email,
-            attributes,
-            tag_ids,
-        } = body;
         Self {
-            name,
-            phone,
-            email,
-            attributes,
-            tag_ids,
+            name: body.name,
+            phone: body.phone,
+            email: body.email,
+            wa_user_id: body.wa_user_id,
+            attributes: body.attributes,
+            tag_ids: body.tag_ids,
+            opted_out: body.opted_out,
         }
     }
 }
@@ -129,9 +136,9 @@ pub(super) async fn import(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    body::check_media_type(&request, "text/csv")?;
+    let format = body::media_type(&request, FILES, "text/csv or application/x-ndjson")?;
     let mut payload = payload.into_inner();
-    let mut import = services.contacts.import(&tenant);
+    let mut import = services.contacts.import(&tenant, format);
     while let Some(piece) = body::next_piece(&mut payload).await? {
         import.feed(&piece).await?;
     }

@@ -12,6 +12,8 @@ mod api_keys;
 mod audit;
 mod campaigns;
 mod contacts;
+mod folders;
+mod segments;
 mod service;
 mod tags;
 mod team;
@@ -124,6 +126,22 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/api/tags", Read, || web::to(tags::list)),
     route(Method::POST, "/api/tags", Write, || web::to(tags::create)),
     route(Method::DELETE, "/api/tags/{id}", Write, || web::to(tags::delete)),
+    route(Method::GET, "/api/segments", Read, || web::to(segments::list)),
+    route(Method::POST, "/api/segments", Write, || web::to(segments::create)),
+    route(Method::GET, "/api/segments/{id}", Read, || web::to(segments::get)),
+    route(Method::PUT, "/api/segments/{id}", Write, || web::to(segments::update)),
+    route(Method::DELETE, "/api/segments/{id}", Write, || {
+        web::to(segments::delete)
+    }),
+    route(Method::POST, "/api/segments/{id}/members", Write, || {
+        web::to(segments::add_members)
+    }),
+    route(Method::DELETE, "/api/segments/{id}/members", Write, || {
+        web::to(segments::remove_members)
+    }),
+    route(Method::GET, "/api/folders", Read, || web::to(folders::list)),
+    route(Method::POST, "/api/folders", Write, || web::to(folders::create)),
+    route(Method::DELETE, "/api/folders/{id}", Write, || web::to(folders::delete)),
     route(Method::GET, "/api/templates", Read, || web::to(templates::list)),
     route(Method::POST, "/api/templates", Write, || web::to(templates::create)),
     route(Method::GET, "/api/templates/{id}", Read, || web::to(templates::get)),

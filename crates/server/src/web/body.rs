@@ -63,6 +63,11 @@ impl<T: DeserializeOwned + Default + Validate<Context = ()> + 'static> FromReque
 
 /// Refuses any other media type, and every content encoding: a body is counted as it comes.
 pub fn check_media_type(request: &HttpRequest, wanted: &'static str) -> Result<(), ApiError> {
+    media_type(request, &[(wanted, ())], wanted)
+}
+
+/// What the body's media type stands for; refuses what is none of the known ones, and every content encoding.
+pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &'static str) -> Result<T, ApiError> {
     let text = |name| {
         request
             .headers()
@@ -73,10 +78,10 @@ pub fn check_media_type(request: &HttpRequest, wanted: &'static str) -> Result<(
     let media_type = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
     let encoding = text(header::CONTENT_ENCODING).trim();
     let plain = encoding.is_empty() || encoding.eq_ignore_ascii_case("identity");
-    if media_type.eq_ignore_ascii_case(wanted) && plain {
-        Ok(())
-    } else {
-        Err(ApiError::MediaType(wanted))
+    let meant = known.iter().find(|(name, _)| media_type.eq_ignore_ascii_case(name));
+    match meant {
+        Some((_, meaning)) if plain => Ok(*meaning),
+        _ => Err(ApiError::MediaType(wanted)),
     }
 }
 

@@ -149,6 +149,88 @@ fn search_and_tags_narrow_the_list() {
     assert_eq!(found(&format!("tag_id={tag}")), ["Bia_x", "Ana 100%"]);
     assert_eq!(found(&format!("tag_id={tag}&search=bia")), ["Bia_x"]);
     assert_eq!(found("search=").len(), 3);
+    for number in [
+        "31%206111-1111",
+        "553161111111",
+        "%28031%29%2096111-1111",
+        "31%2096111",
+        "%2B55%2031%2096111%201111",
+    ] {
+        assert_eq!(found(&format!("search={number}")), ["Caio"], "{number}");
+    }
+    assert_eq!(found("search=32%206111-1111"), Vec::<String>::new());
+}
+
+#[test]
+fn a_person_without_a_number_is_known_by_the_user_id() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let made = ana
+        .post(
+            "/api/contacts",
+            json!({ "name": "Ana", "phone": null, "wa_user_id": "BR.1aZ" }),
+        )
+        .created();
+    assert_eq!((&made["phone"], &made["wa_user_id"]), (&json!(null), &json!("BR.1aZ")));
+    assert!(made.get("wa_id").is_none(), "{made}");
+    let path = format!("/api/contacts/{}", text(&made["id"]));
+    assert_eq!(ana.get(&path).ok(), made);
+    let neither = json!({ "name": "x", "phone": null, "wa_user_id": null });
+    assert_eq!(ana.post("/api/contacts", neither).invalid(), ["phone"]);
+    for wrong in ["", "BR", "br.1", "BR.a-b", "BR.ENT.", "BRA.1"] {
+        let body = json!({ "name": "x", "wa_user_id": wrong });
+        assert_eq!(ana.post("/api/contacts", body).invalid(), ["wa_user_id"], "{wrong}");
+    }
+    let twice = json!({ "name": "x", "wa_user_id": "BR.1aZ" });
+    assert_eq!(ana.post("/api/contacts", twice.clone()).invalid(), ["wa_user_id"]);
+    bia.post("/api/contacts", twice).created();
+    let other = ana.contact("Outra", &phone(2));
+    let moved = ana.put(&format!("/api/contacts/{other}"), json!({ "wa_user_id": "BR.1aZ" }));
+    assert_eq!(moved.invalid(), ["wa_user_id"]);
+    // The last way to know somebody stays; any other may go.
+    assert_eq!(ana.put(&path, json!({ "wa_user_id": null })).invalid(), ["phone"]);
+    let both = ana
+        .put(&path, json!({ "phone": phone(1), "wa_user_id": "US.ENT.x9" }))
+        .ok();
+    assert_eq!(
+        (&both["phone"], &both["wa_user_id"]),
+        (&json!(phone(1)), &json!("US.ENT.x9"))
+    );
+    assert_eq!(ana.put(&path, json!({ "name": "A" })).ok()["wa_user_id"], "US.ENT.x9");
+    assert_eq!(ana.put(&path, json!({ "phone": null })).ok()["phone"], json!(null));
+    ana.delete(&path).gone();
+    ana.post("/api/contacts", json!({ "name": "x", "wa_user_id": "US.ENT.x9" }))
+        .created();
+}
+
+#[test]
+fn an_opt_out_is_recorded_seen_and_taken_back() {
+    let server = Server::new();
+    let ana = server.owner();
+    let body = json!({ "name": "Ana", "phone": phone(1), "opted_out": true, "opted_out_at": "2001-01-01T00:00:00Z" });
+    let made = ana.post("/api/contacts", body).created();
+    let moment = text(&made["opted_out_at"]);
+    assert!(moment.starts_with("20") && !moment.starts_with("2001"), "{made}");
+    assert!(made.get("opted_out").is_none());
+    let path = format!("/api/contacts/{}", text(&made["id"]));
+    assert_eq!(
+        ana.put(&path, json!({ "opted_out": true })).ok()["opted_out_at"],
+        json!(moment)
+    );
+    assert_eq!(
+        ana.put(&path, json!({ "name": "A" })).ok()["opted_out_at"],
+        json!(moment)
+    );
+    assert_eq!(ana.put(&path, json!({ "opted_out": "no" })).invalid(), ["opted_out"]);
+    assert_eq!(
+        ana.put(&path, json!({ "opted_out": false })).ok()["opted_out_at"],
+        json!(null)
+    );
+    assert_eq!(
+        ana.put(&path, json!({ "opted_out": null })).ok()["opted_out_at"],
+        json!(null)
+    );
+    assert!(ana.put(&path, json!({ "opted_out": true })).ok()["opted_out_at"].is_string());
 }
 
 /// Walks a list by its cursor and returns every id, in order.

@@ -115,15 +115,6 @@ fn a_file_that_is_none_is_refused() {
         .send()
         .refused(415, "UNSUPPORTED_MEDIA_TYPE");
     assert_eq!(numbers(&post("text/csv; charset=utf-8").send().ok()), [0, 0, 0]);
-    let latin = [
-        b"name,phone\nJo\xe3o,".as_slice(),
-        phone(1).as_bytes(),
-        b"\nAna,",
-        phone(2).as_bytes(),
-    ]
-    .concat();
-    let report = ana.import(latin).ok();
-    assert_eq!(numbers(&report), [1, 0, 1], "{report}");
     let nul = format!("name,phone\nA\0na,{}\nBia,{}\n", phone(3), phone(4));
     let report = ana.import(nul);
     assert_eq!(report.status, 200, "{}", report.text);
@@ -221,4 +212,108 @@ fn two_imports_at_once_agree() {
         (server.db.count("FROM contacts"), server.db.count("FROM tags")),
         (3000, 2)
     );
+}
+
+/// One line of JSON for each of these.
+fn lines(contacts: &[Value]) -> String {
+    contacts.iter().map(|contact| format!("{contact}\n")).collect()
+}
+
+#[test]
+fn lines_of_json_are_taken_in_under_each_of_their_names() {
+    let server = Server::new();
+    let ana = server.owner();
+    let file = lines(&[
+        json!({ "name": "João", "phone": "11 6123-4567", "email": "j@loja.example", "tags": ["vip", "novo"],
+                "cidade": "São Paulo", "pontos": 3, "attributes": { "cupom": "X5" }, "lista": [1] }),
+        json!({ "name": "Bia", "phone": phone(1), "tags": "vip; Santos", "opted_out": true }),
+        json!({ "name": "João S.", "phone": "+5511961234567", "pontos": 4 }),
+        json!({ "name": "Sem número" }),
+    ]) + "{\n";
+    for (media_type, counts) in [
+        ("application/x-ndjson", [2, 1, 2]),
+        ("application/ndjson; charset=utf-8", [0, 3, 2]),
+        ("Application/JSONL", [0, 3, 2]),
+    ] {
+        let request = ana.request("POST", "/api/contacts/import");
+        let report = request.body(media_type, file.as_str()).send().ok();
+        assert_eq!(numbers(&report), counts, "{media_type}: {report}");
+        let told = [
+            json!({ "line": 4, "message": "has no phone" }),
+            json!({ "line": 5, "message": "is not JSON" }),
+        ];
+        assert_eq!(report["errors"], json!(told));
+    }
+    let list = ana.get("/api/contacts?search=Jo%C3%A3o").ok();
+    let contact = &list["data"][0];
+    assert_eq!(
+        (&contact["name"], &contact["email"]),
+        (&json!("João S."), &json!("j@loja.example"))
+    );
+    assert_eq!(
+        contact["attributes"],
+        json!({ "cidade": "São Paulo", "pontos": 4, "cupom": "X5" })
+    );
+    assert_eq!(contact["tags"].as_array().unwrap().len(), 2);
+    let list = ana.get("/api/contacts?search=Bia").ok();
+    assert!(list["data"][0]["opted_out_at"].is_string(), "{list}");
+    assert_eq!(server.db.count("FROM tags"), 3);
+    let request = ana.request("POST", "/api/contacts/import");
+    assert_eq!(
+        numbers(&request.body("application/x-ndjson", "").send().ok()),
+        [0, 0, 0]
+    );
+}
+
+#[test]
+fn a_spreadsheet_of_excel_is_taken_as_it_is_saved() {
+    let server = Server::new();
+    let ana = server.owner();
+    // Semicolons, CRLF, Windows-1252, an apostrophe before the sign, commas inside.
+    let head = b"Name;PHONE;tags;cidade\r\n".as_slice();
+    let ana_line = b"Jo\xe3o;'+5511961234567;\"vip;novo\";\"S\xe3o Paulo, SP\"\r\n".as_slice();
+    let other = b"Ant\xf4nio \x96 2\xba;11961230000;;Mar\xedlia".as_slice();
+    let file = [head, ana_line, other].concat();
+    let pieces: Vec<&[u8]> = file.chunks(1).collect();
+    let request = ana
+        .request("POST", "/api/contacts/import")
+        .header("Content-Type", "text/csv");
+    let (status, body) = request.send_chunked(&pieces);
+    assert_eq!(status, 200, "{body}");
+    let list = ana.get("/api/contacts").ok();
+    let names: Vec<String> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| text(&row["name"]))
+        .collect();
+    assert_eq!(names, ["Antônio – 2º", "João"]);
+    assert_eq!(list["data"][1]["attributes"], json!({ "cidade": "São Paulo, SP" }));
+    assert_eq!(list["data"][1]["tags"].as_array().unwrap().len(), 2);
+    // The same people from a file in UTF-8 with its mark.
+    let file = "\u{feff}name;phone\r\nJoão;1161234567\r\nAntônio;(11) 6123-0000\r\n";
+    assert_eq!(numbers(&ana.import(file).ok()), [0, 2, 0]);
+    assert_eq!(server.db.count("FROM contacts"), 2);
+    // What began as UTF-8 is it: a line that is not is told.
+    let mixed = [
+        b"name,phone\nJo\xc3\xa3o,11961234567\nJo\xe3o,11961234567\n".as_slice(),
+        b"Ana,11961239999",
+    ]
+    .concat();
+    let report = ana.import(mixed).ok();
+    assert_eq!((numbers(&report), &report["errors"][0]["line"]), ([1, 1, 1], &json!(3)));
+    assert_eq!(ana.import("name,phone,a\0\nAna,11961234567,x\n").invalid(), ["body"]);
+}
+
+#[test]
+fn one_number_of_two_batches_is_one_contact() {
+    let server = Server::new();
+    let ana = server.owner();
+    let contact = |n: usize| json!({ "name": format!("C{n}"), "phone": phone(n % 1500) });
+    let file = lines(&(0..2500).map(contact).collect::<Vec<_>>());
+    let request = ana.request("POST", "/api/contacts/import");
+    let report = request.body("application/x-ndjson", file).send().ok();
+    assert_eq!(numbers(&report), [1500, 1000, 0]);
+    assert_eq!(server.db.count("FROM contacts"), 1500);
+    assert_eq!(server.db.count("FROM contacts WHERE name = 'C2499'"), 1);
 }

@@ -59,6 +59,16 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/api/tags", Nothing),
     ("POST", "/api/tags", Json(r#"{"name":"vip"}"#)),
     ("DELETE", "/api/tags/{id}", Nothing),
+    ("GET", "/api/segments", Nothing),
+    ("POST", "/api/segments", Json(r#"{"name":"VIP"}"#)),
+    ("GET", "/api/segments/{id}", Nothing),
+    ("PUT", "/api/segments/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/segments/{id}", Nothing),
+    ("POST", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
+    ("DELETE", "/api/segments/{id}/members", Json(r#"{"contact_ids":[]}"#)),
+    ("GET", "/api/folders", Nothing),
+    ("POST", "/api/folders", Json(r#"{"name":"Datas","kind":"campaign"}"#)),
+    ("DELETE", "/api/folders/{id}", Nothing),
     ("GET", "/api/templates", Nothing),
     (
         "POST",
@@ -172,9 +182,19 @@ pub fn is_account(spec: &RouteSpec) -> bool {
 
 /// One row of everything that has an id, by the path that takes it.
 pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
+    let contact = owner.contact("Contato", "+5511961111111");
+    let segment = text(&owner.post("/api/segments", json!({ "name": "Meu" })).created()["id"]);
+    let members = json!({ "contact_ids": [contact] });
+    owner.post(&format!("/api/segments/{segment}/members"), members).ok();
+    let folder = json!({ "name": "Minha", "kind": "campaign" });
     let things = vec![
         ("/api/api-keys/", text(&api_keys::made(owner, "Chave")["id"])),
-        ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
+        ("/api/contacts/", contact),
+        ("/api/segments/", segment),
+        (
+            "/api/folders/",
+            text(&owner.post("/api/folders", folder).created()["id"]),
+        ),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
@@ -204,6 +224,9 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "contacts",
         "tags",
         "contact_tags",
+        "segments",
+        "segment_members",
+        "folders",
         "message_templates",
         "whatsapp_profiles",
         "campaigns",
@@ -375,7 +398,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 28);
+    assert_eq!(seen, 34);
     assert_eq!(dump(&bia), before);
 }
 
@@ -435,6 +458,60 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
     }
     assert_eq!(dump(&ana), before);
 }
+
+/// Every known field of what is made by a POST.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("/api/accounts", &["name"]),
+    ("/api/accounts/switch", &["account_id"]),
+    (
+        "/api/contacts",
+        &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
+    ),
+    ("/api/segments", &["name", "description", "filters"]),
+    ("/api/folders", &["name", "kind"]),
+    ("/api/tags", &["name", "color"]),
+    (
+        "/api/templates",
+        &[
+            "name",
+            "category",
+            "language",
+            "template_type",
+            "header_type",
+            "header_text",
+            "header_media_url",
+            "body_text",
+            "footer_text",
+            "buttons",
+            "example_values",
+            "carousel_cards",
+            "folder_id",
+        ],
+    ),
+    (
+        "/api/whatsapp/profiles",
+        &[
+            "name",
+            "phone_number_id",
+            "waba_id",
+            "access_token",
+            "messages_per_second",
+        ],
+    ),
+    (
+        "/api/campaigns",
+        &[
+            "name",
+            "template_id",
+            "segment_id",
+            "segment_config",
+            "rfm_segments",
+            "scheduled_at",
+            "variables",
+            "folder_id",
+        ],
+    ),
+];
 
 #[test]
 fn the_matrix_of_bodies_knows_every_field_type() {

@@ -135,6 +135,11 @@ fn nobody_sets_what_is_not_theirs_to_set() {
     let rows = [
         ("/api/contacts", with(json!({ "name": "A", "phone": "+5511961234567" }))),
         ("/api/tags", with(json!({ "name": "vip" }))),
+        (
+            "/api/segments",
+            with(json!({ "name": "S", "members": 7, "segment_members": [id] })),
+        ),
+        ("/api/folders", with(json!({ "name": "F", "kind": "campaign" }))),
         ("/api/templates", with(template)),
         ("/api/whatsapp/profiles", with(number)),
         ("/api/campaigns", with(json!({ "name": "Oferta" }))),
@@ -142,29 +147,21 @@ fn nobody_sets_what_is_not_theirs_to_set() {
     for (path, body) in rows {
         let made = ana.post(path, body).created();
         check(&made);
-        if path != "/api/tags" {
+        assert_eq!(made.get("members").unwrap_or(&json!(0)), 0);
+        if !["/api/tags", "/api/folders"].contains(&path) {
             let changed = ana.put(&format!("{path}/{}", text(&made["id"])), wish.clone()).ok();
             check(&changed);
         }
     }
     let account = ana.post("/api/accounts", with(json!({ "name": "Nova" }))).created();
     check(&account["account"]);
-    assert_eq!(
+    let count = |table: &str| {
         server
             .db
-            .count(&format!("FROM contacts WHERE account_id = '{}'", bia.account)),
-        0
-    );
-    assert_eq!(
-        server
-            .db
-            .count(&format!("FROM campaigns WHERE account_id = '{}'", bia.account)),
-        0
-    );
-    assert_eq!(
-        server
-            .db
-            .count(&format!("FROM account_users WHERE account_id = '{}'", bia.account)),
-        1
-    );
+            .count(&format!("FROM {table} WHERE account_id = '{}'", bia.account))
+    };
+    for table in ["contacts", "segments", "folders", "campaigns"] {
+        assert_eq!(count(table), 0, "{table}");
+    }
+    assert_eq!(count("account_users"), 1);
 }

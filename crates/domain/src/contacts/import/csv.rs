@@ -1,6 +1,7 @@
-//! Reading CSV as it streams in: bytes in whatever pieces, records out, each with the physical line it begins on.
+//! Reading CSV as it streams in: bytes in whatever pieces, records out, each with the physical line it begins on. The
+//! header line tells whether cells are separated by commas or, as in Brazilian spreadsheets, by semicolons.
 
-use csv_core::{ReadRecordResult, Reader};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 /// The longest record, in bytes; a longer one is told and skipped.
 const RECORD_BYTES: usize = 64 * 1024;
@@ -10,15 +11,51 @@ const RECORD_CELLS: usize = 256;
 
 /// One record of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub(super) struct Record {
     /// The physical line it begins on; the header's is 1.
-    pub line: u64,
+    pub(super) line: u64,
     /// Its cells; none when the record is longer than anyone would write, or not UTF-8.
-    pub cells: Option<Vec<String>>,
+    pub(super) cells: Option<Vec<String>>,
+}
+
+/// The beginning of a file, read ahead of the records until its first line ends.
+#[derive(Default)]
+struct Head {
+    bytes: Vec<u8>,
+    quoted: bool,
+    commas: usize,
+    semicolons: usize,
+}
+
+impl Head {
+    /// Takes bytes until the line ends; true when it did. What follows is not taken.
+    fn feed(&mut self, piece: &mut &[u8]) -> bool {
+        while let Some((&byte, rest)) = piece.split_first() {
+            *piece = rest;
+            self.bytes.push(byte);
+            match byte {
+                b'"' => self.quoted = !self.quoted,
+                b',' if !self.quoted => self.commas += 1,
+                b';' if !self.quoted => self.semicolons += 1,
+                _ => {}
+            }
+            let ended = matches!(byte, b'\n' | b'\r') && !self.quoted && !self.bytes.trim_ascii().is_empty();
+            if ended || self.bytes.len() >= RECORD_BYTES {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn separator(&self) -> u8 {
+        if self.semicolons > self.commas { b';' } else { b',' }
+    }
 }
 
 /// A CSV reader that is fed (RFC 4180; LF, CRLF, blank lines and a byte-order mark are taken).
-pub struct CsvDecoder {
+pub(super) struct CsvDecoder {
+    /// The header line, until it is complete.
+    head: Option<Head>,
     reader: Reader,
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -33,6 +70,7 @@ pub struct CsvDecoder {
 impl Default for CsvDecoder {
     fn default() -> Self {
         Self {
+            head: Some(Head::default()),
             reader: Reader::new(),
             bytes: vec![0; RECORD_BYTES],
             ends: vec![0; RECORD_CELLS],
@@ -47,7 +85,27 @@ impl Default for CsvDecoder {
 
 impl CsvDecoder {
     /// Takes the next piece of the file and gives the records that are complete now.
-    pub fn feed(&mut self, piece: &[u8]) -> Vec<Record> {
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Record> {
+        let mut rest = piece;
+        let complete = self.head.as_mut().is_none_or(|head| head.feed(&mut rest));
+        if !complete {
+            return vec![];
+        }
+        let mut records = self.begin();
+        records.extend(self.records(rest));
+        records
+    }
+
+    /// The header line is there, if it was not before: its separator is the file's.
+    fn begin(&mut self) -> Vec<Record> {
+        let Some(head) = self.head.take() else {
+            return vec![];
+        };
+        self.reader = ReaderBuilder::new().delimiter(head.separator()).build();
+        self.records(&head.bytes)
+    }
+
+    fn records(&mut self, piece: &[u8]) -> Vec<Record> {
         let mut records = Vec::new();
         let mut rest = piece;
         loop {
@@ -65,13 +123,15 @@ impl CsvDecoder {
     }
 
     /// Ends the file: a last line without a line end is a record too.
-    pub fn finish(&mut self) -> Option<Record> {
+    pub(super) fn finish(&mut self) -> Vec<Record> {
+        let mut records = self.begin();
         loop {
             let (result, _) = self.step(&[]);
-            if matches!(result, ReadRecordResult::Record | ReadRecordResult::End) {
-                return self.record_of(result);
+            let ended = matches!(result, ReadRecordResult::Record | ReadRecordResult::End);
+            records.extend(self.record_of(result));
+            if ended {
+                return records;
             }
-            self.record_of(result);
         }
     }
 
@@ -158,6 +218,17 @@ mod tests {
     }
 
     #[test]
+    fn semicolons_separate_where_the_header_line_says_so() {
+        let file = "\n\"a,b\";phone;\"c;\n,d\"\nvip,novo;1;x\n";
+        let expected = [row(2, &["a,b", "phone", "c;\n,d"]), row(4, &["vip,novo", "1", "x"])];
+        assert_eq!(decoded(&[file.as_bytes()]), expected);
+        let bytes: Vec<&[u8]> = file.as_bytes().chunks(1).collect();
+        assert_eq!(decoded(&bytes), expected);
+        assert_eq!(decoded(&[b"name,phone;x,y\na;b,c,d"])[1], row(2, &["a;b", "c", "d"]));
+        assert_eq!(decoded(&[b"name;phone"]), [row(1, &["name", "phone"])]);
+    }
+
+    #[test]
     fn an_overlong_or_unreadable_record_costs_only_itself() {
         let long = "x".repeat(RECORD_BYTES + 1);
         let wide = ",".repeat(RECORD_CELLS + 1);
@@ -179,12 +250,15 @@ mod tests {
     fn nothing_is_nothing() {
         assert_eq!(decoded(&[]), []);
         assert_eq!(decoded(&[b"", b"\n\r\n"]), []);
+        // A header line without an end is one record, as long as the file.
+        let endless = format!("\"{}", "x\n".repeat(RECORD_BYTES));
+        assert_eq!(decoded(&[endless.as_bytes()]), [(1, None)]);
     }
 
     proptest! {
         /// However the network cuts the file, the records are the same.
         #[test]
-        fn pieces_do_not_matter(file in "([ab\",é]|\n|\r\n){0,60}", cut in 1_usize..9) {
+        fn pieces_do_not_matter(file in "([ab\",;é]|\n|\r\n){0,60}", cut in 1_usize..9) {
             let bytes = file.as_bytes();
             let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
             prop_assert_eq!(decoded(&pieces), decoded(&[bytes]));

@@ -1,0 +1,104 @@
+//! Reading lines of JSON as they stream in: bytes in whatever pieces, lines out, each with its number.
+
+/// The longest line, in bytes; a longer one is told and skipped.
+const LINE_BYTES: usize = 64 * 1024;
+
+/// One line of a file that is not blank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Its number, from 1.
+    pub(super) line: u64,
+    /// What it holds; none when it is longer than anyone would write.
+    pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// Cuts what it is fed into lines.
+pub(super) struct LineDecoder {
+    bytes: Vec<u8>,
+    overlong: bool,
+    line: u64,
+}
+
+impl Default for LineDecoder {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::new(),
+            overlong: false,
+            line: 1,
+        }
+    }
+}
+
+impl LineDecoder {
+    /// Takes the next piece of the file and gives the lines that are complete now.
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let mut rest = piece;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.push(rest.get(..end).unwrap_or_default());
+            rest = rest.get(end + 1..).unwrap_or_default();
+            lines.extend(self.finish());
+            self.line += 1;
+        }
+        self.push(rest);
+        lines
+    }
+
+    /// Ends the line under way, as the end of the file does; none when it is blank.
+    pub(super) fn finish(&mut self) -> Option<Line> {
+        let bytes = std::mem::take(&mut self.bytes);
+        let overlong = std::mem::take(&mut self.overlong);
+        if overlong {
+            return Some(Line {
+                line: self.line,
+                bytes: None,
+            });
+        }
+        (!bytes.trim_ascii().is_empty()).then_some(Line {
+            line: self.line,
+            bytes: Some(bytes),
+        })
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.bytes.len() + bytes.len() > LINE_BYTES {
+            self.overlong = true;
+            self.bytes.clear();
+        }
+        if !self.overlong {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decoded(file: &[u8], cut: usize) -> Vec<(u64, Option<Vec<u8>>)> {
+        let mut decoder = LineDecoder::default();
+        let mut lines: Vec<Line> = file.chunks(cut).flat_map(|piece| decoder.feed(piece)).collect();
+        lines.extend(decoder.finish());
+        lines.into_iter().map(|line| (line.line, line.bytes)).collect()
+    }
+
+    #[test]
+    fn blank_lines_count_and_overlong_ones_cost_only_themselves() {
+        let file = format!("a\r\n\n \t\nb\n{}\n\nc", "x".repeat(LINE_BYTES + 1));
+        let some = |line: u64, text: &str| (line, Some(text.as_bytes().to_vec()));
+        let expected = [some(1, "a\r"), some(4, "b"), (5, None), some(7, "c")];
+        for cut in [1, 1000, file.len()] {
+            assert_eq!(decoded(file.as_bytes(), cut), expected, "{cut}");
+        }
+        assert_eq!(decoded(b"", 1), []);
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(file in "[a{}\n\r ]{0,40}", cut in 1_usize..7) {
+            prop_assert_eq!(decoded(file.as_bytes(), cut), decoded(file.as_bytes(), 100));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! One contact of a file, whatever the file's form: the rules that every line has to keep.
+
+use serde_json::{Map, Value};
+
+use super::super::model::ContactDraft;
+use super::super::service::{attributes_fit, check_name};
+use super::super::{ImportRow, Phone};
+use crate::shared::text;
+
+/// How many tags a line may have, and how long one may be.
+const TAGS: usize = 50;
+const TAG_CHARS: usize = 100;
+
+/// What a line says, unchecked; nothing said is an empty text.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) name: String,
+    pub(super) phone: String,
+    pub(super) email: String,
+    pub(super) tags: Vec<String>,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) opted_out: bool,
+}
+
+impl Written {
+    /// The row that is to be written, or what is wrong with the line.
+    pub(super) fn check(self) -> Result<ImportRow, String> {
+        // A spreadsheet export protects `+55...` with an apostrophe.
+        let phone = self.phone.trim();
+        let phone = phone.strip_prefix('\'').unwrap_or(phone);
+        if phone.is_empty() {
+            return Err("has no phone".to_owned());
+        }
+        let phone = Phone::parse(phone).ok_or("has a phone that is not a number of the plan")?;
+        let name = check_name(&self.name).ok_or("has no name, or one of more than 200 characters")?;
+        let email = match self.email.trim() {
+            "" => None,
+            email => Some(text::email(email).ok_or("has an e-mail that is none")?),
+        };
+        if !attributes_fit(&self.attributes) {
+            return Err("has too many attributes, or too large ones".to_owned());
+        }
+        Ok(ImportRow {
+            contact: ContactDraft {
+                name,
+                phone: Some(phone),
+                email,
+                attributes: self.attributes,
+                opted_out: self.opted_out.then_some(true),
+                ..ContactDraft::default()
+            },
+            tags: check_tags(self.tags)?,
+        })
+    }
+}
+
+/// The names in a text that separates them by semicolons.
+pub(super) fn tags_of(text: &str) -> Vec<String> {
+    text.split(';').map(str::to_owned).collect()
+}
+
+fn check_tags(names: Vec<String>) -> Result<Vec<String>, String> {
+    let mut tags: Vec<String> = Vec::new();
+    for tag in names
+        .iter()
+        .map(|name| text::sanitize(name))
+        .filter(|tag| !tag.is_empty())
+    {
+        if tag.chars().count() > TAG_CHARS {
+            return Err(format!("has a tag of more than {TAG_CHARS} characters"));
+        }
+        if !tags.contains(&tag) {
+            tags.push(tag);
+        }
+    }
+    if tags.len() > TAGS {
+        Err(format!("has more than {TAGS} tags"))
+    } else {
+        Ok(tags)
+    }
+}
+
+/// What the store would make of two lines of one number, one after the other.
+pub(super) fn merge(earlier: &mut ImportRow, later: ImportRow) {
+    let contact = &mut earlier.contact;
+    contact.name = later.contact.name;
+    contact.email = later.contact.email.or(contact.email.take());
+    contact.attributes.extend(later.contact.attributes);
+    contact.opted_out = contact.opted_out.or(later.contact.opted_out);
+    for tag in later.tags {
+        if !earlier.tags.contains(&tag) {
+            earlier.tags.push(tag);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Contacts in a CSV file: what its columns mean.
+
+use serde_json::Value;
+
+use super::super::ImportRow;
+use super::csv::{CsvDecoder, Record};
+use super::row::{Written, tags_of};
+use super::{Taken, csv};
+use crate::shared::FieldErrors;
+
+/// What a column of the file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Column {
+    Name,
+    Phone,
+    Email,
+    Tags,
+    Attribute(String),
+}
+
+/// A CSV file being read; its header line is required, and says what the columns are.
+#[derive(Default)]
+pub(super) struct Sheet {
+    decoder: CsvDecoder,
+    columns: Option<Vec<Column>>,
+}
+
+impl Sheet {
+    pub(super) fn feed(&mut self, piece: &[u8]) -> Result<Vec<Taken>, FieldErrors> {
+        let records = self.decoder.feed(piece);
+        self.rows(records)
+    }
+
+    pub(super) fn finish(&mut self) -> Result<Vec<Taken>, FieldErrors> {
+        let records = self.decoder.finish();
+        let rows = self.rows(records)?;
+        if self.columns.is_none() {
+            return Err(FieldErrors::one("body", "has no header line"));
+        }
+        Ok(rows)
+    }
+
+    fn rows(&mut self, records: Vec<Record>) -> Result<Vec<Taken>, FieldErrors> {
+        let mut rows = Vec::with_capacity(records.len());
+        for csv::Record { line, cells } in records {
+            match &self.columns {
+                None => self.columns = Some(read_header(cells)?),
+                Some(columns) => rows.push(Taken {
+                    line,
+                    row: read_row(columns, cells),
+                }),
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn read_header(cells: Option<Vec<String>>) -> Result<Vec<Column>, FieldErrors> {
+    let cells = cells
+        .filter(|cells| !cells.iter().any(|cell| cell.contains('\0')))
+        .ok_or_else(|| FieldErrors::one("body", "has an unreadable header line"))?;
+    let columns: Vec<Column> = cells.iter().map(|cell| read_column(cell)).collect();
+    for required in [Column::Name, Column::Phone] {
+        if columns.iter().filter(|column| **column == required).count() != 1 {
+            return Err(FieldErrors::one(
+                "body",
+                "needs a header line with one column name and one column phone",
+            ));
+        }
+    }
+    Ok(columns)
+}
+
+fn read_column(cell: &str) -> Column {
+    let title = cell.trim().trim_start_matches('\u{feff}');
+    match title.to_lowercase().as_str() {
+        "name" => Column::Name,
+        "phone" => Column::Phone,
+        "email" => Column::Email,
+        "tags" => Column::Tags,
+        _ => Column::Attribute(title.to_owned()),
+    }
+}
+
+fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow, String> {
+    let cells = cells.ok_or("is too long, or is not UTF-8")?;
+    if cells.len() > columns.len() {
+        return Err("has more cells than the header line".to_owned());
+    }
+    let mut written = Written::default();
+    for (column, cell) in columns.iter().zip(&cells) {
+        let cell = cell.trim();
+        if cell.contains('\0') {
+            return Err("holds a NUL character".to_owned());
+        }
+        match column {
+            Column::Name => cell.clone_into(&mut written.name),
+            Column::Phone => cell.clone_into(&mut written.phone),
+            Column::Email => cell.clone_into(&mut written.email),
+            Column::Tags => written.tags = tags_of(cell),
+            Column::Attribute(title) if !title.is_empty() && !cell.is_empty() => {
+                let value = Value::String(cell.to_owned());
+                written.attributes.insert(title.clone(), value);
+            }
+            Column::Attribute(_) => {}
+        }
+    }
+    written.check()
+}

@@ -1,0 +1,365 @@
+//! Whole files through an import whose store remembers what it was given.
+
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use serde_json::json;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use super::super::{ContactError, ImportRow, MockContactStore, Upserted};
+use super::*;
+use crate::shared::{AccountId, Clock, Ids, MockClock, MockIds, Role, StoreError, Tenant, UserId};
+
+type Outcome = (Result<ImportReport, ContactError>, Vec<Vec<ImportRow>>);
+
+/// Runs a CSV file through an import.
+async fn import(file: &str) -> Outcome {
+    import_as(ImportFormat::Csv, file.as_bytes(), 4096).await
+}
+
+/// Runs a file through an import whose store remembers the batches; a number seen before counts as updated.
+async fn import_as(format: ImportFormat, file: &[u8], cut: usize) -> Outcome {
+    let batches = Arc::new(Mutex::new(Vec::<Vec<ImportRow>>::new()));
+    let seen = batches.clone();
+    let mut store = MockContactStore::new();
+    store.expect_upsert().returning(move |_, ids, rows, _| {
+        let mut batches = seen.lock().unwrap();
+        let known = |row: &&ImportRow| batches.iter().flatten().any(|r| r.contact.phone == row.contact.phone);
+        let updated = u64::try_from(rows.iter().filter(known).count()).unwrap();
+        batches.push(rows.to_vec());
+        assert_eq!(ids.len(), rows.len());
+        Ok(Upserted {
+            imported: u64::try_from(rows.len()).unwrap() - updated,
+            updated,
+        })
+    });
+    let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), format);
+    for piece in file.chunks(cut) {
+        if let Err(error) = import.feed(piece).await {
+            return (Err(error), vec![]);
+        }
+    }
+    let report = import.finish().await;
+    let batches = batches.lock().unwrap().clone();
+    (report, batches)
+}
+
+fn tenant() -> Tenant {
+    Tenant::for_tests(AccountId(Uuid::from_u128(1)), UserId(Uuid::from_u128(2)), Role::Member)
+}
+
+fn clock() -> Arc<dyn Clock> {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
+    Arc::new(clock)
+}
+
+fn ids() -> Arc<dyn Ids> {
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(1));
+    Arc::new(ids)
+}
+
+#[tokio::test]
+async fn columns_in_any_order_and_the_rest_as_attributes() {
+    let (report, batches) =
+        import("tags,Phone,cupom,name,email\nvip; novo ;vip,'+5511961234567,X5,Ana,a@b.example\n").await;
+    assert_eq!(
+        report.unwrap(),
+        ImportReport {
+            imported: 1,
+            ..ImportReport::default()
+        }
+    );
+    let row = &batches[0][0];
+    assert_eq!(row.tags, ["vip", "novo"]);
+    assert_eq!(row.contact.phone.as_ref().unwrap().as_str(), "+5511961234567");
+    assert_eq!(row.contact.attributes["cupom"], "X5");
+    assert_eq!(row.contact.email.as_deref(), Some("a@b.example"));
+}
+
+#[tokio::test]
+async fn every_line_is_accounted_for_and_faults_name_their_line() {
+    let file = "name,phone,email\nAna,11961234567,\n,11961234568,\nBia,961234567,\nCaio,,\n\"Du\no\",11961234569,x@\n\
+                Eva,551161234567,e@b.example\nTo,11961234560,,extra\n";
+    let (report, batches) = import(file).await;
+    let report = report.unwrap();
+    assert_eq!((report.imported, report.updated, report.skipped), (1, 1, 5));
+    let lines: Vec<u64> = report.errors.iter().map(|error| error.line).collect();
+    assert_eq!(lines, [3, 4, 5, 6, 9]);
+    let merged = &batches[0][0].contact;
+    assert_eq!(
+        (merged.name.as_str(), merged.email.as_deref()),
+        ("Eva", Some("e@b.example"))
+    );
+}
+
+#[tokio::test]
+async fn batches_are_bounded_and_faults_told_up_to_a_hundred() {
+    let mut file = String::from("name,phone\n");
+    for number in 0..2500 {
+        file.push_str(&format!("N,119{number:08}\nbad,1\n"));
+    }
+    let (report, batches) = import(&file).await;
+    let report = report.unwrap();
+    assert_eq!(
+        (report.imported, report.skipped, report.errors.len()),
+        (2500, 2500, 100)
+    );
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1000, 500]);
+}
+
+#[tokio::test]
+async fn a_file_without_its_header_changes_nothing() {
+    for file in [
+        "",
+        "\n",
+        "name,email\nAna,a@b.example\n",
+        "name,phone,phone\n",
+        "name,phone,a\0b\nAna,11961234567,x\n",
+    ] {
+        let (report, batches) = import(file).await;
+        assert!(matches!(report, Err(ContactError::Invalid(_))), "{file:?}");
+        assert_eq!(batches.len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_failing_store_fails_the_import() {
+    let mut store = MockContactStore::new();
+    store
+        .expect_upsert()
+        .returning(|_, _, _, _| Err(StoreError::Corrupt("x".into())));
+    let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::Csv);
+    import.feed(b"name,phone\nAna,11961234567").await.unwrap();
+    assert!(matches!(import.finish().await, Err(ContactError::Store(_))));
+}
+
+/// The messages of the lines that were not taken, in order.
+fn messages(report: &ImportReport) -> Vec<(u64, &str)> {
+    let told = |error: &LineError| (error.line, error.message.clone());
+    assert_eq!(report.errors.len(), usize::try_from(report.skipped).unwrap());
+    let errors: Vec<(u64, String)> = report.errors.iter().map(told).collect();
+    assert!(errors.is_sorted_by_key(|(line, _)| *line));
+    report
+        .errors
+        .iter()
+        .map(|error| (error.line, error.message.as_str()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_line_of_json_is_a_contact_and_its_other_fields_are_attributes() {
+    let file = r#"{"name":" João  <i>S.</i> ","phone":"(11) 96123-4567","email":"j@loja.example","tags":["vip"," a;b "],
+"cidade":"São Paulo"}
+{"phone":"'+5511961234567","name":"João","tags":"vip; novo","cidade":"Santos","pontos":3.5,"ativo":true,"nada":null,"lista":[1],
+"#;
+    // A line is a line: an object over two of them is two faults.
+    let (report, _) = import_as(ImportFormat::JsonLines, file.as_bytes(), 7).await;
+    assert_eq!(messages(&report.unwrap()).len(), 3);
+    let whole = json!({ "name": " João  <i>S.</i> ", "phone": "(11) 96123-4567", "email": "j@loja.example",
+        "tags": ["vip", " novo "], "cidade": "São Paulo", "pontos": 3.5, "ativo": true, "nada": null, "lista": [1],
+        "attributes": { "cidade": "Santos", "cupom": null }, "opted_out": true, "id": "x", "created_at": "y",
+        "wa_user_id": null, "opted_out_at": null });
+    let (report, batches) = import_as(ImportFormat::JsonLines, format!("\u{feff}{whole}\r\n\n").as_bytes(), 5).await;
+    assert_eq!(report.unwrap().imported, 1);
+    let ImportRow { contact, tags } = batches[0][0].clone();
+    assert_eq!(
+        (contact.name.as_str(), tags),
+        ("João S.", vec!["vip".to_owned(), "novo".to_owned()])
+    );
+    assert_eq!(
+        (contact.email.as_deref(), contact.opted_out),
+        (Some("j@loja.example"), Some(true))
+    );
+    let expected = json!({ "cidade": "Santos", "cupom": null, "pontos": 3.5, "ativo": true });
+    assert_eq!(json!(contact.attributes), expected);
+}
+
+#[tokio::test]
+async fn every_fault_of_a_line_of_json_is_told() {
+    let long = format!(r#"{{"name":"A","phone":"11961234567","x":"{}"}}"#, "x".repeat(70_000));
+    let many: String = (0..101).map(|n| format!(",\"a{n}\":1")).collect();
+    let faults = [
+        (r#"{"name":"A","phone":"11961234567""#, "is not JSON"),
+        (r#"[{"name":"A","phone":"11961234567"}]"#, "is not a JSON object"),
+        (r#"{"name":"A\u0000","phone":"11961234567"}"#, "holds a NUL character"),
+        (
+            r#"{"name":"A","phone":"11961234567","a\u0000":1}"#,
+            "holds a NUL character",
+        ),
+        (r#"{"name":7,"phone":"11961234567"}"#, "has name that is not text"),
+        (r#"{"name":"A"}"#, "has no phone"),
+        (
+            r#"{"name":"A","wa_user_id":"BR.1"}"#,
+            "has wa_user_id, which a file cannot bring",
+        ),
+        (
+            r#"{"name":"A","phone":"11961234567","tag_ids":[]}"#,
+            "has tag_ids, which a file cannot bring",
+        ),
+        (
+            r#"{"name":"A","phone":"11961234567","tags":[{}]}"#,
+            "has a tag that is not text",
+        ),
+        (
+            r#"{"name":"A","phone":"11961234567","opted_out":"yes"}"#,
+            "has opted_out that is neither true nor false",
+        ),
+        (
+            r#"{"phone":"11961234567"}"#,
+            "has no name, or one of more than 200 characters",
+        ),
+        (long.as_str(), "is too long"),
+    ];
+    let mut file: String = faults.iter().map(|(line, _)| format!("{line}\n")).collect();
+    file.push_str(&format!("{{\"name\":\"A\",\"phone\":\"11961234567\"{many}}}\n"));
+    file.push_str("{\"name\":\"Ana\",\"phone\":\"11961234567\"}");
+    let (report, batches) = import_as(ImportFormat::JsonLines, file.as_bytes(), 1000).await;
+    let report = report.unwrap();
+    let told: Vec<(u64, &str)> = messages(&report);
+    for (number, (line, message)) in (1_u64..).zip(faults) {
+        assert_eq!(
+            told[usize::try_from(number).unwrap() - 1],
+            (number, message),
+            "{line:.60}"
+        );
+    }
+    assert_eq!(told[12], (13, "has too many attributes, or too large ones"));
+    assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 13, 1));
+    let (empty, _) = import_as(ImportFormat::JsonLines, b"\n \n", 1).await;
+    assert_eq!(empty.unwrap(), ImportReport::default());
+}
+
+#[tokio::test]
+async fn an_earlier_opt_out_of_the_file_stays() {
+    let file = "{\"name\":\"A\",\"phone\":\"11961234567\",\"opted_out\":true}\n\
+                {\"name\":\"B\",\"phone\":\"1161234567\",\"opted_out\":false}\n";
+    let (report, batches) = import_as(ImportFormat::JsonLines, file.as_bytes(), 9).await;
+    assert_eq!(report.unwrap().updated, 1);
+    assert_eq!(
+        (batches[0][0].contact.name.as_str(), batches[0][0].contact.opted_out),
+        ("B", Some(true))
+    );
+}
+
+/// One row of a random file.
+#[derive(Clone, Debug)]
+enum Row {
+    /// With this name and the phone of this number.
+    Good(String, u32),
+    NoName(u32),
+    NoPhone(String),
+    WrongPhone(String),
+    Nul(u32),
+    Overlong(u32),
+    /// No row at all.
+    Blank,
+}
+
+fn row() -> impl Strategy<Value = Row> {
+    // None of these is in Windows-1252 what a character of UTF-8 goes on with.
+    let name = "[A-Za-z][a-zàáâãçéêíóôõúü ]{0,11}[a-z]";
+    prop_oneof![
+        6 => (name, 0..30_u32).prop_map(|(name, number)| Row::Good(name, number)),
+        1 => (0..30_u32).prop_map(Row::NoName),
+        1 => name.prop_map(Row::NoPhone),
+        1 => name.prop_map(Row::WrongPhone),
+        1 => (0..30_u32).prop_map(Row::Nul),
+        1 => (0..30_u32).prop_map(Row::Overlong),
+        1 => Just(Row::Blank),
+    ]
+}
+
+impl Row {
+    /// Name and phone as they are written; none for a blank line.
+    fn cells(&self) -> Option<(String, String)> {
+        let phone = |number: &u32| match number % 3 {
+            0 => format!("11961{number:06}"),
+            1 => format!("+55 11 6100-{number:04}"),
+            _ => format!("(11) 96100-{number:04}"),
+        };
+        Some(match self {
+            Self::Good(name, number) => (name.clone(), phone(number)),
+            Self::NoName(number) => (String::new(), phone(number)),
+            Self::NoPhone(name) => (name.clone(), String::new()),
+            Self::WrongPhone(name) => (name.clone(), "961234567".to_owned()),
+            Self::Nul(number) => ("A\0".to_owned(), phone(number)),
+            Self::Overlong(number) => ("x".repeat(70_000), phone(number)),
+            Self::Blank => return None,
+        })
+    }
+
+    fn csv(&self, separator: char) -> String {
+        let Some((name, phone)) = self.cells() else {
+            return "\r\n".to_owned();
+        };
+        // Over two lines and with a separator, as a cell may be that is quoted.
+        format!("{phone}{separator}\"{name}\"{separator}\"a{separator}\n\"\"b\"\n")
+    }
+
+    fn json(&self) -> String {
+        match self.cells() {
+            None => " \n".to_owned(),
+            Some((name, phone)) => format!("{}\n", json!({ "name": name, "phone": phone, "obs": "a\nb" })),
+        }
+    }
+}
+
+fn encoded(text: &str, encoding: u8) -> Vec<u8> {
+    match encoding {
+        0 => text.as_bytes().to_vec(),
+        1 => [b"\xef\xbb\xbf", text.as_bytes()].concat(),
+        _ => text.chars().map(|c| u8::try_from(u32::from(c)).unwrap()).collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever the form, the encoding and the pieces: every row is accounted for, and what is good arrives.
+    #[test]
+    fn every_row_is_accounted_for(
+        rows in prop::collection::vec(row(), 0..40), form in 0..3_u8, encoding in 0..3_u8, cut in 1..5000_usize,
+    ) {
+        let (format, text) = match form {
+            0 => (ImportFormat::JsonLines, rows.iter().map(Row::json).collect::<String>()),
+            _ => {
+                let separator = if form == 1 { ',' } else { ';' };
+                let head = format!("phone{separator}Name{separator}obs\n");
+                (ImportFormat::Csv, head + &rows.iter().map(|row| row.csv(separator)).collect::<String>())
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let (report, batches) = runtime.block_on(import_as(format, &encoded(&text, encoding), cut));
+        let report = report.unwrap();
+        let written = rows.iter().filter(|row| !matches!(row, Row::Blank)).count();
+        let good: Vec<(&String, u32)> = rows.iter().filter_map(|row| match row {
+            Row::Good(name, number) => Some((name, *number)),
+            _ => None,
+        }).collect();
+        let people: std::collections::BTreeSet<u32> = good.iter().map(|(_, number)| *number).collect();
+        let counted = [report.imported, report.updated, report.skipped].map(|count| usize::try_from(count).unwrap());
+        prop_assert_eq!(counted, [people.len(), good.len() - people.len(), written - good.len()]);
+        prop_assert_eq!(messages(&report).len(), written - good.len());
+        let names: Vec<String> = batches.iter().flatten().map(|row| row.contact.name.clone()).collect();
+        let expected: Vec<String> = people_in_order(&good);
+        prop_assert_eq!(names, expected);
+    }
+}
+
+/// The last name of everybody, in the order of their first rows.
+fn people_in_order(good: &[(&String, u32)]) -> Vec<String> {
+    let mut order: Vec<u32> = Vec::new();
+    for (_, number) in good {
+        if !order.contains(number) {
+            order.push(*number);
+        }
+    }
+    let last = |number: &u32| good.iter().rev().find(|(_, other)| other == number).unwrap().0;
+    order
+        .iter()
+        .map(|number| crate::shared::text::sanitize(last(number)))
+        .collect()
+}

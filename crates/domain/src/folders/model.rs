@@ -1,0 +1,57 @@
+//! Folders, as stored and published.
+
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::shared::words;
+use crate::shared::{FieldErrors, FolderId, SliceQuery, StoreError};
+
+words! {
+    /// What a folder holds.
+    FolderKind {
+        /// Campaigns.
+        Campaign = "campaign",
+        /// Templates.
+        Template = "template",
+    }
+}
+
+/// A folder, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Folder {
+    /// Its id.
+    pub id: FolderId,
+    /// 1 to 100 characters, sanitized.
+    pub name: String,
+    /// What it holds, for good.
+    pub kind: FolderKind,
+}
+
+/// Asks for folders, newest first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderQuery {
+    /// Of this kind alone.
+    pub kind: Option<FolderKind>,
+    /// Which part of the list.
+    pub slice: SliceQuery,
+}
+
+/// Why a folder operation did not happen.
+#[derive(Debug, Error)]
+pub enum FolderError {
+    /// No such folder in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for FolderError {
+    fn from(error: StoreError) -> Self {
+        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
+    }
+}

@@ -1,0 +1,86 @@
+//! Conditions on contacts.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+
+use crate::shared::{FieldErrors, timestamp};
+
+/// How many attributes may be named, and how long they may be together.
+const ATTRIBUTES: usize = 100;
+const ATTRIBUTE_BYTES: usize = 16 * 1024;
+
+/// Conditions that a contact has to meet, all of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AudienceFilters {
+    /// Made at this moment or later.
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub created_after: Option<OffsetDateTime>,
+    /// Made before this moment.
+    #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
+    pub created_before: Option<OffsetDateTime>,
+    /// Has an e-mail address, or has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_email: Option<bool>,
+    /// Has each of these attributes with just this value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<Map<String, Value>>,
+}
+
+impl AudienceFilters {
+    /// Adds what is wrong with them, where they stand in the field of this path.
+    pub fn check(&self, path: &str, errors: &mut FieldErrors) {
+        let Some(attributes) = &self.attributes else { return };
+        let bytes: usize = attributes
+            .iter()
+            .map(|(key, value)| key.len() + value.to_string().len())
+            .sum();
+        if attributes.len() > ATTRIBUTES || bytes > ATTRIBUTE_BYTES {
+            errors.add(
+                format!("{path}.attributes"),
+                format!("must be at most {ATTRIBUTES} values of {ATTRIBUTE_BYTES} bytes together"),
+            );
+        }
+        // No contact has any other: the condition could never be met.
+        for (key, value) in attributes {
+            if value.is_array() || value.is_object() {
+                let field = format!("{path}.attributes.{key}");
+                errors.add(field, "must be a string, number, boolean or null");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn unknown_conditions_are_refused_and_absent_ones_stay_absent() {
+        let unknown = serde_json::from_value::<AudienceFilters>(json!({ "age": 3 }));
+        assert!(unknown.unwrap_err().to_string().contains("age"));
+        let filters: AudienceFilters = serde_json::from_value(json!({ "has_email": true })).unwrap();
+        assert_eq!(json!(filters), json!({ "has_email": true }));
+    }
+
+    #[test]
+    fn what_no_contact_can_have_is_named() {
+        let filters = json!({ "attributes": { "a": 1, "b": null, "c": [1], "d": { "e": 1 } } });
+        let filters: AudienceFilters = serde_json::from_value(filters).unwrap();
+        let mut errors = FieldErrors::default();
+        filters.check("filters", &mut errors);
+        let fields: Vec<&str> = errors.0.keys().map(String::as_str).collect();
+        assert_eq!(fields, ["filters.attributes.c", "filters.attributes.d"]);
+        let many: Map<String, Value> = (0..101).map(|n| (n.to_string(), json!(n))).collect();
+        let many = AudienceFilters {
+            attributes: Some(many),
+            ..AudienceFilters::default()
+        };
+        let mut errors = FieldErrors::default();
+        many.check("segment_config.filters", &mut errors);
+        assert!(errors.0.contains_key("segment_config.filters.attributes"));
+    }
+}

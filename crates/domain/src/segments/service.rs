@@ -1,0 +1,278 @@
+//! The use cases of segments.
+
+use std::sync::Arc;
+
+use super::SegmentStore;
+use super::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentError, SegmentInput};
+use crate::shared::{Clock, ContactId, FieldErrors, Ids, SegmentId, Slice, SliceQuery, Tenant, text};
+
+const NAME_CHARS: usize = 100;
+const DESCRIPTION_CHARS: usize = 1000;
+
+/// How many members one request may add or take out.
+const CONTACT_IDS: usize = 1000;
+
+/// The use cases of segments.
+pub struct Segments {
+    store: Arc<dyn SegmentStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Segments {
+    pub fn new(store: Arc<dyn SegmentStore>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self { store, clock, ids }
+    }
+
+    /// Segments of the account, newest first.
+    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Segment>, SegmentError> {
+        Ok(self.store.list(tenant.account_id, query).await?)
+    }
+
+    /// One segment.
+    pub async fn get(&self, tenant: &Tenant, id: SegmentId) -> Result<Segment, SegmentError> {
+        self.store
+            .find(tenant.account_id, id)
+            .await?
+            .ok_or(SegmentError::NotFound)
+    }
+
+    /// A new segment.
+    pub async fn create(&self, tenant: &Tenant, input: SegmentInput) -> Result<Segment, SegmentError> {
+        let named = SegmentInput {
+            name: Some(input.name.unwrap_or_default()),
+            ..input
+        };
+        let change = check(named)?;
+        let draft = SegmentDraft {
+            name: change.name.unwrap_or_default(),
+            description: change.description.flatten(),
+            filters: change.filters.unwrap_or_default(),
+        };
+        let id = self.ids.next().into();
+        Ok(self
+            .store
+            .insert(tenant.account_id, id, &draft, self.clock.now())
+            .await?)
+    }
+
+    /// Changes the given fields of a segment.
+    pub async fn update(&self, tenant: &Tenant, id: SegmentId, input: SegmentInput) -> Result<Segment, SegmentError> {
+        let change = check(input)?;
+        self.store
+            .update(tenant.account_id, id, &change, self.clock.now())
+            .await?
+            .ok_or(SegmentError::NotFound)
+    }
+
+    /// Removes a segment. A campaign that names it can no longer run.
+    pub async fn delete(&self, tenant: &Tenant, id: SegmentId) -> Result<(), SegmentError> {
+        match self.store.delete(tenant.account_id, id, self.clock.now()).await? {
+            true => Ok(()),
+            false => Err(SegmentError::NotFound),
+        }
+    }
+
+    /// Makes contacts members. Who is one already stays one.
+    pub async fn add_members(
+        &self,
+        tenant: &Tenant,
+        id: SegmentId,
+        contacts: &[ContactId],
+    ) -> Result<Segment, SegmentError> {
+        check_ids(contacts)?;
+        match self.store.add_members(tenant.account_id, id, contacts).await? {
+            MembersAdded::Done(segment) => Ok(segment),
+            MembersAdded::Missing => Err(SegmentError::NotFound),
+            MembersAdded::Unknown(positions) => {
+                let mut errors = FieldErrors::default();
+                for position in positions {
+                    errors.add(format!("contact_ids[{position}]"), "does not exist");
+                }
+                Err(errors.into())
+            }
+        }
+    }
+
+    /// Takes contacts out of the members. Whoever is none, and whoever matches the filters, is left as they are.
+    pub async fn remove_members(
+        &self,
+        tenant: &Tenant,
+        id: SegmentId,
+        contacts: &[ContactId],
+    ) -> Result<Segment, SegmentError> {
+        check_ids(contacts)?;
+        self.store
+            .remove_members(tenant.account_id, id, contacts)
+            .await?
+            .ok_or(SegmentError::NotFound)
+    }
+}
+
+fn check_ids(contacts: &[ContactId]) -> Result<(), FieldErrors> {
+    if contacts.len() > CONTACT_IDS {
+        return Err(FieldErrors::one(
+            "contact_ids",
+            format!("must have at most {CONTACT_IDS} items"),
+        ));
+    }
+    Ok(())
+}
+
+fn check(input: SegmentInput) -> Result<SegmentChange, FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let name = input.name.map(|name| text::sanitize(&name));
+    if name
+        .as_ref()
+        .is_some_and(|name| name.is_empty() || name.chars().count() > NAME_CHARS)
+    {
+        errors.add("name", format!("must have 1 to {NAME_CHARS} characters"));
+    }
+    let description = input.description.map(|description| {
+        let text = description.unwrap_or_default();
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    });
+    if let Some(Some(text)) = &description
+        && text.chars().count() > DESCRIPTION_CHARS
+    {
+        errors.add(
+            "description",
+            format!("must have at most {DESCRIPTION_CHARS} characters"),
+        );
+    }
+    let filters = input.filters.map(Option::unwrap_or_default).map(plain);
+    if let Some(filters) = &filters {
+        filters.check("filters", &mut errors);
+    }
+    errors.into_result()?;
+    Ok(SegmentChange {
+        name,
+        description,
+        filters,
+    })
+}
+
+/// No attribute is no condition: written so, it would otherwise make everybody belong to the segment.
+fn plain(filters: AudienceFilters) -> AudienceFilters {
+    AudienceFilters {
+        attributes: filters.attributes.filter(|attributes| !attributes.is_empty()),
+        ..filters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::MockSegmentStore;
+    use super::*;
+    use crate::shared::{AccountId, MockClock, MockIds, Role, UserId};
+
+    fn segments(store: MockSegmentStore) -> Segments {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
+        let mut ids = MockIds::new();
+        ids.expect_next().returning(|| Uuid::from_u128(1));
+        Segments::new(Arc::new(store), Arc::new(clock), Arc::new(ids))
+    }
+
+    fn tenant() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
+    }
+
+    fn made(id: SegmentId, draft: &SegmentDraft) -> Segment {
+        Segment {
+            id,
+            name: draft.name.clone(),
+            description: draft.description.clone(),
+            filters: draft.filters.clone(),
+            members: 0,
+            created_at: datetime!(2026-03-01 12:00 UTC),
+            updated_at: datetime!(2026-03-01 12:00 UTC),
+        }
+    }
+
+    fn fields(refused: Result<Segment, SegmentError>) -> Vec<String> {
+        let Err(SegmentError::Invalid(errors)) = refused else {
+            panic!("{refused:?}")
+        };
+        errors.0.into_keys().collect()
+    }
+
+    #[tokio::test]
+    async fn a_new_segment_is_sanitized_and_no_attribute_is_no_condition() {
+        let mut store = MockSegmentStore::new();
+        store.expect_insert().returning(|_, id, draft, _| Ok(made(id, draft)));
+        let filters = serde_json::from_value(json!({ "attributes": {} })).unwrap();
+        let input = SegmentInput {
+            name: Some(" <b>VIP</b>\n2026 ".into()),
+            description: Some(Some("  ".into())),
+            filters: Some(Some(filters)),
+        };
+        let made = segments(store).create(&tenant(), input).await.unwrap();
+        assert_eq!((made.name.as_str(), made.description), ("VIP 2026", None));
+        assert_eq!(made.filters, AudienceFilters::default());
+    }
+
+    #[tokio::test]
+    async fn every_wrong_field_is_named() {
+        let wrong = SegmentInput {
+            name: None,
+            description: Some(Some("x".repeat(1001))),
+            filters: Some(Some(
+                serde_json::from_value(json!({ "attributes": { "a": [] } })).unwrap(),
+            )),
+        };
+        let refused = segments(MockSegmentStore::new()).create(&tenant(), wrong).await;
+        assert_eq!(fields(refused), ["description", "filters.attributes.a", "name"]);
+        let many = vec![ContactId(Uuid::nil()); 1001];
+        let id = SegmentId(Uuid::nil());
+        let segments = segments(MockSegmentStore::new());
+        assert_eq!(
+            fields(segments.add_members(&tenant(), id, &many).await),
+            ["contact_ids"]
+        );
+        assert_eq!(
+            fields(segments.remove_members(&tenant(), id, &many).await),
+            ["contact_ids"]
+        );
+    }
+
+    #[tokio::test]
+    async fn an_update_changes_what_is_named_and_clears_on_null() {
+        let mut store = MockSegmentStore::new();
+        store
+            .expect_update()
+            .withf(|_, _, change, _| {
+                let cleared = SegmentChange {
+                    description: Some(None),
+                    filters: Some(AudienceFilters::default()),
+                    ..SegmentChange::default()
+                };
+                *change == cleared
+            })
+            .returning(|_, _, _, _| Ok(None));
+        let input = SegmentInput {
+            description: Some(None),
+            filters: Some(None),
+            ..SegmentInput::default()
+        };
+        let missing = segments(store).update(&tenant(), SegmentId(Uuid::nil()), input).await;
+        assert!(matches!(missing, Err(SegmentError::NotFound)));
+    }
+
+    #[tokio::test]
+    async fn unknown_contacts_are_named_by_their_position() {
+        let mut store = MockSegmentStore::new();
+        store
+            .expect_add_members()
+            .returning(|_, _, _| Ok(MembersAdded::Unknown(vec![0, 2])));
+        let ids = [ContactId(Uuid::nil()); 3];
+        let refused = segments(store)
+            .add_members(&tenant(), SegmentId(Uuid::nil()), &ids)
+            .await;
+        assert_eq!(fields(refused), ["contact_ids[0]", "contact_ids[2]"]);
+    }
+}

@@ -1,0 +1,115 @@
+//! Folders.
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Text, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
+use recado_domain::shared::{AccountId, FolderId, Slice, StoreError};
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, word};
+use crate::pool::TenantPool;
+use crate::sql::{Answer, sql};
+
+/// Folders.
+#[derive(Clone, Debug)]
+pub struct PgFolders(TenantPool);
+
+impl PgFolders {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct FolderRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    kind: String,
+}
+
+impl TryFrom<FolderRow> for Folder {
+    type Error = StoreError;
+
+    fn try_from(row: FolderRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            name: row.name,
+            kind: word(&row.kind)?,
+        })
+    }
+}
+
+/// Refuses a folder that is not there or is for something else. A folder's kind never changes, so that this holds until
+/// the reference itself is checked at the end of the statement that writes it.
+pub(crate) async fn check(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    folder: Option<FolderId>,
+    kind: FolderKind,
+) -> Attempt<()> {
+    let Some(folder) = folder else {
+        return Ok(());
+    };
+    let holds: Answer =
+        sql("SELECT EXISTS (SELECT 1 FROM folders WHERE account_id = $1 AND id = $2 AND kind = $3) AS yes")
+            .bind(account)
+            .bind(folder)
+            .bind(kind.as_str())
+            .get_result(conn)
+            .await?;
+    match holds.yes {
+        true => Ok(()),
+        false => Err(Fault::Store(StoreError::Dangling { field: "folder_id" })),
+    }
+}
+
+#[async_trait]
+impl FolderStore for PgFolders {
+    async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<Slice<Folder>, StoreError> {
+        let limit = query.slice.limit;
+        let after = query.slice.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
+        let Ok(after) = after else {
+            return Ok(Slice::cut(vec![], limit, |_| String::new()));
+        };
+        let listed = sql("SELECT id, name, kind FROM folders
+             WHERE account_id = $1 AND id < $2 AND ($3 IS NULL OR kind = $3) ORDER BY id DESC LIMIT $4")
+        .bind(account)
+        .bind(after)
+        .bind(query.kind.map(FolderKind::as_str))
+        .bind(limit + 1);
+        let rows: Vec<FolderRow> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
+            })
+            .await?;
+        let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
+        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id.to_string()))
+    }
+
+    async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {
+        let written = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
+            .bind(account)
+            .bind(folder.id)
+            .bind(folder.name.as_str())
+            .bind(folder.kind.as_str());
+        let mut tx = self.0.begin(account).await?;
+        let inserted = written.execute(tx.conn()?).await;
+        tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
+    }
+
+    /// What lay in it is left without a folder by the references themselves (`ON DELETE SET NULL`).
+    async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
+        let gone = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        let mut tx = self.0.begin(account).await?;
+        let deleted = gone.execute(tx.conn()?).await;
+        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+    }
+}

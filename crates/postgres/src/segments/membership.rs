@@ -1,0 +1,89 @@
+//! Who belongs to a segment, said once for everybody who asks: its members and whoever meets its conditions, which are
+//! read from the stored filters inside the statement that uses them.
+
+use recado_domain::segments::AudienceFilters;
+use serde_json::Value;
+use time::OffsetDateTime;
+
+/// What [`conditions`] binds, in its order.
+pub(crate) struct BoundFilters {
+    pub(crate) created_after: Option<OffsetDateTime>,
+    pub(crate) created_before: Option<OffsetDateTime>,
+    pub(crate) has_email: Option<bool>,
+    pub(crate) attributes: Option<Value>,
+}
+
+impl From<&AudienceFilters> for BoundFilters {
+    fn from(filters: &AudienceFilters) -> Self {
+        Self {
+            created_after: filters.created_after,
+            created_before: filters.created_before,
+            has_email: filters.has_email,
+            attributes: filters.attributes.clone().map(Value::Object),
+        }
+    }
+}
+
+/// The conditions on contact `c`, with four parameters from `$first` on; an absent one is met by everybody.
+pub(crate) fn conditions(first: usize) -> String {
+    met([first, first + 1, first + 2, first + 3].map(|number| format!("${number}")))
+}
+
+fn met([after, before, email, attributes]: [String; 4]) -> String {
+    format!(
+        "({after} IS NULL OR c.created_at >= {after}) AND ({before} IS NULL OR c.created_at < {before}) \
+         AND ({email} IS NULL OR (coalesce(c.email, '') <> '') = {email}) \
+         AND ({attributes} IS NULL OR c.attributes @> {attributes})"
+    )
+}
+
+/// The stored filters of segment `s` as columns, one a condition.
+pub(super) const CONDITIONS: &str = "(s.filters ->> 'created_after')::timestamptz AS created_after, \
+    (s.filters ->> 'created_before')::timestamptz AS created_before, \
+    (s.filters ->> 'has_email')::boolean AS has_email, \
+    nullif(nullif(s.filters -> 'attributes', 'null'), '{}') AS attributes";
+
+fn columns(row: &str) -> [String; 4] {
+    ["created_after", "created_before", "has_email", "attributes"].map(|column| format!("{row}.{column}"))
+}
+
+/// Whether the segment of this row has any condition: without one, nobody but its members belongs to it.
+fn has_conditions(row: &str) -> String {
+    format!("num_nonnulls({}) > 0", columns(row).join(", "))
+}
+
+fn is_member(row: &str) -> String {
+    format!(
+        "EXISTS (SELECT 1 FROM segment_members m \
+         WHERE m.account_id = c.account_id AND m.segment_id = {row}.id AND m.contact_id = c.id)"
+    )
+}
+
+/// The segment that the parameter names, as the row `own` beside every contact; a deleted one is not there.
+pub(crate) fn own(segment: &str) -> String {
+    format!(
+        "LEFT JOIN (SELECT s.id, {CONDITIONS} FROM segments s \
+           WHERE s.account_id = $1 AND s.id = {segment} AND s.deleted_at IS NULL OFFSET 0) AS own ON true"
+    )
+}
+
+/// Whether contact `c` belongs to the segment `own`; nobody does where there is none.
+pub(crate) fn belongs() -> String {
+    let (member, conditions, met) = (is_member("own"), has_conditions("own"), met(columns("own")));
+    format!("(own.id IS NOT NULL AND ({member} OR ({conditions} AND {met})))")
+}
+
+/// How many living contacts of `$1` belong to the segment of this row, as [`belongs`] has it: the members, and, where
+/// there is a condition to meet, those who meet it without being members. Contacts are not gone through without need.
+pub(super) fn count(row: &str) -> String {
+    let (member, conditions, met) = (is_member(row), has_conditions(row), met(columns(row)));
+    format!(
+        "(SELECT count(*) FROM segment_members m
+            JOIN contacts c ON c.account_id = m.account_id AND c.id = m.contact_id AND c.deleted_at IS NULL
+            WHERE m.account_id = $1 AND m.segment_id = {row}.id)
+         + CASE WHEN {conditions} THEN
+             (SELECT count(*) FROM contacts c
+              WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {met} AND NOT {member})
+           ELSE 0 END"
+    )
+}

@@ -1,0 +1,303 @@
+//! Segments, always with the number of their contacts.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::pg::Pg;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncConnectionCore, AsyncPgConnection, RunQueryDsl};
+use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
+use recado_domain::shared::{AccountId, ContactId, SegmentId, Slice, SliceQuery, StoreError};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::membership::{CONDITIONS, count};
+use crate::errors::{Attempt, Fault, corrupt, failed, retry};
+use crate::pool::TenantPool;
+use crate::sql::{Id, Number, bare, sql};
+
+/// Segments.
+#[derive(Clone, Debug)]
+pub struct PgSegments(TenantPool);
+
+impl PgSegments {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct SegmentRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    description: Option<String>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    filters: Option<Value>,
+    #[diesel(sql_type = BigInt)]
+    members: i64,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    updated_at: OffsetDateTime,
+}
+
+impl TryFrom<SegmentRow> for Segment {
+    type Error = StoreError;
+
+    fn try_from(row: SegmentRow) -> Result<Self, StoreError> {
+        let filters: Option<AudienceFilters> = match row.filters {
+            None => None,
+            Some(filters) => serde_json::from_value(filters).map_err(corrupt)?,
+        };
+        Ok(Self {
+            id: row.id.into(),
+            name: row.name,
+            description: row.description,
+            filters: filters.unwrap_or_default(),
+            members: row.members,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+}
+
+/// Some segments of `$1` with their numbers, newest first: the part is cut before anything is counted.
+fn segments(part: &str) -> String {
+    format!(
+        "WITH part AS MATERIALIZED (
+           SELECT s.id, s.name, s.description, s.filters, s.created_at, s.updated_at, {CONDITIONS}
+           FROM segments s WHERE s.account_id = $1 AND s.deleted_at IS NULL AND {part})
+         SELECT p.id, p.name, p.description, p.filters, p.created_at, p.updated_at, {count} AS members
+         FROM part p ORDER BY p.id DESC",
+        count = count("p")
+    )
+}
+
+async fn find<C>(conn: &mut C, account: AccountId, id: SegmentId) -> Attempt<Option<Segment>>
+where
+    C: AsyncConnectionCore<Backend = Pg> + Send,
+{
+    let row: Option<SegmentRow> = sql(segments("s.id = $2"))
+        .bind(account)
+        .bind(id)
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(row.map(Segment::try_from).transpose()?)
+}
+
+fn stored(filters: &AudienceFilters) -> Attempt<Value> {
+    Ok(serde_json::to_value(filters).map_err(failed)?)
+}
+
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SegmentId,
+    draft: &SegmentDraft,
+    now: OffsetDateTime,
+) -> Attempt<Segment> {
+    sql(
+        "INSERT INTO segments (account_id, id, name, description, filters, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $6)",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(draft.name.as_str())
+    .bind(draft.description.as_deref())
+    .bind(stored(&draft.filters)?)
+    .bind(now)
+    .execute(&mut *conn)
+    .await?;
+    let inserted = find(conn, account, id).await?;
+    inserted.ok_or(Fault::Database(diesel::result::Error::NotFound))
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SegmentId,
+    change: &SegmentChange,
+    now: OffsetDateTime,
+) -> Attempt<Option<Segment>> {
+    sql(
+        "UPDATE segments SET name = coalesce($3, name), description = CASE WHEN $4 THEN $5 ELSE description END,
+           filters = coalesce($6, filters), updated_at = $7
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(change.name.as_deref())
+    .bind(change.description.is_some())
+    .bind(change.description.clone().flatten())
+    .bind(change.filters.as_ref().map(stored).transpose()?)
+    .bind(now)
+    .execute(&mut *conn)
+    .await?;
+    find(conn, account, id).await
+}
+
+/// Holds the segment as it is until the transaction ends; false when there is none.
+async fn hold(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> Attempt<bool> {
+    let held: Option<Id> =
+        sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR SHARE")
+            .bind(account)
+            .bind(id)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(held.is_some_and(|held| held.id == id.0))
+}
+
+async fn add_members(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SegmentId,
+    contacts: &[ContactId],
+) -> Attempt<MembersAdded> {
+    let unknown: Vec<Number> = sql(
+        "SELECT i.position - 1 AS n FROM unnest($2) WITH ORDINALITY AS i (id, position)
+         WHERE NOT EXISTS (SELECT 1 FROM contacts c
+           WHERE c.account_id = $1 AND c.id = i.id AND c.deleted_at IS NULL)
+         ORDER BY i.position",
+    )
+    .bind(account)
+    .bind(bare(contacts))
+    .load(&mut *conn)
+    .await?;
+    if !unknown.is_empty() {
+        let positions = unknown.iter().map(|row| usize::try_from(row.n).unwrap_or_default());
+        return Ok(MembersAdded::Unknown(positions.collect()));
+    }
+    if !hold(conn, account, id).await? {
+        return Ok(MembersAdded::Missing);
+    }
+    // In one order, so that two requests with the same contacts queue up instead of blocking each other.
+    sql("INSERT INTO segment_members (account_id, segment_id, contact_id)
+         SELECT DISTINCT $1, $2, i.id FROM unnest($3) AS i (id) ORDER BY i.id
+         ON CONFLICT DO NOTHING")
+    .bind(account)
+    .bind(id)
+    .bind(bare(contacts))
+    .execute(&mut *conn)
+    .await?;
+    let segment = find(conn, account, id).await?;
+    Ok(segment.map_or(MembersAdded::Missing, MembersAdded::Done))
+}
+
+async fn remove_members(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SegmentId,
+    contacts: &[ContactId],
+) -> Attempt<Option<Segment>> {
+    if !hold(conn, account, id).await? {
+        return Ok(None);
+    }
+    sql("DELETE FROM segment_members WHERE account_id = $1 AND segment_id = $2 AND contact_id = ANY ($3)")
+        .bind(account)
+        .bind(id)
+        .bind(bare(contacts))
+        .execute(&mut *conn)
+        .await?;
+    find(conn, account, id).await
+}
+
+#[async_trait]
+impl SegmentStore for PgSegments {
+    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Segment>, StoreError> {
+        let limit = query.limit;
+        // Without a position behind the greatest id, so that the index serves both.
+        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
+        let Ok(after) = after else {
+            return Ok(Slice::cut(vec![], limit, |_| String::new()));
+        };
+        let listed = sql(segments("s.id < $2 ORDER BY s.id DESC LIMIT $3"))
+            .bind(account)
+            .bind(after)
+            .bind(limit + 1);
+        let rows: Vec<SegmentRow> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
+            })
+            .await?;
+        let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
+        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id.to_string()))
+    }
+
+    async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {
+        self.0
+            .read(account, move |mut conn| {
+                Box::pin(async move { find(&mut conn, account, id).await })
+            })
+            .await
+    }
+
+    async fn insert(
+        &self,
+        account: AccountId,
+        id: SegmentId,
+        draft: &SegmentDraft,
+        now: OffsetDateTime,
+    ) -> Result<Segment, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let inserted = insert(tx.conn()?, account, id, draft, now).await;
+        tx.end(inserted).await
+    }
+
+    async fn update(
+        &self,
+        account: AccountId,
+        id: SegmentId,
+        change: &SegmentChange,
+        now: OffsetDateTime,
+    ) -> Result<Option<Segment>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let updated = update(tx.conn()?, account, id, change, now).await;
+        tx.end(updated).await
+    }
+
+    async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError> {
+        let gone = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
+                        WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
+        .bind(account)
+        .bind(id)
+        .bind(now);
+        let mut tx = self.0.begin(account).await?;
+        let deleted = gone.execute(tx.conn()?).await;
+        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+    }
+
+    async fn add_members(
+        &self,
+        account: AccountId,
+        id: SegmentId,
+        contacts: &[ContactId],
+    ) -> Result<MembersAdded, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let added = add_members(tx.conn()?, account, id, contacts).await;
+            tx.end(added).await
+        })
+        .await
+    }
+
+    async fn remove_members(
+        &self,
+        account: AccountId,
+        id: SegmentId,
+        contacts: &[ContactId],
+    ) -> Result<Option<Segment>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let removed = remove_members(tx.conn()?, account, id, contacts).await;
+            tx.end(removed).await
+        })
+        .await
+    }
+}

@@ -1,0 +1,133 @@
+//! Folders, and what becomes of what lay in them.
+
+use recado_domain::campaigns::{Campaign, CampaignStore};
+use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
+use recado_domain::shared::{AccountId, FolderId, SliceQuery, StoreError};
+use recado_domain::templates::{MetaStatus, Template, TemplateStore};
+use recado_postgres::PgFolders;
+
+use crate::support::{World, id};
+
+async fn made(world: &World, account: AccountId, kind: FolderKind) -> FolderId {
+    let folder = Folder {
+        id: id().into(),
+        name: "Datas".into(),
+        kind,
+    };
+    PgFolders::new(world.tenants.clone())
+        .insert(account, &folder)
+        .await
+        .unwrap();
+    folder.id
+}
+
+#[tokio::test]
+async fn folders_are_listed_by_kind_and_account() {
+    let world = World::new().await;
+    let store = PgFolders::new(world.tenants.clone());
+    let other = world.another_account().await;
+    made(&world, other, FolderKind::Campaign).await;
+    let a = made(&world, world.account, FolderKind::Campaign).await;
+    let b = made(&world, world.account, FolderKind::Template).await;
+    let c = made(&world, world.account, FolderKind::Campaign).await;
+    let list = async |kind, cursor: Option<String>, limit| {
+        let slice = SliceQuery { cursor, limit };
+        let listed = store.list(world.account, &FolderQuery { kind, slice }).await.unwrap();
+        let ids: Vec<FolderId> = listed.data.iter().map(|folder| folder.id).collect();
+        (ids, listed.next_cursor)
+    };
+    assert_eq!(list(None, None, 10).await, (vec![c, b, a], None));
+    assert_eq!(list(Some(FolderKind::Template), None, 10).await, (vec![b], None));
+    let (first, cursor) = list(Some(FolderKind::Campaign), None, 1).await;
+    assert_eq!(first, [c]);
+    assert_eq!(list(Some(FolderKind::Campaign), cursor, 1).await, (vec![a], None));
+    assert_eq!(list(None, Some("x".into()), 10).await, (vec![], None));
+}
+
+#[tokio::test]
+async fn what_lay_in_a_folder_stays_without_one() {
+    let world = World::new().await;
+    let store = PgFolders::new(world.tenants.clone());
+    let other = world.another_account().await;
+    let (campaigns, templates, kept) = (
+        made(&world, world.account, FolderKind::Campaign).await,
+        made(&world, world.account, FolderKind::Template).await,
+        made(&world, world.account, FolderKind::Campaign).await,
+    );
+    let inside = |folder| Campaign {
+        folder_id: Some(folder),
+        ..world.draft()
+    };
+    let (gone, stays) = (inside(campaigns), inside(kept));
+    world.campaigns().insert(&gone, &[]).await.unwrap();
+    world.campaigns().insert(&stays, &[]).await.unwrap();
+    let template = Template {
+        folder_id: Some(templates),
+        ..world.template("promo")
+    };
+    world.templates().insert(&template).await.unwrap();
+    for folder in [campaigns, templates] {
+        assert!(!store.delete(other, folder).await.unwrap());
+        assert!(store.delete(world.account, folder).await.unwrap());
+        assert!(!store.delete(world.account, folder).await.unwrap());
+    }
+    let folder_of = async |campaign: &Campaign| {
+        let found = world.campaigns().find(world.account, campaign.id).await.unwrap();
+        found.unwrap().folder_id
+    };
+    assert_eq!(folder_of(&gone).await, None);
+    assert_eq!(folder_of(&stays).await, Some(kept));
+    let template = world
+        .templates()
+        .find(world.account, template.id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(template.folder_id, None);
+}
+
+#[tokio::test]
+async fn a_folder_takes_what_it_is_for() {
+    let world = World::new().await;
+    let (campaigns, templates) = (
+        made(&world, world.account, FolderKind::Campaign).await,
+        made(&world, world.account, FolderKind::Template).await,
+    );
+    let foreign = made(&world, world.another_account().await, FolderKind::Template).await;
+    for (folder, dangling) in [(campaigns, vec![]), (templates, vec!["folder_id".to_owned()])] {
+        let campaign = Campaign {
+            folder_id: Some(folder),
+            ..world.draft()
+        };
+        let found = world.campaigns().dangling_references(world.account, &campaign).await;
+        assert_eq!(found.unwrap(), dangling);
+    }
+    let store = world.templates();
+    let fine = Template {
+        folder_id: Some(templates),
+        ..world.template("fine")
+    };
+    store.insert(&fine).await.unwrap();
+    for wrong in [campaigns, foreign, FolderId(id())] {
+        let inside = |name: &str| Template {
+            folder_id: Some(wrong),
+            ..world.template(name)
+        };
+        let refused = store.insert(&inside("wrong")).await;
+        assert!(
+            matches!(refused, Err(StoreError::Dangling { field: "folder_id" })),
+            "{refused:?}"
+        );
+        let moved = Template {
+            folder_id: Some(wrong),
+            ..fine.clone()
+        };
+        let refused = store.update(&moved, MetaStatus::Approved, &[]).await;
+        assert!(
+            matches!(refused, Err(StoreError::Dangling { field: "folder_id" })),
+            "{refused:?}"
+        );
+    }
+    let found = store.find(world.account, fine.id).await.unwrap().unwrap();
+    assert_eq!(found.folder_id, Some(templates));
+}

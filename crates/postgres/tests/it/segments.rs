@@ -1,0 +1,445 @@
+//! Segments: their members, their numbers, and that everybody who asks means the same people.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{Config, TestRunner};
+use recado_domain::campaigns::{AudienceFilters, Campaign, CampaignStore, Refusal, RunStore, StartOutcome};
+use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
+use recado_domain::segments::{MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
+use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery};
+use recado_postgres::PgSegments;
+use serde_json::{Map, Value, json};
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+
+use crate::contacts::draft;
+use crate::support::{LEASE, NOW, World, id};
+use crate::wire::Wire;
+
+fn segments(world: &World) -> PgSegments {
+    PgSegments::new(world.tenants.clone())
+}
+
+fn named(name: &str, filters: AudienceFilters) -> SegmentDraft {
+    SegmentDraft {
+        name: name.into(),
+        description: None,
+        filters,
+    }
+}
+
+fn city(name: &str) -> AudienceFilters {
+    AudienceFilters {
+        attributes: json!({ "city": name }).as_object().cloned(),
+        ..AudienceFilters::default()
+    }
+}
+
+async fn made(world: &World, draft: &SegmentDraft) -> Segment {
+    let segment = segments(world).insert(world.account, id().into(), draft, NOW).await;
+    segment.unwrap()
+}
+
+async fn contact(world: &World, account: AccountId, city: &str) -> ContactId {
+    let mut draft = draft("Ana", None);
+    draft.attributes = json!({ "city": city }).as_object().unwrap().clone();
+    let made = world.contacts().insert(account, id().into(), &draft, &[], NOW).await;
+    made.unwrap().id
+}
+
+fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+    SliceQuery { cursor, limit }
+}
+
+#[tokio::test]
+async fn a_segment_is_stored_changed_by_the_field_and_gone() {
+    let world = World::new().await;
+    let store = segments(&world);
+    let draft = SegmentDraft {
+        description: Some("Quem volta".into()),
+        ..named("VIP", city("SP"))
+    };
+    let vip = made(&world, &draft).await;
+    assert_eq!((vip.name.as_str(), vip.members), ("VIP", 0));
+    assert_eq!((&vip.description, &vip.filters), (&draft.description, &draft.filters));
+    assert_eq!((vip.created_at, vip.updated_at), (NOW, NOW));
+    assert_eq!(store.find(world.account, vip.id).await.unwrap(), Some(vip.clone()));
+    let later = NOW + Duration::SECOND;
+    let change = SegmentChange {
+        description: Some(None),
+        ..SegmentChange::default()
+    };
+    let changed = store.update(world.account, vip.id, &change, later).await.unwrap();
+    let expected = Segment {
+        description: None,
+        updated_at: later,
+        ..vip.clone()
+    };
+    assert_eq!(changed, Some(expected));
+    let change = SegmentChange {
+        name: Some("Todos".into()),
+        filters: Some(AudienceFilters::default()),
+        ..SegmentChange::default()
+    };
+    let changed = store
+        .update(world.account, vip.id, &change, later)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (changed.name.as_str(), changed.filters),
+        ("Todos", AudienceFilters::default())
+    );
+    let other = world.another_account().await;
+    assert_eq!(store.find(other, vip.id).await.unwrap(), None);
+    assert_eq!(store.update(other, vip.id, &change, later).await.unwrap(), None);
+    assert!(!store.delete(other, vip.id, later).await.unwrap());
+    assert!(store.delete(world.account, vip.id, later).await.unwrap());
+    assert!(!store.delete(world.account, vip.id, later).await.unwrap());
+    assert_eq!(store.find(world.account, vip.id).await.unwrap(), None);
+    assert_eq!(store.update(world.account, vip.id, &change, later).await.unwrap(), None);
+    assert_eq!(store.list(world.account, &slice(None, 10)).await.unwrap().data, []);
+}
+
+#[tokio::test]
+async fn members_are_added_all_or_none_and_once() {
+    let world = World::new().await;
+    let store = segments(&world);
+    let other = world.another_account().await;
+    let (a, b, c) = (
+        contact(&world, world.account, "SP").await,
+        contact(&world, world.account, "RJ").await,
+        contact(&world, world.account, "RJ").await,
+    );
+    let foreign = contact(&world, other, "SP").await;
+    world.contacts().delete(world.account, c, NOW).await.unwrap();
+    let vip = made(&world, &named("VIP", AudienceFilters::default())).await.id;
+    let add = async |ids: &[ContactId]| store.add_members(world.account, vip, ids).await.unwrap();
+    let unknown = ContactId(id());
+    let refused = add(&[a, foreign, b, unknown, c]).await;
+    assert_eq!(refused, MembersAdded::Unknown(vec![1, 3, 4]));
+    assert_eq!(world.number("SELECT count(*) FROM segment_members").await, 0);
+    let members = |added: MembersAdded| match added {
+        MembersAdded::Done(segment) => segment.members,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(members(add(&[b, a, b]).await), 2);
+    assert_eq!(members(add(&[a]).await), 2);
+    assert_eq!(members(add(&[]).await), 2);
+    let missing = store.add_members(world.account, SegmentId(id()), &[a]).await.unwrap();
+    assert_eq!(missing, MembersAdded::Missing);
+    assert_eq!(
+        store.add_members(other, vip, &[foreign]).await.unwrap(),
+        MembersAdded::Missing
+    );
+    let remove = async |account, ids: &[ContactId]| {
+        let removed = store.remove_members(account, vip, ids).await.unwrap();
+        removed.map(|segment| segment.members)
+    };
+    assert_eq!(remove(world.account, &[a, foreign, unknown, c]).await, Some(1));
+    assert_eq!(remove(world.account, &[a]).await, Some(1));
+    assert_eq!(remove(other, &[b]).await, None);
+    world.contacts().delete(world.account, b, NOW).await.unwrap();
+    assert_eq!(store.find(world.account, vip).await.unwrap().unwrap().members, 0);
+    store.delete(world.account, vip, NOW).await.unwrap();
+    assert_eq!(add(&[a]).await, MembersAdded::Missing);
+    assert_eq!(remove(world.account, &[a]).await, None);
+}
+
+#[tokio::test]
+async fn many_may_add_and_take_the_same_contacts_at_once() {
+    let world = World::new().await;
+    let store = segments(&world);
+    let mut people = Vec::new();
+    for _ in 0..40 {
+        people.push(contact(&world, world.account, "SP").await);
+    }
+    let vip = made(&world, &named("VIP", AudienceFilters::default())).await.id;
+    let rounds = (0..8_usize).map(|round| {
+        let mut ids = people.clone();
+        ids.rotate_left(round * 5);
+        if round % 2 == 1 {
+            ids.reverse();
+        }
+        let store = &store;
+        async move {
+            store.add_members(world.account, vip, &ids).await.unwrap();
+            if round % 4 == 0 {
+                store.remove_members(world.account, vip, &ids).await.unwrap();
+            }
+        }
+    });
+    futures_util::future::join_all(rounds).await;
+    let after = store.find(world.account, vip).await.unwrap().unwrap().members;
+    assert_eq!(after, world.number("SELECT count(*) FROM segment_members").await);
+    assert!([0, 40].contains(&after), "{after}");
+}
+
+#[tokio::test]
+async fn a_list_is_walked_by_its_cursor() {
+    let world = World::new().await;
+    let store = segments(&world);
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(
+            made(&world, &named(&format!("S{number}"), AudienceFilters::default()))
+                .await
+                .id,
+        );
+    }
+    ids.reverse();
+    let first = store.list(world.account, &slice(None, 3)).await.unwrap();
+    let second = store
+        .list(world.account, &slice(first.next_cursor.clone(), 3))
+        .await
+        .unwrap();
+    let walked: Vec<SegmentId> = first
+        .data
+        .iter()
+        .chain(&second.data)
+        .map(|segment| segment.id)
+        .collect();
+    assert_eq!((walked, first.has_more, second.has_more), (ids, true, false));
+    let nonsense = store.list(world.account, &slice(Some("x".into()), 3)).await.unwrap();
+    assert_eq!((nonsense.data, nonsense.has_more), (vec![], false));
+    let other = world.another_account().await;
+    assert_eq!(store.list(other, &slice(None, 3)).await.unwrap().data, []);
+}
+
+#[tokio::test]
+async fn a_page_of_segments_is_one_statement() {
+    let world = World::new().await;
+    let wire = Wire::to(&world.db);
+    let store = PgSegments::new(wire.tenants.clone());
+    let contact = contact(&world, world.account, "SP").await;
+    for number in 0..100 {
+        let filters = if number % 2 == 0 {
+            city("SP")
+        } else {
+            AudienceFilters::default()
+        };
+        let segment = made(&world, &named(&format!("S{number}"), filters)).await;
+        segments(&world)
+            .add_members(world.account, segment.id, &[contact])
+            .await
+            .unwrap();
+    }
+    // What a new connection asks first is no part of a page.
+    store.list(world.account, &slice(None, 1)).await.unwrap();
+    for size in [1, 100] {
+        wire.executed();
+        let page = store.list(world.account, &slice(None, size)).await.unwrap();
+        assert_eq!(page.data.len(), usize::try_from(size).unwrap());
+        assert!(page.data.iter().all(|segment| segment.members == 1));
+        assert_eq!(wire.executed(), 1, "a page of {size}");
+    }
+}
+
+/// Somebody of a random account.
+#[derive(Clone, Debug)]
+struct Person {
+    days: i64,
+    email: Option<&'static str>,
+    city: Option<&'static str>,
+    points: Option<i64>,
+    deleted: bool,
+    opted_out: bool,
+    phone: bool,
+}
+
+fn person() -> impl Strategy<Value = Person> {
+    let email = prop::sample::select(vec![None, Some(""), Some("a@b.example")]);
+    let city = prop::sample::select(vec![None, Some("SP"), Some("RJ"), Some("")]);
+    let points = prop::option::of(0..3_i64);
+    (
+        0..6_i64,
+        email,
+        city,
+        points,
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.2),
+        prop::bool::weighted(0.8),
+    )
+        .prop_map(|(days, email, city, points, deleted, opted_out, phone)| Person {
+            days,
+            email,
+            city,
+            points,
+            deleted,
+            opted_out,
+            phone,
+        })
+}
+
+fn day(days: i64) -> OffsetDateTime {
+    datetime!(2026-03-01 0:00 UTC) + Duration::days(days)
+}
+
+/// Conditions, and which of so many people are members.
+fn segment(people: usize) -> impl Strategy<Value = (AudienceFilters, Vec<usize>)> {
+    let attributes = prop_oneof![
+        3 => Just(None),
+        1 => prop::sample::select(vec![
+            json!({ "city": "SP" }), json!({ "city": "" }), json!({ "points": 1 }), json!({ "points": "1" }),
+            json!({ "city": "RJ", "points": 2 }), json!({ "city": null }), json!({}),
+        ]).prop_map(Some),
+    ];
+    let moment = || prop::option::weighted(0.3, (0..6_i64).prop_map(day));
+    let filters = (
+        moment(),
+        moment(),
+        prop::option::weighted(0.3, any::<bool>()),
+        attributes,
+    );
+    (filters, prop::collection::vec(0..people, 0..4)).prop_map(|((after, before, email, attributes), members)| {
+        let filters = AudienceFilters {
+            created_after: after,
+            created_before: before,
+            has_email: email,
+            attributes: attributes.and_then(|value: Value| value.as_object().cloned()),
+        };
+        (filters, members)
+    })
+}
+
+/// The conditions once more, in the words of the documentation.
+fn meets(person: &Person, filters: &AudienceFilters) -> bool {
+    let attributes = filters.attributes.clone().unwrap_or_default();
+    let none = Map::new() == attributes
+        && (filters.created_after, filters.created_before, filters.has_email) == (None, None, None);
+    let has = |key: &str, value: &Value| match key {
+        "city" => person.city.map(|city| json!(city)).as_ref() == Some(value),
+        _ => person.points.map(|points| json!(points)).as_ref() == Some(value),
+    };
+    !none
+        && filters.created_after.is_none_or(|after| day(person.days) >= after)
+        && filters.created_before.is_none_or(|before| day(person.days) < before)
+        && filters
+            .has_email
+            .is_none_or(|wanted| person.email.is_some_and(|email| !email.is_empty()) == wanted)
+        && attributes.iter().all(|(key, value)| has(key, value))
+}
+
+async fn stored(world: &World, people: &[Person]) -> Vec<ContactId> {
+    let mut ids = Vec::new();
+    for (number, person) in people.iter().enumerate() {
+        let (contact, mut attributes) = (ContactId(id()), Map::new());
+        attributes.extend(person.city.map(|city| ("city".to_owned(), json!(city))));
+        attributes.extend(person.points.map(|points| ("points".to_owned(), json!(points))));
+        let statement = format!(
+            "INSERT INTO contacts (account_id, id, name, phone, email, attributes, created_at, deleted_at, opted_out_at)
+             VALUES ('{}', '{contact}', 'C', {}, {}, '{}', '{}', {}, {})",
+            world.account,
+            if person.phone { format!("'+55119{number:08}'") } else { "NULL".into() },
+            person.email.map_or("NULL".into(), |email| format!("'{email}'")),
+            Value::Object(attributes),
+            day(person.days),
+            if person.deleted { "now()" } else { "NULL" },
+            if person.opted_out { "now()" } else { "NULL" },
+        );
+        world.sql(&statement).await;
+        ids.push(contact);
+    }
+    ids
+}
+
+/// The contacts that a run to the segment freezes.
+async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
+    let campaign = Campaign {
+        template_id: Some(world.stored_template().await),
+        segment_id: Some(segment),
+        ..world.draft()
+    };
+    world.campaigns().insert(&campaign, &[]).await.unwrap();
+    let started = world
+        .runs()
+        .start(&world.start_of(&campaign), None, LEASE)
+        .await
+        .unwrap();
+    assert!(
+        matches!(
+            started,
+            StartOutcome::Started { .. } | StartOutcome::Refused(Refusal::NoRecipients)
+        ),
+        "{started:?}"
+    );
+    let query = format!(
+        "SELECT contact_id::text FROM campaign_sends WHERE campaign_id = '{}'",
+        campaign.id
+    );
+    let rows = world.client.query(&query, &[]).await.unwrap();
+    rows.into_iter()
+        .map(|row| ContactId(row.get::<_, &str>(0).parse().unwrap()))
+        .collect()
+}
+
+async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>) {
+    let world = World::new().await;
+    // Another account's people, whom nothing here may count.
+    world.people_of(world.another_account().await, 3).await;
+    let ids = stored(&world, &people).await;
+    for (filters, members) in &wanted {
+        let segment = made(&world, &named("S", filters.clone())).await.id;
+        for member in members {
+            let (account, contact) = (world.account, ids[*member]);
+            let values = format!("('{account}', '{segment}', '{contact}')");
+            world
+                .sql(&format!(
+                    "INSERT INTO segment_members VALUES {values} ON CONFLICT DO NOTHING"
+                ))
+                .await;
+        }
+    }
+    let page = segments(&world)
+        .list(world.account, &slice(None, 100))
+        .await
+        .unwrap()
+        .data;
+    assert_eq!(page.len(), wanted.len());
+    for (segment, (filters, members)) in page.iter().rev().zip(&wanted) {
+        let belongs = |at: &usize| !people[*at].deleted && (members.contains(at) || meets(&people[*at], filters));
+        let expected: BTreeSet<ContactId> = (0..people.len()).filter(belongs).map(|at| ids[at]).collect();
+        assert_eq!(
+            segment.members,
+            i64::try_from(expected.len()).unwrap(),
+            "{filters:?} {members:?}"
+        );
+        assert_eq!(
+            segments(&world).find(world.account, segment.id).await.unwrap().as_ref(),
+            Some(segment)
+        );
+        let query = ContactQuery {
+            filter: ContactFilter {
+                segment_id: Some(segment.id),
+                ..ContactFilter::default()
+            },
+            slice: slice(None, 100),
+        };
+        let listed = world.contacts().list(world.account, &query).await.unwrap().data;
+        assert_eq!(
+            listed.iter().map(|contact| contact.id).collect::<BTreeSet<_>>(),
+            expected
+        );
+        let can_be_sent = |at: &usize| people[*at].phone && !people[*at].opted_out;
+        let sent: BTreeSet<ContactId> = (0..people.len())
+            .filter(belongs)
+            .filter(can_be_sent)
+            .map(|at| ids[at])
+            .collect();
+        assert_eq!(reached(&world, segment.id).await, sent, "{filters:?} {members:?}");
+    }
+}
+
+/// The number of a segment, the list of its contacts and the audience of a campaign to it are one set.
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_who_asks_means_the_same_people() {
+    let mut runner = TestRunner::new(Config::with_cases(1));
+    for _ in 0..6 {
+        let strategy = prop::collection::vec(person(), 1..30)
+            .prop_flat_map(|people| (prop::collection::vec(segment(people.len()), 1..8), Just(people)));
+        let (wanted, people) = strategy.new_tree(&mut runner).unwrap().current();
+        compare(people, wanted).await;
+    }
+}

@@ -1,0 +1,271 @@
+//! Segments and their members.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::people::{User, phone};
+use crate::harness::{Server, text};
+
+fn made(user: &User<'_>, body: Value) -> Value {
+    user.post("/api/segments", body).created()
+}
+
+fn id_of(segment: &Value) -> String {
+    format!("/api/segments/{}", text(&segment["id"]))
+}
+
+/// The contacts of a city, by name.
+fn people(user: &User<'_>, people: &[(&str, &str)]) -> Vec<String> {
+    let add = |(number, (name, city)): (usize, &(&str, &str))| {
+        let body = json!({ "name": name, "phone": phone(number), "attributes": { "cidade": city } });
+        text(&user.post("/api/contacts", body).created()["id"])
+    };
+    people.iter().enumerate().map(add).collect()
+}
+
+fn members(user: &User<'_>, method: &str, segment: &str, ids: &[&str]) -> Value {
+    let request = user.request(method, &format!("{segment}/members"));
+    request.json(&json!({ "contact_ids": ids })).send().ok()["members"].take()
+}
+
+#[test]
+fn a_segment_is_made_read_changed_and_removed() {
+    let server = Server::new();
+    let ana = server.owner();
+    let filters = json!({ "created_after": "2026-01-01T00:00:00.000Z", "has_email": false,
+                          "attributes": { "cidade": "Santos" } });
+    let body = json!({ "name": " <b>Litoral</b>\n sul ", "description": " Quem mora perto ", "filters": filters });
+    let segment = made(&ana, body);
+    assert_eq!(
+        (&segment["name"], &segment["description"]),
+        (&json!("Litoral sul"), &json!("Quem mora perto"))
+    );
+    assert_eq!((&segment["filters"], &segment["members"]), (&filters, &json!(0)));
+    assert_eq!(segment.as_object().unwrap().len(), 7, "{segment}");
+    let path = id_of(&segment);
+    assert_eq!(ana.get(&path).ok(), segment);
+    assert_eq!(ana.get("/api/segments").ok()["data"], json!([segment]));
+
+    people(&ana, &[("Bia", "Santos"), ("Caio", "Natal")]);
+    assert_eq!(ana.get(&path).ok()["members"], 1);
+    let changed = ana.put(&path, json!({ "name": "Norte", "description": null })).ok();
+    assert_eq!(
+        (&changed["name"], &changed["description"]),
+        (&json!("Norte"), &json!(null))
+    );
+    assert_eq!((&changed["filters"], &changed["members"]), (&filters, &json!(1)));
+    let changed = ana
+        .put(&path, json!({ "filters": { "attributes": { "cidade": "Natal" } } }))
+        .ok();
+    assert_eq!(changed["filters"], json!({ "attributes": { "cidade": "Natal" } }));
+    for nothing in [json!(null), json!({}), json!({ "attributes": {} })] {
+        let changed = ana.put(&path, json!({ "filters": nothing })).ok();
+        assert_eq!((&changed["filters"], &changed["members"]), (&json!({}), &json!(0)));
+    }
+    assert_eq!(ana.put(&path, json!({})).ok()["name"], "Norte");
+
+    ana.delete(&path).gone();
+    ana.get(&path).refused(404, "NOT_FOUND");
+    ana.put(&path, json!({ "name": "x" })).refused(404, "NOT_FOUND");
+    ana.delete(&path).refused(404, "NOT_FOUND");
+    assert_eq!(ana.get("/api/segments").ok()["data"], json!([]));
+    let plain = made(&ana, json!({ "name": "Só nome" }));
+    assert_eq!((&plain["description"], &plain["filters"]), (&json!(null), &json!({})));
+}
+
+#[test]
+fn every_rule_names_its_field() {
+    let server = Server::new();
+    let ana = server.owner();
+    let cases = [
+        (json!({}), "name"),
+        (json!({ "name": " <i></i> " }), "name"),
+        (json!({ "name": "x".repeat(101) }), "name"),
+        (json!({ "name": "x", "description": "x".repeat(1001) }), "description"),
+        (json!({ "name": "x", "filters": { "age": 3 } }), "filters.age"),
+        (
+            json!({ "name": "x", "filters": { "has_email": "yes" } }),
+            "filters.has_email",
+        ),
+        (
+            json!({ "name": "x", "filters": { "created_after": "x" } }),
+            "filters.created_after",
+        ),
+        (
+            json!({ "name": "x", "filters": { "created_before": "0000-01-01T00:00:00Z" } }),
+            "filters.created_before",
+        ),
+        (
+            json!({ "name": "x", "filters": { "created_after": "9999-12-31T23:59:59-03:00" } }),
+            "filters.created_after",
+        ),
+        (
+            json!({ "name": "x", "filters": { "attributes": { "a": [1] } } }),
+            "filters.attributes.a",
+        ),
+    ];
+    for (body, field) in cases {
+        assert_eq!(ana.post("/api/segments", body.clone()).invalid(), [field], "{body}");
+    }
+    assert_eq!(server.db.count("FROM segments"), 0);
+    let config = json!({ "name": "x", "segment_config": { "filters": { "attributes": { "a": {} } } } });
+    assert_eq!(
+        ana.post("/api/campaigns", config).invalid(),
+        ["segment_config.filters.attributes.a"]
+    );
+    let config = json!({ "name": "x", "segment_config": { "filters": { "age": 3 } } });
+    assert_eq!(
+        ana.post("/api/campaigns", config).invalid(),
+        ["segment_config.filters.age"]
+    );
+    let path = id_of(&made(&ana, json!({ "name": "é".repeat(100) })));
+    assert_eq!(ana.put(&path, json!({ "name": "" })).invalid(), ["name"]);
+    let contact = ana.contact("Ana", &phone(1));
+    for method in ["POST", "DELETE"] {
+        let call = |body: Value| ana.request(method, &format!("{path}/members")).json(&body).send();
+        assert_eq!(call(json!({})).invalid(), ["contact_ids"]);
+        assert_eq!(
+            call(json!({ "contact_ids": [contact, 7] })).invalid(),
+            ["contact_ids[1]"]
+        );
+        assert_eq!(
+            call(json!({ "contact_ids": vec![&contact; 1001] })).invalid(),
+            ["contact_ids"]
+        );
+        assert_eq!(call(json!({ "contact_ids": vec![&contact; 1000] })).status, 200);
+    }
+}
+
+#[test]
+fn members_and_matches_count_once() {
+    let server = Server::new();
+    let ana = server.owner();
+    let ids = people(
+        &ana,
+        &[
+            ("Bia", "Santos"),
+            ("Caio", "Natal"),
+            ("Duda", "Santos"),
+            ("Eva", "Recife"),
+        ],
+    );
+    let path = id_of(&made(
+        &ana,
+        json!({ "name": "S", "filters": { "attributes": { "cidade": "Santos" } } }),
+    ));
+    assert_eq!(members(&ana, "POST", &path, &[&ids[0], &ids[1]]), 3);
+    assert_eq!(
+        members(&ana, "POST", &path, &[&ids[1], &ids[1]]),
+        3,
+        "twice changes nothing"
+    );
+    let listed = |path: &str| {
+        let id = path.rsplit('/').next().unwrap();
+        let list = ana.get(&format!("/api/contacts?segment_id={id}")).ok();
+        let names = list["data"].as_array().unwrap().iter().map(|row| text(&row["name"]));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(listed(&path), ["Duda", "Caio", "Bia"]);
+    // Whoever matches stays, also when taken out of the members; a stranger is passed over.
+    let stranger = Uuid::now_v7().to_string();
+    assert_eq!(members(&ana, "DELETE", &path, &[&ids[0], &ids[3], &stranger]), 3);
+    assert_eq!(members(&ana, "DELETE", &path, &[&ids[1]]), 2);
+    ana.delete(&format!("/api/contacts/{}", ids[2])).gone();
+    assert_eq!(ana.get(&path).ok()["members"], 1);
+    assert_eq!(listed(&path), ["Bia"]);
+    let refused = ana.post(
+        &format!("{path}/members"),
+        json!({ "contact_ids": [ids[0], stranger, ids[2]] }),
+    );
+    assert_eq!(refused.invalid(), ["contact_ids[1]", "contact_ids[2]"]);
+    assert_eq!(members(&ana, "POST", &path, &[]), 1);
+}
+
+#[test]
+fn another_accounts_contacts_and_segments_do_not_exist() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let foreign = bia.contact("Of bia", &phone(1));
+    let path = id_of(&made(&ana, json!({ "name": "S" })));
+    let add = |id: &str| ana.post(&format!("{path}/members"), json!({ "contact_ids": [id] }));
+    let (theirs, nobodys) = (add(&foreign), add(&Uuid::now_v7().to_string()));
+    assert_eq!(theirs.text, nobodys.text);
+    assert_eq!(theirs.invalid(), ["contact_ids[0]"]);
+    assert_eq!(members(&ana, "DELETE", &path, &[&foreign]), 0);
+
+    let their_path = id_of(&made(&bia, json!({ "name": "Of bia" })));
+    assert_eq!(members(&bia, "POST", &their_path, &[&foreign]), 1);
+    let own = ana.contact("Own", &phone(2));
+    for (method, ids) in [("POST", json!([own])), ("DELETE", json!([foreign]))] {
+        let request = ana.request(method, &format!("{their_path}/members"));
+        request
+            .json(&json!({ "contact_ids": ids }))
+            .send()
+            .refused(404, "NOT_FOUND");
+    }
+    assert_eq!(bia.get(&their_path).ok()["members"], 1);
+    assert_eq!(ana.get("/api/segments").ok()["data"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_campaign_reaches_who_the_segment_holds_and_refuses_a_deleted_one() {
+    let server = Server::new();
+    let ana = server.owner();
+    let ids = people(&ana, &[("Bia", "Santos"), ("Caio", "Natal"), ("Duda", "Santos")]);
+    ana.put(&format!("/api/contacts/{}", ids[2]), json!({ "opted_out": true }))
+        .ok();
+    let segment = made(
+        &ana,
+        json!({ "name": "Litoral", "filters": { "attributes": { "cidade": "Santos" } } }),
+    );
+    let path = id_of(&segment);
+    assert_eq!(members(&ana, "POST", &path, &[&ids[1]]), 3);
+    let template = ana.approved("Oi {{1}}", &["Ana"]);
+    let body = json!({ "name": "Oferta", "template_id": template, "segment_id": segment["id"] });
+    let campaign = ana.campaign(body.clone());
+    assert_eq!(ana.execute(&campaign).ok()["total"], 2, "who opted out is no recipient");
+    let late = ana.campaign(body.clone());
+    ana.delete(&path).gone();
+    let refused = ana.execute(&late).refused(400, "VALIDATION_ERROR");
+    assert!(text(&refused["message"]).contains("\"Litoral\""), "{refused}");
+    assert_eq!(ana.status(&late), "draft");
+    assert_eq!(
+        server
+            .db
+            .count(&format!("FROM campaign_sends WHERE campaign_id = '{late}'")),
+        0
+    );
+    // And nobody can choose it any more.
+    assert_eq!(ana.post("/api/campaigns", body).invalid(), ["segment_id"]);
+    let id = text(&segment["id"]);
+    assert_eq!(
+        ana.get(&format!("/api/contacts?segment_id={id}")).ok()["data"],
+        json!([])
+    );
+}
+
+#[test]
+fn the_list_is_walked_by_its_cursor() {
+    let server = Server::new();
+    let ana = server.owner();
+    for number in 0..25 {
+        made(&ana, json!({ "name": format!("S{number}") }));
+    }
+    let first = ana.get("/api/segments").ok();
+    assert_eq!(
+        (first["data"].as_array().unwrap().len(), &first["hasMore"]),
+        (20, &json!(true))
+    );
+    assert_eq!(first["data"][0]["name"], "S24");
+    let cursor = text(&first["nextCursor"]);
+    let second = ana.get(&format!("/api/segments?limit=1000&cursor={cursor}")).ok();
+    assert_eq!(
+        (second["data"].as_array().unwrap().len(), &second["hasMore"]),
+        (5, &json!(false))
+    );
+    assert_eq!(
+        (&second["data"][4]["name"], &second["nextCursor"]),
+        (&json!("S0"), &json!(null))
+    );
+    assert_eq!(ana.get("/api/segments?cursor=x").invalid(), ["cursor"]);
+}
