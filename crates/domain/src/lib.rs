@@ -6,6 +6,7 @@
 
 pub mod accounts;
 pub mod api_keys;
+pub mod audit;
 pub mod billing;
 pub mod campaigns;
 pub mod contacts;

@@ -1,20 +1,22 @@
-//! API keys by their hash, across tenants.
+//! API keys, and the directory that finds one by its hash across tenants: both written by the owner, because no tenant
+//! may reach the directory.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
-use recado_domain::api_keys::{ApiKeyStore, KeyGrant};
-use recado_domain::shared::{AccountId, ApiKeyId, StoreError};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyInsert, KeyRecord};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Fault, word};
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::outbox;
 use crate::pool::PlatformPool;
-use crate::sql::sql;
+use crate::sql::{Number, sql};
 
-/// API keys by their hash.
+/// API keys.
 #[derive(Clone, Debug)]
 pub struct PgApiKeys(PlatformPool);
 
@@ -36,6 +38,94 @@ struct GrantRow {
     status: String,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     last_used_at: Option<OffsetDateTime>,
+}
+
+#[derive(QueryableByName)]
+struct KeyRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    key_prefix: String,
+    #[diesel(sql_type = Text)]
+    key_hint: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_used_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl From<KeyRow> for ApiKey {
+    fn from(row: KeyRow) -> Self {
+        Self {
+            id: row.id.into(),
+            name: row.name,
+            key_prefix: row.key_prefix,
+            key_hint: row.key_hint,
+            last_used_at: row.last_used_at,
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// The account's row is locked first, so that two inserts do not both find the last free place.
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    record: &KeyRecord,
+    at_most: i64,
+    events: &[Event],
+) -> Attempt<KeyInsert> {
+    let (account, key) = (record.account_id, &record.key);
+    sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(account)
+        .execute(&mut *conn)
+        .await?;
+    let present = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
+    let present: Number = present.get_result(&mut *conn).await?;
+    if present.n >= at_most {
+        return Ok(KeyInsert::Full);
+    }
+    sql(
+        "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7)",
+    )
+    .bind(account)
+    .bind(key.id)
+    .bind(key.name.as_str())
+    .bind(key.key_prefix.as_str())
+    .bind(key.key_hint.as_str())
+    .bind(record.created_by)
+    .bind(key.created_at)
+    .execute(&mut *conn)
+    .await?;
+    sql("INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by) VALUES ($1, $2, $3, $4)")
+        .bind(record.hash.as_slice())
+        .bind(account)
+        .bind(key.id)
+        .bind(record.created_by)
+        .execute(&mut *conn)
+        .await?;
+    outbox::append(conn, account, events).await?;
+    Ok(KeyInsert::Done)
+}
+
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> Attempt<bool> {
+    let deleted = sql("DELETE FROM api_keys WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(key)
+        .execute(&mut *conn)
+        .await?;
+    if deleted == 0 {
+        return Ok(false);
+    }
+    sql("DELETE FROM api_key_hashes WHERE account_id = $1 AND key_id = $2")
+        .bind(account)
+        .bind(key)
+        .execute(&mut *conn)
+        .await?;
+    outbox::append(conn, account, events).await?;
+    Ok(true)
 }
 
 #[async_trait]
@@ -72,5 +162,35 @@ impl ApiKeyStore for PgApiKeys {
         let touched = query.execute(held.conn()?).await;
         held.end(touched.map_err(Fault::from))?;
         Ok(())
+    }
+
+    async fn list(&self, account: AccountId) -> Result<Vec<ApiKey>, StoreError> {
+        let query = sql(
+            "SELECT id, name, key_prefix, key_hint, last_used_at, created_at FROM api_keys
+             WHERE account_id = $1 ORDER BY created_at DESC, id DESC",
+        )
+        .bind(account);
+        let mut held = self.0.get().await?;
+        let rows = query.load::<KeyRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(ApiKey::from).collect())
+    }
+
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<KeyInsert, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let inserted = insert(tx.conn()?, record, at_most, events).await;
+            tx.end(inserted).await
+        })
+        .await
+    }
+
+    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let deleted = delete(tx.conn()?, account, key, events).await;
+            tx.end(deleted).await
+        })
+        .await
     }
 }

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod api_keys;
+mod audit;
 mod campaigns;
 mod contacts;
 mod derived;
@@ -23,6 +24,7 @@ mod whatsapp;
 
 pub use accounts::PgAccounts;
 pub use api_keys::PgApiKeys;
+pub use audit::PgAudit;
 pub use campaigns::{PgCampaigns, PgRuns};
 pub use contacts::{PgContacts, PgTags};
 pub use idempotency::PgIdempotency;

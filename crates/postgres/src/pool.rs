@@ -173,6 +173,12 @@ impl PlatformPool {
         Transaction::begin(&self.0, "BEGIN").await
     }
 
+    /// Begins a transaction that waits for no lock longer than this.
+    pub(crate) async fn begin_within(&self, lock_timeout: Duration) -> Result<Transaction, StoreError> {
+        let begin = format!("BEGIN; SET LOCAL lock_timeout = {}", lock_timeout.as_millis());
+        Transaction::begin(&self.0, &begin).await
+    }
+
     /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
         usage(&self.0)

@@ -7,6 +7,7 @@ use actix_web::http::{StatusCode, header};
 use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
+use recado_domain::audit::AuditError;
 use recado_domain::campaigns::CampaignError;
 use recado_domain::contacts::ContactError;
 use recado_domain::idempotency::IdempotencyError;
@@ -234,6 +235,8 @@ impl From<ApiKeyError> for ApiError {
     fn from(error: ApiKeyError) -> Self {
         match error {
             ApiKeyError::Unknown | ApiKeyError::Suspended => Self::Auth(error.to_string()),
+            ApiKeyError::NotFound => Self::NotFound,
+            ApiKeyError::Invalid(errors) => errors.into(),
             ApiKeyError::Store(error) => error.into(),
         }
     }
@@ -244,6 +247,14 @@ impl From<IdempotencyError> for ApiError {
         match error {
             IdempotencyError::Running | IdempotencyError::Mismatch => Self::Conflict(error.to_string()),
             IdempotencyError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AuditError> for ApiError {
+    fn from(error: AuditError) -> Self {
+        match error {
+            AuditError::Store(error) => error.into(),
         }
     }
 }

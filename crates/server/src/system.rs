@@ -1,7 +1,10 @@
-//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, encryption at rest.
+//! The ports to what makes a program unpredictable, for real: the clock, UUIDs, secrets, encryption at rest.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
-use recado_domain::shared::{Cipher, Clock, Ids, Sealed};
+use aws_lc_rs::rand;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use recado_domain::shared::{Cipher, Clock, Ids, Sealed, Secrets};
 use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -22,6 +25,18 @@ pub struct SystemIds;
 impl Ids for SystemIds {
     fn next(&self) -> Uuid {
         Uuid::now_v7()
+    }
+}
+
+/// Random bytes of the operating system, by way of the cryptographic library's own generator.
+pub struct SystemSecrets;
+
+impl Secrets for SystemSecrets {
+    fn token(&self, bytes: usize) -> SecretString {
+        let mut random = vec![0; bytes];
+        // Nobody may ever get a secret that is not random: without randomness there is no answer at all.
+        while rand::fill(&mut random).is_err() {}
+        SecretString::from(URL_SAFE_NO_PAD.encode(random))
     }
 }
 
@@ -62,6 +77,27 @@ impl Cipher for AppCipher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn secrets_are_as_long_as_asked_for_and_never_the_same() {
+        for (bytes, characters) in [(24, 32), (32, 43), (1, 2)] {
+            let token = SystemSecrets.token(bytes);
+            let token = token.expose_secret();
+            assert_eq!(token.len(), characters);
+            assert!(
+                token
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            );
+        }
+        let many: std::collections::HashSet<String> = (0..1000)
+            .map(|_| SystemSecrets.token(24).expose_secret().to_owned())
+            .collect();
+        assert_eq!(many.len(), 1000);
+        // Every sign of the alphabet turns up: no bit of a byte is fixed.
+        let signs: std::collections::HashSet<char> = many.iter().flat_map(|token| token.chars()).collect();
+        assert_eq!(signs.len(), 64);
+    }
 
     #[test]
     fn sealed_opens_and_nothing_else_does() {

@@ -7,33 +7,37 @@ use std::time::Duration;
 use anyhow::Context as _;
 use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
+use recado_domain::audit::AuditLogs;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
-use recado_domain::shared::{Cipher, Clock, Ids};
+use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles, PgRuns,
-    PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles,
+    PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
-use tokio::sync::Notify;
 
 use crate::config::{Config, SessionProof};
-use crate::system::{AppCipher, SystemClock, SystemIds};
+use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
-use crate::workers::RunDesk;
+use crate::workers::{Relays, RunDesk};
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
+
+/// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
+/// waits for a log that is locked keeps nobody from being let in.
+const AUDIT_CONNECTIONS: usize = 1;
 
 /// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
 /// the run change hands.
@@ -48,6 +52,8 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// UUIDs v7.
     pub ids: Arc<dyn Ids>,
+    /// What nobody can guess.
+    pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
     /// Proved tokens and memberships.
@@ -58,8 +64,8 @@ pub struct Shared {
     in_process: Arc<InProcessCounter>,
     /// Where runs are carried out.
     pub desk: RunDesk,
-    /// Wakes the relay after a change.
-    pub changed: Arc<Notify>,
+    /// Woken after a change.
+    pub relays: Relays,
 }
 
 impl Shared {
@@ -71,8 +77,9 @@ impl Shared {
             verifier: verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
+            secrets: Arc::new(SystemSecrets),
             memory: Memory::default(),
-            changed: Arc::default(),
+            relays: Relays::default(),
             config: Arc::new(config),
             clock,
             desk,
@@ -85,6 +92,13 @@ impl Shared {
         let tenant = TenantPool::new(&pool(tenant_connections)).context("DATABASE_URL cannot be used")?;
         let platform = PlatformPool::new(&pool(platform_connections)).context("DATABASE_URL cannot be used")?;
         Ok(Stores { tenant, platform })
+    }
+
+    /// The audit log, with connections of its own.
+    fn audit(&self) -> anyhow::Result<AuditLogs> {
+        let config = PoolConfig::new(self.config.database_url.clone(), AUDIT_CONNECTIONS);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
     }
 
     /// The messaging platform, with connections of its own.
@@ -177,6 +191,10 @@ pub struct Services {
     pub idempotency: Idempotency,
     /// Accounts.
     pub accounts: Arc<Accounts>,
+    /// API keys.
+    pub api_keys: Arc<ApiKeys>,
+    /// The audit log.
+    pub audit: AuditLogs,
     /// Contacts.
     pub contacts: Contacts,
     /// Tags.
@@ -203,17 +221,20 @@ impl Services {
         let stores = shared.stores(tenant_connections, PLATFORM_CONNECTIONS)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = accounts(shared, &stores);
+        let api_keys = api_keys(shared, &stores);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
-            authenticator: authenticator(shared, &stores, accounts.clone()),
+            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
             accounts,
+            api_keys,
+            audit: shared.audit()?,
             contacts: Contacts::new(contacts, clock.clone(), ids.clone()),
             tags: Tags::new(Arc::new(PgTags::new(stores.tenant.clone())), ids.clone()),
             templates: Templates::new(
@@ -243,11 +264,17 @@ fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
 }
 
-fn authenticator(shared: &Shared, stores: &Stores, accounts: Arc<Accounts>) -> Authenticator {
+fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
+    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
+    let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
+    Arc::new(ApiKeys::new(store, clock, ids, secrets))
+}
+
+fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
     Authenticator {
         verifier: shared.verifier.clone(),
         accounts,
-        api_keys: ApiKeys::new(Arc::new(PgApiKeys::new(stores.platform.clone())), shared.clock.clone()),
+        api_keys,
         clock: shared.clock.clone(),
         memory: shared.memory.clone(),
         cookie: shared.config.session_cookie.clone(),

@@ -4,7 +4,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::UserId;
+use super::{UserId, words};
+
+words! {
+    /// Where an event goes: each kind is relayed by itself, so that one whose place fails holds up no other.
+    EventKind {
+        /// Into the audit log.
+        Audit = "audit",
+        /// Into the notifications.
+        Notification = "notification",
+    }
+}
 
 /// One effect of a change, to be carried out by the relay exactly once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,4 +112,36 @@ pub struct Notification {
     pub message: String,
     /// What a program needs to act on it.
     pub data: Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The store tells kinds apart by the word that an event is stored with.
+    #[test]
+    fn an_event_is_stored_under_the_word_of_its_kind() {
+        let audit = Audit {
+            user_id: None,
+            action: AuditAction::Create,
+            entity_type: "campaign".into(),
+            entity_id: None,
+            changes: None,
+            ip_address: None,
+        };
+        let notification = Notification {
+            kind: NotificationKind::Info,
+            title: "t".into(),
+            message: "m".into(),
+            data: json!({}),
+        };
+        let kinds = [Event::Audit(audit), Event::Notification(notification)].map(|event| json!(event)["kind"].clone());
+        assert_eq!(
+            kinds,
+            [EventKind::Audit, EventKind::Notification].map(|kind| json!(kind))
+        );
+        assert_eq!(EventKind::ALL.len(), kinds.len());
+    }
 }

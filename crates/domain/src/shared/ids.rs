@@ -35,6 +35,8 @@ ids! {
     AccountId,
     /// A key that a program presents instead of a session.
     ApiKeyId,
+    /// An entry of the audit log.
+    AuditLogId,
     /// A callback of the messaging platform, as it was received.
     CallbackId,
     /// A campaign.

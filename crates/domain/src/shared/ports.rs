@@ -18,6 +18,13 @@ pub trait Ids: Send + Sync {
     fn next(&self) -> Uuid;
 }
 
+/// Makes secrets that nobody can guess.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait Secrets: Send + Sync {
+    /// So many random bytes, as base64url without padding.
+    fn token(&self, bytes: usize) -> SecretString;
+}
+
 /// A secret as it is stored: encrypted and authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed(pub Vec<u8>);

@@ -1,12 +1,31 @@
-//! API keys by their hash.
+//! API keys: by their hash, and their life.
 
+use std::time::Instant;
+
+use futures_util::future::join_all;
 use recado_domain::accounts::AccountStatus;
-use recado_domain::api_keys::ApiKeyStore;
-use recado_domain::shared::ApiKeyId;
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyInsert, KeyRecord};
+use recado_domain::shared::{AccountId, ApiKeyId};
 use recado_postgres::PgApiKeys;
 use time::Duration;
 
-use crate::support::{NOW, World, id};
+use crate::support::{NOW, World, event, id};
+
+fn record(world: &World, account_id: AccountId, name: &str, hash: &[u8]) -> KeyRecord {
+    KeyRecord {
+        account_id,
+        created_by: world.user,
+        key: ApiKey {
+            id: ApiKeyId(id()),
+            name: name.into(),
+            key_prefix: "svc_live_sk_".into(),
+            key_hint: "abcd".into(),
+            last_used_at: None,
+            created_at: NOW,
+        },
+        hash: hash.to_vec(),
+    }
+}
 
 #[tokio::test]
 async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
@@ -45,4 +64,121 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
     // A deleted key is no key, whatever the directory still says.
     world.sql("DELETE FROM api_keys").await;
     assert_eq!(keys.find(&[1, 2]).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_key_lives_in_both_tables_or_in_none() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let keys = PgApiKeys::new(world.platform.clone());
+    let record = record(&world, world.account, "CI", &[1; 32]);
+    let key = record.key.id;
+    let made = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
+    assert_eq!(made, KeyInsert::Done);
+    let grant = keys.find(&[1; 32]).await.unwrap().unwrap();
+    assert_eq!(
+        (grant.id, grant.account_id, grant.created_by),
+        (key, world.account, world.user)
+    );
+    assert_eq!(keys.list(world.account).await.unwrap(), [record.key.clone()]);
+    assert_eq!(keys.list(other).await.unwrap(), []);
+    assert_eq!(world.relay().await, 1);
+
+    // A hash that is taken takes everything back.
+    let twin = KeyRecord {
+        key: ApiKey {
+            id: ApiKeyId(id()),
+            ..record.key.clone()
+        },
+        ..record.clone()
+    };
+    assert!(keys.insert(&twin, 100, &[event(key.0)]).await.is_err());
+    assert_eq!(keys.list(world.account).await.unwrap().len(), 1);
+    assert_eq!(world.relay().await, 0);
+
+    // Nobody else can remove it, and whoever owns it only once.
+    assert!(!keys.delete(other, key, &[event(key.0)]).await.unwrap());
+    assert!(
+        !keys
+            .delete(world.account, ApiKeyId(id()), &[event(key.0)])
+            .await
+            .unwrap()
+    );
+    assert_eq!(world.relay().await, 0);
+    assert!(keys.delete(world.account, key, &[event(key.0)]).await.unwrap());
+    assert!(!keys.delete(world.account, key, &[event(key.0)]).await.unwrap());
+    assert_eq!(world.relay().await, 1);
+    assert_eq!(keys.find(&[1; 32]).await.unwrap(), None);
+    assert_eq!(world.number("SELECT count(*) FROM api_key_hashes").await, 0);
+}
+
+#[tokio::test]
+async fn the_list_is_newest_first() {
+    let world = World::new().await;
+    let keys = PgApiKeys::new(world.platform.clone());
+    for (number, seconds) in [(1_u8, 2), (2, 3), (3, 1), (4, 3)] {
+        let mut record = record(&world, world.account, &number.to_string(), &[number; 32]);
+        record.key.created_at = NOW + Duration::seconds(seconds);
+        keys.insert(&record, 100, &[]).await.unwrap();
+    }
+    let names: Vec<String> = keys
+        .list(world.account)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|key| key.name)
+        .collect();
+    assert_eq!(names, ["4", "2", "1", "3"]);
+}
+
+#[tokio::test]
+async fn inserts_at_once_do_not_slip_over_the_limit() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let keys = PgApiKeys::new(world.platform.clone());
+    let records: Vec<KeyRecord> = (0..20).map(|n| record(&world, world.account, "k", &[n; 32])).collect();
+    let made = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
+    let done = made
+        .into_iter()
+        .filter(|made| matches!(made, Ok(KeyInsert::Done)))
+        .count();
+    assert_eq!(done, 5);
+    assert_eq!(world.number("SELECT count(*) FROM api_key_hashes").await, 5);
+    let elsewhere = keys.insert(&record(&world, other, "k", &[99; 32]), 5, &[]).await;
+    assert_eq!(elsewhere.unwrap(), KeyInsert::Done);
+}
+
+#[tokio::test]
+async fn a_look_up_costs_the_same_however_many_keys_there_are() {
+    let world = World::new().await;
+    let keys = PgApiKeys::new(world.platform.clone());
+    keys.insert(&record(&world, world.account, "k", &[7; 32]), 100, &[])
+        .await
+        .unwrap();
+    world
+        .sql(&format!(
+            "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
+               SELECT '{0}', md5(i::text)::uuid, 'k', 'p', 'h', '{1}' FROM generate_series(1, 20000) i;
+             INSERT INTO api_key_hashes
+               SELECT sha256(i::text::bytea), '{0}', md5(i::text)::uuid, '{1}' FROM generate_series(1, 20000) i;
+             ANALYZE; SELECT pg_stat_reset()",
+            world.account, world.user
+        ))
+        .await;
+    let pool = world.db.platform_pool();
+    let fresh = PgApiKeys::new(pool.clone());
+    for _ in 0..10 {
+        fresh.find(&[7; 32]).await.unwrap().unwrap();
+    }
+    // A connection tells what it read when it ends.
+    drop((fresh, pool));
+    let read = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'api_key_hashes'");
+    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    while world.number(&read("idx_scan")).await < 10 {
+        assert!(Instant::now() < deadline, "the index is not used");
+        world.sql("SELECT pg_stat_clear_snapshot()").await;
+    }
+    let whole = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('api_key_hashes', 'api_keys')";
+    assert_eq!(world.number(whole).await, 0);
+    assert_eq!(world.number(&read("idx_tup_fetch")).await, 10, "one row a look-up");
 }

@@ -38,6 +38,7 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                    VALUES ('{account}', '{tag}', 'k', 'p', 'h', '{tag}');
                  INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{tag}', 'create', 'x');
+                 INSERT INTO audit_counts (account_id, entity_type, action, n) VALUES ('{account}', 'x', 'create', 1);
                  INSERT INTO notifications (account_id, id, type, title, message)
                    VALUES ('{account}', '{tag}', 'info', 't', 'm')"
             ))
@@ -64,7 +65,7 @@ async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    assert!(tables.len() >= 19, "{tables:?}");
+    assert!(tables.len() >= 20, "{tables:?}");
     tables
         .into_iter()
         .map(|table| {

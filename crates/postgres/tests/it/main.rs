@@ -4,6 +4,7 @@
 mod accounts;
 mod api_keys;
 mod audience;
+mod audit;
 mod campaigns;
 mod contacts;
 mod deliveries;
@@ -13,6 +14,7 @@ mod isolation;
 mod migrations;
 mod outbox;
 mod pool;
+mod relay;
 mod runs;
 mod starts;
 mod support;

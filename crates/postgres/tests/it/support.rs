@@ -6,11 +6,11 @@ use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunStart, RunStore, StartOutcome, Trigger,
 };
-use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, SendId, TemplateId, UserId};
+use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};
 use recado_domain::templates::{Category, HeaderType, MetaStatus, Template, TemplateStore, TemplateType};
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{
-    PgAccounts, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, PlatformPool, TenantPool,
+    PgAccounts, PgAudit, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, PlatformPool, TenantPool,
 };
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
@@ -117,6 +117,45 @@ impl World {
 
     pub(crate) fn outbox(&self) -> PgOutbox {
         PgOutbox::new(self.platform.clone())
+    }
+
+    pub(crate) fn audit(&self) -> PgAudit {
+        PgAudit::new(self.platform.clone())
+    }
+
+    /// One round of the relay of every kind; how many events got out of the way.
+    pub(crate) async fn relay(&self) -> usize {
+        let mut moved = 0;
+        for &kind in EventKind::ALL {
+            moved += self.outbox().relay(kind, 100).await.unwrap();
+        }
+        moved
+    }
+
+    /// Leaves events behind, as an operation of this account does.
+    pub(crate) async fn leave(&self, account: AccountId, events: &[Event]) {
+        for event in events {
+            let payload = serde_json::to_string(event).unwrap().replace('\'', "''");
+            self.sql(&format!(
+                "INSERT INTO outbox_events (account_id, payload) VALUES ('{account}', '{payload}')"
+            ))
+            .await;
+        }
+    }
+
+    /// The kept counts say what a count of the entries says.
+    pub(crate) async fn assert_audit_counts(&self) {
+        let wrong = self
+            .text(
+                "SELECT json_agg(t) FROM (
+                   (SELECT account_id, entity_type, action, n FROM audit_counts)
+                   EXCEPT ALL
+                   (SELECT account_id, entity_type, action, count(*) FROM audit_logs GROUP BY 1, 2, 3)) t",
+            )
+            .await;
+        assert_eq!(wrong, None, "kept counts");
+        let kept = "SELECT coalesce(sum(n), 0) = (SELECT count(*) FROM audit_logs) FROM audit_counts";
+        assert_eq!(self.text(kept).await.as_deref(), Some("true"), "every entry is counted");
     }
 
     pub(crate) async fn sql(&self, statement: &str) {

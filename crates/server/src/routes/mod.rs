@@ -8,6 +8,8 @@ use recado_domain::limits::Limit;
 use crate::web::limit::{RateKey, RateRule};
 
 mod accounts;
+mod api_keys;
+mod audit;
 mod campaigns;
 mod contacts;
 mod service;
@@ -72,7 +74,7 @@ impl RouteSpec {
     }
 }
 
-use Access::{Public, Read, Session, Write};
+use Access::{Manage, Public, Read, Session, Write};
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
@@ -83,6 +85,12 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/accounts/switch", Session, || {
         web::to(accounts::switch)
     }),
+    route(Method::GET, "/api/api-keys", Read, || web::to(api_keys::list)),
+    route(Method::POST, "/api/api-keys", Manage, || web::to(api_keys::create)).at_most(Limit::API, "api-keys"),
+    route(Method::DELETE, "/api/api-keys/{id}", Manage, || {
+        web::to(api_keys::delete)
+    }),
+    route(Method::GET, "/api/audit-logs", Read, || web::to(audit::list)).at_most(Limit::API, "audit-logs"),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
     route(Method::POST, "/api/contacts/import", Write, || {

@@ -118,7 +118,7 @@ pub struct Authenticator {
     /// Finds accounts.
     pub accounts: Arc<Accounts>,
     /// Proves API keys.
-    pub api_keys: ApiKeys,
+    pub api_keys: Arc<ApiKeys>,
     /// Ends remembered sessions.
     pub clock: Arc<dyn Clock>,
     /// What is remembered.

@@ -53,7 +53,7 @@ pub async fn guard<B: MessageBody + 'static>(
         Err(error) => request.error_response(error),
     };
     if spec.access != Access::Read {
-        services.shared.changed.notify_one();
+        services.shared.relays.wake();
     }
     if let Some((rule, verdict)) = verdict {
         write_headers(response.headers_mut(), rule, verdict);

@@ -78,10 +78,15 @@ impl Params {
         )
     }
 
-    /// `page` and `limit`.
+    /// `page` and `limit`, of the usual size.
     pub fn page(&mut self) -> PageQuery {
+        self.page_of(LIMIT)
+    }
+
+    /// `page` and `limit`, where a list has a default and a largest size of its own.
+    pub fn page_of(&mut self, (default, largest): (i64, i64)) -> PageQuery {
         let (page, limit) = (self.number("page"), self.number("limit"));
-        PageQuery::new(page, limit, LIMIT.0, LIMIT.1)
+        PageQuery::new(page, limit, default, largest)
     }
 
     /// Whether `cursor` is there at all: empty, it asks for the first slice.
@@ -134,6 +139,7 @@ mod tests {
     fn empty_is_absent_but_for_the_cursor() {
         let mut empty = params("page=&limit=&order=&folder_id=&cursor=");
         assert_eq!(empty.page(), PageQuery::new(None, None, 20, 100));
+        assert_eq!(empty.page_of((50, 70)), PageQuery::new(None, Some(50), 20, 100));
         assert!(empty.has_cursor() && empty.descending());
         assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
         assert_eq!(
@@ -150,6 +156,7 @@ mod tests {
     fn numbers_are_clamped_and_words_are_not() {
         let mut wide = params("page=999999999999999999999&limit=-999999999999999999999");
         assert_eq!((wide.page().page(), wide.page().limit()), (i64::MAX, 1));
+        assert_eq!(params("limit=99").page_of((50, 70)).limit(), 70);
         wide.check().unwrap();
         let mut wrong = params("page=1e18&limit=abc&order=up&id=7");
         wrong.page();

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use super::rounds::Rest;
 use super::{LOOK_FOR_RUNS, rounds};
 
 /// Runs handed in and not yet taken up.
@@ -88,10 +89,16 @@ pub(super) fn start(
         tasks.spawn(clerk.clone().answer(receiver, tasks.clone()));
     }
     let (finder, spawned) = (clerk, tasks.clone());
-    tasks.spawn(rounds::run("runs", LOOK_FOR_RUNS, stop.clone(), None, move || {
-        let (clerk, tasks) = (finder.clone(), spawned.clone());
-        async move { clerk.take_one(&tasks).await }
-    }));
+    tasks.spawn(rounds::run(
+        "runs",
+        Rest::idle(LOOK_FOR_RUNS),
+        stop.clone(),
+        None,
+        move || {
+            let (clerk, tasks) = (finder.clone(), spawned.clone());
+            async move { clerk.take_one(&tasks).await }
+        },
+    ));
 }
 
 /// Waits, without workers of its own, for runs that others carry out.

@@ -3,6 +3,7 @@
 
 mod desk;
 mod pacer;
+mod relays;
 mod rounds;
 
 use std::sync::Arc;
@@ -10,15 +11,16 @@ use std::time::Duration;
 
 use recado_domain::campaigns::{Dispatcher, RunStore as _};
 use recado_domain::idempotency::IdempotencyStore as _;
-use recado_postgres::PgOutbox;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use desk::RunDesk;
 pub use pacer::TokioPacer;
+pub use relays::Relays;
 
 use crate::wiring::Shared;
+use rounds::Rest;
 
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
@@ -26,8 +28,7 @@ const CONNECTIONS: usize = 4;
 /// Runs that one process carries out at the same time.
 const RUNS: usize = 64;
 
-/// Events moved in one transaction, and unknown sends failed in one round.
-const RELAY_BATCH: i64 = 500;
+/// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
 /// Old answers forgotten in one statement.
@@ -36,7 +37,6 @@ const SWEEP_BATCH: i64 = 1000;
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
-const LOOK_FOR_EVENTS: Duration = Duration::from_millis(500);
 const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
@@ -65,7 +65,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let stopping = stop.clone();
     tasks.spawn(rounds::run(
         "callbacks",
-        LOOK_FOR_CALLBACKS,
+        Rest::idle(LOOK_FOR_CALLBACKS),
         stopping,
         None,
         move || {
@@ -73,30 +73,26 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
             async move { callbacks.process_next().await }
         },
     ));
-    let outbox = PgOutbox::new(stores.platform.clone());
-    let changed = Some(shared.changed.clone());
-    tasks.spawn(rounds::run(
-        "outbox",
-        LOOK_FOR_EVENTS,
-        stop.clone(),
-        changed,
-        move || {
-            let outbox = outbox.clone();
-            async move { outbox.relay(RELAY_BATCH).await.map(|moved| moved > 0) }
-        },
-    ));
+    relays::start(&shared.relays, &stores, stop, tasks);
     let keys = stores.idempotency();
-    tasks.spawn(rounds::run("idempotency keys", SWEEP, stop.clone(), None, move || {
+    let swept = move || {
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
-    }));
+    };
+    tasks.spawn(rounds::run("idempotency keys", Rest::idle(SWEEP), stop.clone(), None, swept));
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
         .max(Duration::from_millis(100));
-    tasks.spawn(rounds::run("unknown sends", rest, stop.clone(), None, move || {
-        let runs = runs.clone();
-        async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
-    }));
+    tasks.spawn(rounds::run(
+        "unknown sends",
+        Rest::idle(rest),
+        stop.clone(),
+        None,
+        move || {
+            let runs = runs.clone();
+            async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
+        },
+    ));
     Ok(())
 }

@@ -8,14 +8,28 @@ use recado_domain::shared::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The longest rest after failures in a row.
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How a worker rests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rest {
+    /// When there was nothing to do.
+    pub(super) idle: Duration,
+    /// After failures in a row, at the most.
+    pub(super) longest: Duration,
+}
+
+impl Rest {
+    /// For work whose delay after a fault nobody was promised.
+    pub(super) fn idle(idle: Duration) -> Self {
+        let longest = Duration::from_secs(30);
+        Self { idle, longest }
+    }
+}
 
 /// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
 /// until woken. `Err`: logged; the rest doubles with every failure in a row.
 pub(super) async fn run<F, Fut>(
     name: &'static str,
-    rest: Duration,
+    rest: Rest,
     stop: CancellationToken,
     wake: Option<Arc<Notify>>,
     mut round: F,
@@ -32,13 +46,14 @@ pub(super) async fn run<F, Fut>(
             }
             Ok(false) => {
                 failures = 0;
-                rest
+                rest.idle
             }
             Err(error) => {
                 failures = failures.saturating_add(1);
                 tracing::warn!(worker = name, cause = %chain(&error), failures, "a round failed");
-                rest.saturating_mul(2_u32.saturating_pow(failures.min(10)))
-                    .min(BACKOFF_MAX)
+                rest.idle
+                    .saturating_mul(2_u32.saturating_pow(failures.min(10)))
+                    .min(rest.longest)
             }
         };
         let woken = async {
@@ -80,7 +95,7 @@ mod tests {
         let counted = rounds.clone();
         let worker = run(
             "test",
-            Duration::from_secs(1),
+            Rest::idle(Duration::from_secs(1)),
             stop.clone(),
             Some(wake.clone()),
             move || {
@@ -108,5 +123,25 @@ mod tests {
         assert_eq!(rounds.load(Ordering::SeqCst), 5);
         stop.cancel();
         worker.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_rest_is_longer_than_the_longest() {
+        let began = tokio::time::Instant::now();
+        let stop = CancellationToken::new();
+        let (stopping, mut rounds) = (stop.clone(), 0);
+        let rest = Rest {
+            idle: Duration::from_millis(500),
+            longest: Duration::from_secs(1),
+        };
+        run("test", rest, stop, None, move || {
+            rounds += 1;
+            if rounds == 21 {
+                stopping.cancel();
+            }
+            async { Err(StoreError::Corrupt("x".into())) }
+        })
+        .await;
+        assert_eq!(began.elapsed(), Duration::from_secs(20));
     }
 }

@@ -1,0 +1,306 @@
+//! The use cases of API keys: who presents one, make one, see them, remove one.
+
+use std::sync::Arc;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use time::Duration;
+
+use super::{ApiKey, ApiKeyError, ApiKeyStore, KEY_PREFIX, KeyInsert, KeyRecord, NewApiKey};
+use crate::accounts::AccountStatus;
+use crate::shared::{
+    Actor, ApiKeyId, AuditAction, Clock, Event, FieldErrors, Ids, Role, Secrets, Tenant, secret_hash, text,
+};
+
+/// `last_used_at` is written at most this often.
+const TOUCH_EVERY: Duration = Duration::minutes(1);
+
+/// How much of a key is random: 192 bits, so that a plain SHA-256 hides it.
+const KEY_BYTES: usize = 24;
+
+/// How much of a key's end is shown, to tell it from others.
+const HINT_CHARS: usize = 4;
+
+/// How long a name may be, in characters.
+const NAME_CHARS: usize = 100;
+
+/// How many keys an account may have: they are listed all at once.
+const KEYS: i64 = 100;
+
+/// What an audit entry calls a key.
+const ENTITY: &str = "api_key";
+
+/// The use cases of API keys.
+pub struct ApiKeys {
+    store: Arc<dyn ApiKeyStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    secrets: Arc<dyn Secrets>,
+}
+
+impl ApiKeys {
+    pub fn new(
+        store: Arc<dyn ApiKeyStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        secrets: Arc<dyn Secrets>,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            ids,
+            secrets,
+        }
+    }
+
+    /// Whether a presented credential is meant as an API key.
+    pub fn looks_like_key(credential: &str) -> bool {
+        credential.starts_with(KEY_PREFIX)
+    }
+
+    /// The account context of a key: role `member`, in the name of its creator.
+    pub async fn authenticate(&self, key: &SecretString, ip_address: Option<String>) -> Result<Tenant, ApiKeyError> {
+        if !Self::looks_like_key(key.expose_secret()) {
+            return Err(ApiKeyError::Unknown);
+        }
+        let grant = self.store.find(&secret_hash(key)).await?.ok_or(ApiKeyError::Unknown)?;
+        if grant.status == AccountStatus::Suspended {
+            return Err(ApiKeyError::Suspended);
+        }
+        let now = self.clock.now();
+        if grant.last_used_at.is_none_or(|last| now - last >= TOUCH_EVERY) {
+            self.store.touch(grant.account_id, grant.id, now).await?;
+        }
+        let actor = Actor {
+            user_id: grant.created_by,
+            ip_address,
+        };
+        Ok(Tenant::new(grant.account_id, actor, Role::Member))
+    }
+
+    /// Every key of the account, newest first.
+    pub async fn list(&self, tenant: &Tenant) -> Result<Vec<ApiKey>, ApiKeyError> {
+        Ok(self.store.list(tenant.account_id).await?)
+    }
+
+    /// A new key. What this returns is the only place where it is whole.
+    pub async fn create(&self, tenant: &Tenant, name: &str) -> Result<NewApiKey, ApiKeyError> {
+        let name = text::sanitize(name);
+        if name.is_empty() || name.chars().count() > NAME_CHARS {
+            return Err(FieldErrors::one("name", "must have 1 to 100 characters").into());
+        }
+        let random = self.secrets.token(KEY_BYTES);
+        let full_key = SecretString::from(format!("{KEY_PREFIX}{}", random.expose_secret()));
+        let key = ApiKey {
+            id: self.ids.next().into(),
+            name,
+            key_prefix: KEY_PREFIX.to_owned(),
+            key_hint: hint(&full_key),
+            last_used_at: None,
+            created_at: self.clock.now(),
+        };
+        let changes = json!({ "name": key.name });
+        let audit = tenant.audit(AuditAction::Create, ENTITY, key.id).with_changes(changes);
+        let record = KeyRecord {
+            account_id: tenant.account_id,
+            created_by: tenant.actor.user_id,
+            key,
+            hash: secret_hash(&full_key),
+        };
+        match self.store.insert(&record, KEYS, &[Event::Audit(audit)]).await? {
+            KeyInsert::Done => Ok(NewApiKey {
+                key: record.key,
+                full_key,
+            }),
+            KeyInsert::Full => Err(FieldErrors::one("name", too_many()).into()),
+        }
+    }
+
+    /// Removes a key for good: from the answer on it opens nothing.
+    pub async fn delete(&self, tenant: &Tenant, id: ApiKeyId) -> Result<(), ApiKeyError> {
+        let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
+        match self.store.delete(tenant.account_id, id, &[audit]).await? {
+            true => Ok(()),
+            false => Err(ApiKeyError::NotFound),
+        }
+    }
+}
+
+/// The last characters of a key; its random part is ASCII.
+fn hint(key: &SecretString) -> String {
+    let key = key.expose_secret();
+    key.chars()
+        .skip(key.chars().count().saturating_sub(HINT_CHARS))
+        .collect()
+}
+
+fn too_many() -> String {
+    format!("cannot be given to one more key: an account has at most {KEYS}; delete one first")
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::{KeyGrant, MockApiKeyStore};
+    use super::*;
+    use crate::shared::{AccountId, MockClock, MockIds, MockSecrets, UserId};
+
+    const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+    const RANDOM: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAwxyz";
+
+    fn keys(store: MockApiKeyStore) -> ApiKeys {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let mut ids = MockIds::new();
+        ids.expect_next().returning(|| Uuid::from_u128(1));
+        let mut secrets = MockSecrets::new();
+        secrets
+            .expect_token()
+            .withf(|bytes| *bytes == 24)
+            .returning(|_| RANDOM.into());
+        ApiKeys::new(Arc::new(store), Arc::new(clock), Arc::new(ids), Arc::new(secrets))
+    }
+
+    fn known(status: AccountStatus, last_used_at: Option<OffsetDateTime>, touches: usize) -> ApiKeys {
+        let mut store = MockApiKeyStore::new();
+        store.expect_find().returning(move |hash| {
+            let known = hash == secret_hash(&SecretString::from("svc_live_sk_good"));
+            Ok(known.then(|| KeyGrant {
+                id: ApiKeyId(Uuid::from_u128(1)),
+                account_id: AccountId(Uuid::from_u128(2)),
+                created_by: UserId(Uuid::from_u128(3)),
+                status,
+                last_used_at,
+            }))
+        });
+        store.expect_touch().times(touches).returning(|_, _, _| Ok(()));
+        keys(store)
+    }
+
+    async fn present(keys: &ApiKeys, key: &str) -> Result<Tenant, ApiKeyError> {
+        keys.authenticate(&SecretString::from(key), None).await
+    }
+
+    fn owner() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(2)), UserId(Uuid::from_u128(3)), Role::Owner)
+    }
+
+    #[tokio::test]
+    async fn a_known_key_is_a_member_in_its_makers_name() {
+        let tenant = present(&known(AccountStatus::Active, None, 1), "svc_live_sk_good")
+            .await
+            .unwrap();
+        assert_eq!(tenant.role, Role::Member);
+        assert_eq!(tenant.actor.user_id, UserId(Uuid::from_u128(3)));
+    }
+
+    #[tokio::test]
+    async fn use_is_noted_once_a_minute() {
+        let recently = Some(NOW - Duration::seconds(59));
+        present(&known(AccountStatus::Active, recently, 0), "svc_live_sk_good")
+            .await
+            .unwrap();
+        let earlier = Some(NOW - Duration::seconds(60));
+        present(&known(AccountStatus::Active, earlier, 1), "svc_live_sk_good")
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn unknown_foreign_and_suspended_open_nothing() {
+        let active = known(AccountStatus::Active, None, 0);
+        assert!(matches!(
+            present(&active, "svc_live_sk_bad").await,
+            Err(ApiKeyError::Unknown)
+        ));
+        assert!(matches!(present(&active, "good").await, Err(ApiKeyError::Unknown)));
+        let suspended = known(AccountStatus::Suspended, None, 0);
+        assert!(matches!(
+            present(&suspended, "svc_live_sk_good").await,
+            Err(ApiKeyError::Suspended)
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_new_key_is_kept_as_its_hash_and_its_end_with_its_audit_entry() {
+        let mut store = MockApiKeyStore::new();
+        store
+            .expect_insert()
+            .withf(|record, at_most, events| {
+                let whole = SecretString::from(format!("svc_live_sk_{RANDOM}"));
+                let [Event::Audit(audit)] = events else {
+                    return false;
+                };
+                assert_eq!(
+                    (audit.action, audit.entity_type.as_str()),
+                    (AuditAction::Create, "api_key")
+                );
+                assert_eq!(audit.entity_id, Some(Uuid::from_u128(1)));
+                assert_eq!(audit.changes, Some(json!({ "name": "Loja CI" })));
+                assert_eq!(audit.user_id, Some(owner().actor.user_id));
+                assert_eq!(record.hash, secret_hash(&whole));
+                assert!(!format!("{record:?}{events:?}").contains(&RANDOM[..20]), "{record:?}");
+                *at_most == 100 && record.account_id == owner().account_id && record.created_by.0.as_u128() == 3
+            })
+            .times(1)
+            .returning(|_, _, _| Ok(KeyInsert::Done));
+        let made = keys(store).create(&owner(), " Loja <b>CI</b> ").await.unwrap();
+        assert_eq!(made.full_key.expose_secret(), format!("svc_live_sk_{RANDOM}"));
+        assert!(
+            !format!("{made:?}").contains(RANDOM),
+            "a secret is not shown by accident"
+        );
+        let key = made.key;
+        let parts = (key.name.as_str(), key.key_prefix.as_str(), key.key_hint.as_str());
+        assert_eq!(parts, ("Loja CI", "svc_live_sk_", "wxyz"));
+        assert_eq!((key.last_used_at, key.created_at), (None, NOW));
+    }
+
+    #[tokio::test]
+    async fn a_name_of_nothing_or_too_much_is_refused_before_the_store() {
+        for name in ["", " \t ", "<b></b>", "\u{7}", &"é".repeat(101)] {
+            let refused = keys(MockApiKeyStore::new()).create(&owner(), name).await;
+            let Err(ApiKeyError::Invalid(errors)) = refused else {
+                panic!("{name}")
+            };
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["name"]);
+        }
+        let mut store = MockApiKeyStore::new();
+        store.expect_insert().returning(|_, _, _| Ok(KeyInsert::Done));
+        let longest = "é".repeat(100);
+        let made = keys(store).create(&owner(), &longest).await.unwrap();
+        assert_eq!(made.key.name, longest);
+    }
+
+    #[tokio::test]
+    async fn one_key_too_many_is_a_fault_of_the_input() {
+        let mut store = MockApiKeyStore::new();
+        store.expect_insert().returning(|_, _, _| Ok(KeyInsert::Full));
+        let Err(ApiKeyError::Invalid(errors)) = keys(store).create(&owner(), "CI").await else {
+            panic!()
+        };
+        assert!(errors.0["name"][0].contains("at most 100"), "{errors:?}");
+    }
+
+    #[tokio::test]
+    async fn a_removal_is_audited_and_what_is_not_there_is_not_found() {
+        for (there, id) in [(true, 5), (false, 6)] {
+            let mut store = MockApiKeyStore::new();
+            store
+                .expect_delete()
+                .withf(move |account, key, events| {
+                    let audited = matches!(events, [Event::Audit(audit)] if audit.action == AuditAction::Delete
+                        && audit.entity_type == "api_key" && audit.entity_id == Some(Uuid::from_u128(id)));
+                    audited && *account == owner().account_id && key.0.as_u128() == id
+                })
+                .times(1)
+                .returning(move |_, _, _| Ok(there));
+            let deleted = keys(store).delete(&owner(), ApiKeyId(Uuid::from_u128(id))).await;
+            assert_eq!(deleted.is_ok(), there);
+            assert!(there || matches!(deleted, Err(ApiKeyError::NotFound)));
+        }
+    }
+}

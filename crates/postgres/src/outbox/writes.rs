@@ -1,0 +1,114 @@
+//! What each kind of event becomes. A batch is one statement; of no event at all it still tells whether its table can
+//! be written to. Events of an account that was deleted meanwhile find no account to join, and are dropped.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{Audit, EventKind, Notification, StoreError};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::derived;
+use crate::errors::{Attempt, corrupt};
+use crate::sql::{Param, sql};
+
+/// An event on its way.
+#[derive(QueryableByName)]
+pub(super) struct Waiting {
+    #[diesel(sql_type = BigInt)]
+    pub(super) seq: i64,
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = Jsonb)]
+    payload: Value,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+/// An event and what it says.
+type Told<'a, T> = (&'a Waiting, T);
+
+pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, waiting: &[Waiting]) -> Attempt<()> {
+    match kind {
+        EventKind::Audit => write_audits(conn, read(waiting)?).await,
+        EventKind::Notification => write_notifications(conn, read(waiting)?).await,
+    }
+}
+
+fn read<T: DeserializeOwned>(waiting: &[Waiting]) -> Result<Vec<Told<'_, T>>, StoreError> {
+    waiting
+        .iter()
+        .map(|event| {
+            let told = serde_json::from_value(event.payload.clone()).map_err(corrupt)?;
+            Ok((event, told))
+        })
+        .collect()
+}
+
+fn column<T, V>(events: &[Told<'_, T>], value: impl Fn(&Told<'_, T>) -> V) -> Vec<V>
+where
+    Vec<V>: Param,
+{
+    events.iter().map(value).collect()
+}
+
+/// Entries and their counts, in the order of the counts' keys, so that two relays never wait for each other.
+async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>) -> Attempt<()> {
+    sql("WITH written AS (
+           INSERT INTO audit_logs
+             (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
+           SELECT e.account_id, e.id, e.user_id, e.action, e.entity_type, e.entity_id, e.changes, e.ip_address,
+             e.created_at
+           FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)
+             AS e (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
+           JOIN accounts a ON a.id = e.account_id
+           ON CONFLICT DO NOTHING
+           RETURNING account_id, entity_type, action)
+         INSERT INTO audit_counts (account_id, entity_type, action, n)
+         SELECT account_id, entity_type, action, count(*) FROM written
+         GROUP BY account_id, entity_type, action ORDER BY account_id, entity_type, action
+         ON CONFLICT (account_id, entity_type, action) DO UPDATE SET n = audit_counts.n + excluded.n")
+    .bind(column(&events, |(event, _)| event.account_id))
+    .bind(column(&events, |(event, _)| event.id()))
+    .bind(column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))
+    .bind(column(&events, |(_, audit)| audit.action.as_str().to_owned()))
+    .bind(column(&events, |(_, audit)| audit.entity_type.clone()))
+    .bind(column(&events, |(_, audit)| audit.entity_id))
+    .bind(column(&events, |(_, audit)| audit.changes.clone()))
+    .bind(column(&events, |(_, audit)| audit.ip_address.clone()))
+    .bind(column(&events, |(event, _)| event.created_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Notification>>) -> Attempt<()> {
+    sql(
+        "INSERT INTO notifications (account_id, id, type, title, message, data, created_at)
+         SELECT e.account_id, e.id, e.type, e.title, e.message, e.data, e.created_at
+         FROM unnest($1, $2, $3, $4, $5, $6, $7) AS e (account_id, id, type, title, message, data, created_at)
+         JOIN accounts a ON a.id = e.account_id
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(column(&events, |(event, _)| event.account_id))
+    .bind(column(&events, |(event, _)| event.id()))
+    .bind(column(&events, |(_, notification)| {
+        notification.kind.as_str().to_owned()
+    }))
+    .bind(column(&events, |(_, notification)| notification.title.clone()))
+    .bind(column(&events, |(_, notification)| notification.message.clone()))
+    .bind(column(&events, |(_, notification)| notification.data.clone()))
+    .bind(column(&events, |(event, _)| event.created_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+impl Waiting {
+    /// The id of what it becomes: carried out twice, it would be the same row.
+    fn id(&self) -> Uuid {
+        derived::of_event(self.seq, self.created_at)
+    }
+}

@@ -1,0 +1,45 @@
+//! The audit log.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use recado_domain::audit::{AuditFilter, AuditLog};
+use serde::Serialize;
+
+use crate::error::ApiError;
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Proved};
+use crate::wiring::Services;
+
+/// The default and the largest size of a page.
+const LIMIT: (i64, i64) = (50, 100);
+
+/// Unlike other lists, its page is published under `logs`.
+#[derive(Serialize)]
+struct Logs {
+    logs: Vec<AuditLog>,
+    total: i64,
+    page: i64,
+    limit: i64,
+}
+
+/// `GET /api/audit-logs`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let filter = AuditFilter {
+        entity_type: params.text("entityType"),
+        action: params.text("action"),
+    };
+    let page = params.page_of(LIMIT);
+    params.check()?;
+    let found = services.audit.page(&tenant, &filter, page).await?;
+    Ok(reply::ok(Logs {
+        total: found.total,
+        page: found.page,
+        limit: found.limit,
+        logs: found.data,
+    }))
+}

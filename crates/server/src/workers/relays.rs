@@ -1,0 +1,58 @@
+//! The relay of each kind of event, a worker of its own: what befalls the place of one kind is felt by no other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_domain::shared::EventKind;
+use recado_postgres::PgOutbox;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::rounds::{self, Rest};
+use crate::wiring::Stores;
+
+/// Events moved in one transaction.
+const BATCH: usize = 500;
+
+/// A fault of an event's place is over for its readers within two seconds: the longest rest, and a round that takes
+/// no longer. So often is no burden, because nothing but the one place is asked.
+const REST: Rest = Rest {
+    idle: Duration::from_millis(500),
+    longest: Duration::from_secs(1),
+};
+
+/// Wakes the relays after a change.
+#[derive(Clone, Default)]
+pub struct Relays {
+    audit: Arc<Notify>,
+    notification: Arc<Notify>,
+}
+
+impl Relays {
+    /// Something may have been left in the outbox. The change does not say of which kind.
+    pub fn wake(&self) {
+        for &kind in EventKind::ALL {
+            self.of(kind).notify_one();
+        }
+    }
+
+    fn of(&self, kind: EventKind) -> &Arc<Notify> {
+        match kind {
+            EventKind::Audit => &self.audit,
+            EventKind::Notification => &self.notification,
+        }
+    }
+}
+
+pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
+    for &kind in EventKind::ALL {
+        let outbox = PgOutbox::new(stores.platform.clone());
+        let wake = Some(relays.of(kind).clone());
+        tasks.spawn(rounds::run(kind.as_str(), REST, stop.clone(), wake, move || {
+            let outbox = outbox.clone();
+            // What comes while a round is under way wakes the next one.
+            async move { outbox.relay(kind, BATCH).await.map(|moved| moved >= BATCH) }
+        }));
+    }
+}
