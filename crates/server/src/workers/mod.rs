@@ -79,7 +79,13 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     };
-    tasks.spawn(rounds::run("idempotency keys", Rest::idle(SWEEP), stop.clone(), None, swept));
+    tasks.spawn(rounds::run(
+        "idempotency keys",
+        Rest::idle(SWEEP),
+        stop.clone(),
+        None,
+        swept,
+    ));
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
