@@ -10,8 +10,10 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::conversations::Conversations;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::notifications::Notifications;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
@@ -19,13 +21,15 @@ use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgIdempotency, PgProfiles,
-    PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgIdempotency,
+    PgInbox, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 
 use crate::config::{Config, SessionProof};
+use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
@@ -38,6 +42,9 @@ const PLATFORM_CONNECTIONS: usize = 2;
 /// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
 /// waits for a log that is locked keeps nobody from being let in.
 const AUDIT_CONNECTIONS: usize = 1;
+
+/// The same for notifications that are still on their way.
+const NOTIFICATION_CONNECTIONS: usize = 1;
 
 /// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
 /// the run change hands.
@@ -64,13 +71,15 @@ pub struct Shared {
     in_process: Arc<InProcessCounter>,
     /// Where runs are carried out.
     pub desk: RunDesk,
+    /// Streams of notifications.
+    pub streams: Streams,
     /// Woken after a change.
     pub relays: Relays,
 }
 
 impl Shared {
     /// Checks what can be checked without a connection.
-    pub fn new(config: Config, desk: RunDesk) -> anyhow::Result<Self> {
+    pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
@@ -83,6 +92,7 @@ impl Shared {
             config: Arc::new(config),
             clock,
             desk,
+            streams,
         })
     }
 
@@ -99,6 +109,20 @@ impl Shared {
         let config = PoolConfig::new(self.config.database_url.clone(), AUDIT_CONNECTIONS);
         let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
+    }
+
+    /// Notifications, with connections of their own to what is still on its way.
+    fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
+        let config = PoolConfig::new(self.config.database_url.clone(), NOTIFICATION_CONNECTIONS);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
+    }
+
+    /// Where the streams' task looks for new notifications, with a connection of its own.
+    pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
+        let config = PoolConfig::new(self.config.database_url.clone(), 1);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        Ok(PgNotificationFeed::new(pool))
     }
 
     /// The messaging platform, with connections of its own.
@@ -160,6 +184,7 @@ impl Stores {
         Callbacks::new(
             Arc::new(PgCallbacks::new(self.platform.clone())),
             Arc::new(PgDeliveries::new(self.tenant.clone())),
+            Arc::new(PgInbox::new(self.tenant.clone())),
             Arc::new(PgTemplates::new(self.tenant.clone())),
             shared.clock.clone(),
             shared.ids.clone(),
@@ -169,6 +194,11 @@ impl Stores {
     /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
         PgIdempotency::new(self.platform.clone())
+    }
+
+    /// Conversations.
+    pub fn conversations(&self) -> PgConversations {
+        PgConversations::new(self.tenant.clone(), self.platform.clone())
     }
 
     /// Runs.
@@ -207,6 +237,12 @@ pub struct Services {
     pub callbacks: Callbacks,
     /// Campaigns.
     pub campaigns: Campaigns,
+    /// Conversations.
+    pub conversations: Conversations,
+    /// Notifications.
+    pub notifications: Notifications,
+    /// Where streams begin.
+    pub feed: PgNotificationFeed,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -247,7 +283,15 @@ impl Services {
             ),
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
             callbacks: stores.callbacks(shared),
+            conversations: Conversations::new(
+                Arc::new(stores.conversations()),
+                Arc::new(shared.whatsapp()?),
+                shared.cipher.clone(),
+                ids.clone(),
+            ),
             campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
+            notifications: shared.notifications(&stores.tenant)?,
+            feed: PgNotificationFeed::new(stores.platform.clone()),
             platform: stores.platform,
             shared: shared.clone(),
         })
