@@ -80,7 +80,10 @@ async fn a_key_lives_in_both_tables_or_in_none() {
         (grant.id, grant.account_id, grant.created_by),
         (key, world.account, world.user)
     );
-    assert_eq!(keys.list(world.account).await.unwrap(), [record.key.clone()]);
+    assert_eq!(
+        keys.list(world.account).await.unwrap(),
+        std::slice::from_ref(&record.key)
+    );
     assert_eq!(keys.list(other).await.unwrap(), []);
     assert_eq!(world.relay().await, 1);
 

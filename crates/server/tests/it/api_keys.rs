@@ -1,25 +1,280 @@
 //! API keys: an account context for programs, and no session.
 
-use serde_json::json;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::harness::Server;
+use crate::harness::client::Reply;
 use crate::harness::people::User;
+use crate::harness::{Options, Server, text, until};
 
 /// A key of the account, made by this user.
+#[track_caller]
 pub fn key(owner: &User<'_>) -> String {
-    let key = format!("svc_live_sk_{}{}", Uuid::new_v4().simple(), "AA");
-    let hash = hex::encode(Sha256::digest(&key));
-    let (account, user, id) = (&owner.account, owner.id, Uuid::now_v7());
-    owner.server.db.run(&format!(
+    text(&made(owner, "CI")["full_key"])
+}
+
+/// A new key, as it was answered.
+#[track_caller]
+pub fn made(owner: &User<'_>, name: &str) -> Value {
+    owner.post("/api/api-keys", json!({ "name": name })).created()
+}
+
+fn fields(object: &Value) -> BTreeSet<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn presented(server: &Server, key: &str) -> Reply {
+    server.get("/api/contacts").bearer(key).send()
+}
+
+/// Every table of the database as text; bytes are in hexadecimal.
+fn dump(server: &Server) -> String {
+    let tables = server
+        .db
+        .rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
+    let tables = tables.into_iter().map(|row| row[0].clone().unwrap());
+    tables
+        .map(|table| {
+            server
+                .db
+                .text(&format!("SELECT string_agg(t::text, '|') FROM {table} t"))
+        })
+        .collect()
+}
+
+#[test]
+fn a_key_is_made_listed_used_and_removed() {
+    let server = Server::new();
+    let ana = server.owner();
+    assert_eq!(ana.get("/api/api-keys").ok(), json!([]));
+    let first = made(&ana, "  Loja <b>CI</b> ");
+    let names = ["id", "name", "key_prefix", "key_hint", "full_key", "created_at"];
+    assert_eq!(fields(&first), BTreeSet::from(names));
+    let full = text(&first["full_key"]);
+    assert_eq!((full.len(), &full[..12]), (44, "svc_live_sk_"));
+    let random = &full[12..];
+    assert!(
+        random
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)),
+        "{full}"
+    );
+    assert_eq!(first["name"], "Loja CI");
+    assert_eq!(
+        (&first["key_prefix"], &first["key_hint"]),
+        (&json!("svc_live_sk_"), &json!(&full[40..]))
+    );
+    let created = text(&first["created_at"]);
+    assert!(created.ends_with('Z') && created.len() == 24, "{created}");
+
+    let second = made(&ana, "CI");
+    assert_ne!(second["full_key"], first["full_key"]);
+    let list = ana.get("/api/api-keys").ok();
+    assert_eq!(list.as_array().unwrap().len(), 2);
+    assert_eq!(
+        (&list[0]["id"], &list[1]["id"]),
+        (&second["id"], &first["id"]),
+        "newest first"
+    );
+    let names = ["id", "name", "key_prefix", "key_hint", "last_used_at", "created_at"];
+    assert_eq!(fields(&list[1]), BTreeSet::from(names));
+    assert_eq!(list[1]["last_used_at"], Value::Null);
+    for field in ["name", "key_prefix", "key_hint", "created_at"] {
+        assert_eq!(list[1][field], first[field]);
+    }
+
+    presented(&server, &full).ok();
+    let used = ana.get("/api/api-keys").ok()[1]["last_used_at"].take();
+    assert!(
+        used.as_str()
+            .is_some_and(|used| used.ends_with('Z') && used > created.as_str()),
+        "{used}"
+    );
+    let path = format!("/api/api-keys/{}", text(&first["id"]));
+    ana.delete(&path).gone();
+    // At once, however often it was let in before.
+    presented(&server, &full).refused(401, "AUTH_ERROR");
+    ana.delete(&path).refused(404, "NOT_FOUND");
+    assert_eq!(ana.get("/api/api-keys").ok().as_array().unwrap().len(), 1);
+    presented(&server, &text(&second["full_key"])).ok();
+}
+
+#[test]
+fn a_removed_key_stops_at_once_on_every_server() {
+    let server = Server::new();
+    let other = server.sibling();
+    let ana = server.owner();
+    for _ in 0..10 {
+        let made = made(&ana, "CI");
+        let key = text(&made["full_key"]);
+        let elsewhere = other.request("GET", "/api/contacts").bearer(&key);
+        presented(&server, &key).ok();
+        elsewhere.clone().send().ok();
+        ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).gone();
+        elsewhere.send().refused(401, "AUTH_ERROR");
+        presented(&server, &key).refused(401, "AUTH_ERROR");
+    }
+}
+
+#[test]
+fn names_have_1_to_100_characters_and_an_account_100_keys() {
+    let server = Server::new();
+    let ana = server.owner();
+    let post = |body: Value| ana.post("/api/api-keys", body);
+    for wrong in [
+        json!({}),
+        json!({ "name": null }),
+        json!({ "name": "" }),
+        json!({ "name": " <i></i> " }),
+    ] {
+        assert_eq!(post(wrong).invalid(), ["name"]);
+    }
+    assert_eq!(post(json!({ "name": "é".repeat(101) })).invalid(), ["name"]);
+    let made = post(
+        json!({ "name": "é".repeat(100), "id": Uuid::nil(), "full_key": "svc_live_sk_mine",
+                            "key_prefix": "x", "account_id": Uuid::nil(), "created_by": Uuid::nil() }),
+    );
+    let made = made.created();
+    assert_eq!(
+        (&made["name"], &made["key_prefix"]),
+        (&json!("é".repeat(100)), &json!("svc_live_sk_"))
+    );
+    assert_ne!(made["full_key"], "svc_live_sk_mine");
+    assert_ne!(text(&made["id"]), Uuid::nil().to_string());
+
+    server.db.run(&format!(
         "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
-           VALUES ('{account}', '{id}', 'CI', 'svc_live_sk_', '{hint}', '{user}');
-         INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by)
-           VALUES ('\\x{hash}', '{account}', '{id}', '{user}')",
-        hint = &key[key.len() - 4..],
+         SELECT '{}', gen_random_uuid(), 'k', 'p', 'h', '{}' FROM generate_series(1, 98)",
+        ana.account, ana.id
     ));
-    key
+    let last = post(json!({ "name": "the hundredth" })).created();
+    let refused = post(json!({ "name": "one more" }));
+    assert!(refused.text.contains("at most 100"), "{}", refused.text);
+    assert_eq!(refused.invalid(), ["name"]);
+    assert_eq!(ana.get("/api/api-keys").ok().as_array().unwrap().len(), 100);
+    ana.delete(&format!("/api/api-keys/{}", text(&last["id"]))).gone();
+    post(json!({ "name": "one more" })).created();
+}
+
+#[test]
+fn keys_of_another_account_are_out_of_sight_and_reach() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let hers = made(&bia, "Of Bia");
+    let path = format!("/api/api-keys/{}", text(&hers["id"]));
+    ana.delete(&path).refused(404, "NOT_FOUND");
+    ana.request("DELETE", &path)
+        .header("X-Account-Id", &bia.account)
+        .send()
+        .refused(401, "AUTH_ERROR");
+    assert_eq!(ana.get("/api/api-keys").ok(), json!([]));
+    presented(&server, &text(&hers["full_key"])).ok();
+    // A key lists the keys of its account, and neither makes nor removes any.
+    let key = key(&ana);
+    let list = server.get("/api/api-keys").bearer(&key).send().ok();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    for request in [
+        server.post("/api/api-keys").json(&json!({ "name": "x" })),
+        server.request("DELETE", &path),
+        server.request("DELETE", &format!("/api/api-keys/{}", text(&list[0]["id"]))),
+        server.get("/api/accounts"),
+        server.post("/api/accounts").json(&json!({ "name": "x" })),
+    ] {
+        request.bearer(&key).send().refused(401, "AUTH_ERROR");
+    }
+    assert_eq!(ana.get("/api/api-keys").ok().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn making_is_limited_and_the_role_comes_first() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let member = server.member(&ana.account, "member");
+    let admin = server.member(&ana.account, "admin");
+    for count in 1..=30 {
+        let maker = if count % 2 == 0 { &ana } else { &admin };
+        let reply = maker.post("/api/api-keys", json!({ "name": "CI" }));
+        assert_eq!(
+            reply.header("x-ratelimit-remaining"),
+            Some((30 - count).to_string().as_str())
+        );
+        reply.created();
+        member
+            .post("/api/api-keys", json!({ "name": "CI" }))
+            .refused(401, "AUTH_ERROR");
+    }
+    let refused = ana.post("/api/api-keys", json!({ "name": "CI" }));
+    for header in [
+        "x-ratelimit-limit",
+        "x-ratelimit-remaining",
+        "x-ratelimit-reset",
+        "retry-after",
+    ] {
+        assert!(refused.header(header).is_some(), "{header}");
+    }
+    refused.refused(429, "RATE_LIMIT");
+    admin.post("/api/api-keys", json!({})).refused(429, "RATE_LIMIT");
+    member
+        .post("/api/api-keys", json!({ "name": "CI" }))
+        .refused(401, "AUTH_ERROR");
+    made(&bia, "CI");
+    // Neither looking nor removing is limited.
+    for key in ana.get("/api/api-keys").ok().as_array().unwrap() {
+        ana.delete(&format!("/api/api-keys/{}", text(&key["id"]))).gone();
+        ana.get("/api/api-keys").ok();
+    }
+}
+
+#[test]
+fn a_key_is_whole_in_one_answer_and_nowhere_else() {
+    let server = Server::start(Options::default().with("RUST_LOG", "trace"));
+    let ana = server.owner();
+    let made = made(&ana, "CI");
+    let full = text(&made["full_key"]);
+    presented(&server, &full).ok();
+    server.get("/api/contacts").header("X-API-Key", &full).send().ok();
+    presented(&server, &format!("{full}x")).refused(401, "AUTH_ERROR");
+    // By key, too, so that the key is near whatever is written about it.
+    let campaign = server
+        .post("/api/campaigns")
+        .bearer(&full)
+        .json(&json!({ "name": "C" }))
+        .send()
+        .created();
+    server
+        .request("DELETE", &format!("/api/campaigns/{}", text(&campaign["id"])))
+        .bearer(&full)
+        .send()
+        .gone();
+    let listed = ana.get("/api/api-keys").text;
+    let audited = ana.get("/api/audit-logs").text;
+    assert!(audited.contains("api_key"), "{audited}");
+    ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).gone();
+    let removed = ana.get("/api/audit-logs").text;
+    let other = key(&ana);
+    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+
+    let stored = dump(&server);
+    let digest = hex::encode(Sha256::digest(&other));
+    assert!(stored.contains(&digest), "what is stored of a key is its hash");
+    let logged = server.log();
+    assert!(logged.contains("\"TRACE\""), "the log says everything");
+    for key in [&full, &other] {
+        let random = &key[12..];
+        for (place, found) in [
+            ("the list", &listed),
+            ("the audit log", &audited),
+            ("the audit log", &removed),
+            ("the database", &stored),
+            ("the log", &logged),
+        ] {
+            assert!(!found.contains(random), "{place} holds the key");
+            assert!(!found.contains(&hex::encode(random)), "{place} holds the key's bytes");
+        }
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@
 
 mod accounts;
 mod api_keys;
+mod audit;
+mod audit_faults;
 mod callbacks;
 mod campaigns;
 mod contacts;

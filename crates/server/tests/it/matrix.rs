@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::harness::client::{Reply, Request};
 use crate::harness::people::User;
-use crate::harness::{Server, eventually, until};
+use crate::harness::{Server, eventually, text, until};
 
 /// What a route takes, and what a caller without any right gets from a public one.
 enum Takes {
@@ -30,6 +30,10 @@ const ROWS: &[(&str, &str, Takes)] = &[
         "/api/accounts/switch",
         Json(r#"{"account_id":"0190a1b2-0000-7000-8000-000000000000"}"#),
     ),
+    ("GET", "/api/api-keys", Nothing),
+    ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
+    ("DELETE", "/api/api-keys/{id}", Nothing),
+    ("GET", "/api/audit-logs", Nothing),
     ("GET", "/api/contacts", Nothing),
     (
         "POST",
@@ -100,22 +104,29 @@ fn is_account(spec: &RouteSpec) -> bool {
 /// One row of everything that has an id, by the path that takes it.
 fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
     let things = vec![
+        ("/api/api-keys/", text(&api_keys::made(owner, "Chave")["id"])),
         ("/api/contacts/", owner.contact("Contato", "+5511961111111")),
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
         ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
     ];
-    // What making them left behind is in its place before anybody compares.
+    settled(owner);
+    things
+}
+
+/// What operations left behind is in its place before anybody compares.
+fn settled(owner: &User<'_>) {
     until("the outbox is empty", || {
         owner.server.db.count("FROM outbox_events") == 0
     });
-    things
 }
 
 /// Everything an account has, as text.
 fn dump(owner: &User<'_>) -> Vec<String> {
     let tables = [
+        "api_keys",
+        "api_key_hashes",
         "contacts",
         "tags",
         "contact_tags",
@@ -126,6 +137,7 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "campaign_queue",
         "message_usage",
         "audit_logs",
+        "audit_counts",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -220,8 +232,9 @@ fn a_suspended_account_and_an_outsider_get_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let things = belongings(&ana);
-    let before = dump(&ana);
     let key = api_keys::key(&ana);
+    settled(&ana);
+    let before = dump(&ana);
     for spec in TABLE.iter().filter(|spec| is_account(spec)) {
         let request = bia.request(spec.method.as_str(), &path_of(spec, &things));
         let outside = with_body(request.header("X-Account-Id", &ana.account), row(spec)).send();
@@ -286,7 +299,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 18);
+    assert_eq!(seen, 19);
     assert_eq!(dump(&bia), before);
 }
 
@@ -356,6 +369,7 @@ fn the_matrix_of_bodies_knows_every_field_type() {
         ("/api/accounts", &["name"]),
         ("/api/accounts/switch", &["account_id"]),
         ("/api/contacts", &["name", "phone", "email", "attributes", "tag_ids"]),
+        ("/api/api-keys", &["name"]),
         ("/api/tags", &["name", "color"]),
         (
             "/api/templates",

@@ -130,10 +130,15 @@ impl Server {
 
     /// A second server on the same database, platform and counters.
     pub fn sibling(&self) -> Sibling {
+        self.sibling_of(&["serve"])
+    }
+
+    /// A second server, started in another way.
+    pub fn sibling_of(&self, arguments: &[&str]) -> Sibling {
         let port = free_port();
         let sibling = Sibling {
             port,
-            _process: self.spawn(&["serve"], port),
+            _process: self.spawn(arguments, port),
         };
         until("the second server is ready", || {
             let reply = Request::new(port, "GET", "/readyz").try_send();

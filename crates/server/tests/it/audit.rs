@@ -1,0 +1,361 @@
+//! The audit log: what it shows, to whom, and that nothing is missing from it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::api_keys;
+use crate::harness::client::Request;
+use crate::harness::people::User;
+use crate::harness::setting::silent;
+use crate::harness::{Options, Server, text};
+
+/// What a GET of the audit log shows.
+#[track_caller]
+fn read(user: &User<'_>, query: &str) -> Value {
+    user.get(&format!("/api/audit-logs{query}")).ok()
+}
+
+fn logs(page: &Value) -> &Vec<Value> {
+    page["logs"].as_array().unwrap()
+}
+
+/// What was done to what, newest first.
+fn told(page: &Value) -> Vec<(String, String, Value)> {
+    let tell = |log: &Value| {
+        (
+            text(&log["action"]),
+            text(&log["entity_type"]),
+            log["entity_id"].clone(),
+        )
+    };
+    logs(page).iter().map(tell).collect()
+}
+
+/// A template that was there and is not any more; its id.
+#[track_caller]
+fn removed(user: &User<'_>, name: &str) -> String {
+    let id = user.template(name, "Oi", &[]);
+    user.delete(&format!("/api/templates/{id}")).gone();
+    id
+}
+
+/// Entries that nobody's operation made.
+fn written(user: &User<'_>, entity_type: &str, count: usize) {
+    user.server.db.run(&format!(
+        "INSERT INTO audit_logs (account_id, id, action, entity_type, created_at)
+         SELECT '{}', gen_random_uuid(), 'export', '{entity_type}', '2026-03-01 12:00Z'::timestamptz - i * interval '1 second'
+         FROM generate_series(1, {count}) i",
+        user.account
+    ));
+}
+
+/// The page holds these entries, all of this user, in the published shape and no other.
+#[track_caller]
+fn assert_entries(user: &User<'_>, page: &Value, wanted: &[(&str, &str, &str)]) {
+    let expected: Vec<_> = wanted
+        .iter()
+        .map(|(action, entity_type, id)| ((*action).to_owned(), (*entity_type).to_owned(), json!(id)))
+        .collect();
+    assert_eq!(told(page), expected);
+    assert_eq!(page["total"], wanted.len());
+    for log in logs(page) {
+        assert_eq!(log["user_id"], json!(user.id), "{log}");
+        assert_eq!(log["account_id"], json!(user.account), "{log}");
+        assert_eq!(log["ip_address"], "127.0.0.1", "{log}");
+        let fields: BTreeSet<&str> = log.as_object().unwrap().keys().map(String::as_str).collect();
+        let published = [
+            "id",
+            "account_id",
+            "user_id",
+            "action",
+            "entity_type",
+            "entity_id",
+            "changes",
+            "ip_address",
+            "created_at",
+        ];
+        assert_eq!(fields, BTreeSet::from(published), "{log}");
+        let moment = text(&log["created_at"]);
+        assert!(moment.len() == 24 && moment.ends_with('Z'), "{moment}");
+    }
+}
+
+#[test]
+fn every_audited_operation_leaves_one_entry_that_says_who_what_and_where_from() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(2);
+    assert_eq!(
+        read(&ana, ""),
+        json!({ "logs": [], "total": 0, "page": 1, "limit": 50 })
+    );
+    let run = ana.plain_campaign();
+    ana.execute(&run).ok();
+    ana.delete(&format!("/api/campaigns/{run}")).gone();
+    let cancelled = ana.plain_campaign();
+    server.db.run(&format!(
+        "UPDATE campaigns SET status = 'scheduled', scheduled_at = now() WHERE id = '{cancelled}'"
+    ));
+    ana.cancel(&cancelled).ok();
+    let template = removed(&ana, "gone");
+    let key = text(&api_keys::made(&ana, "CI")["id"]);
+    ana.delete(&format!("/api/api-keys/{key}")).gone();
+    // What is refused, or not audited, leaves nothing.
+    ana.delete(&format!("/api/api-keys/{key}")).refused(404, "NOT_FOUND");
+    ana.delete(&format!("/api/templates/{template}"))
+        .refused(404, "NOT_FOUND");
+    ana.cancel(&cancelled).refused(400, "VALIDATION_ERROR");
+    ana.post("/api/api-keys", json!({ "name": "" })).invalid();
+    ana.tag("vip");
+    let page = read(&ana, "");
+    assert_entries(
+        &ana,
+        &page,
+        &[
+            ("delete", "api_key", &key),
+            ("create", "api_key", &key),
+            ("delete", "message_template", &template),
+            ("update", "campaign", &cancelled),
+            ("create", "campaign", &cancelled),
+            ("delete", "campaign", &run),
+            ("update", "campaign", &run),
+            ("create", "campaign", &run),
+        ],
+    );
+    let changes: Vec<&Value> = logs(&page).iter().map(|log| &log["changes"]).collect();
+    assert_eq!((changes[0], changes[1]), (&Value::Null, &json!({ "name": "CI" })));
+    assert_eq!(changes[3], &json!({ "previousStatus": "scheduled" }));
+    assert_eq!(changes[6]["sent"], 2);
+}
+
+#[test]
+fn what_a_key_does_is_done_in_the_name_of_its_maker() {
+    let server = Server::new();
+    let bia = server.owner();
+    let key = api_keys::key(&bia);
+    let body = json!({ "name": "By key" });
+    let campaign = server.post("/api/campaigns").bearer(&key).json(&body).send().created();
+    let page = server
+        .get("/api/audit-logs?action=create&entityType=campaign")
+        .bearer(&key)
+        .send()
+        .ok();
+    assert_entries(&bia, &page, &[("create", "campaign", &text(&campaign["id"]))]);
+}
+
+#[test]
+fn the_newest_entry_is_first_and_pages_follow_each_other() {
+    let server = Server::new();
+    let ana = server.owner();
+    written(&ana, "old", 60);
+    let ids: Vec<String> = (0..5).map(|number| removed(&ana, &format!("t{number}"))).collect();
+    let first = read(&ana, "");
+    assert_eq!(
+        (logs(&first).len(), &first["total"], &first["page"], &first["limit"]),
+        (50, &json!(65), &json!(1), &json!(50))
+    );
+    for (log, id) in logs(&first).iter().zip(ids.iter().rev()) {
+        assert_eq!(&text(&log["entity_id"]), id);
+    }
+    let mut seen = BTreeSet::new();
+    let mut moments = Vec::new();
+    for (number, count) in [(1, 20), (2, 20), (3, 20), (4, 5), (5, 0), (1_000_000, 0)] {
+        let page = read(&ana, &format!("?limit=20&page={number}"));
+        assert_eq!(
+            (logs(&page).len(), &page["total"], &page["page"]),
+            (count, &json!(65), &json!(number))
+        );
+        for log in logs(&page) {
+            assert!(seen.insert(text(&log["id"])), "twice: {log}");
+            moments.push(text(&log["created_at"]));
+        }
+    }
+    assert_eq!(seen.len(), 65);
+    assert!(moments.is_sorted_by(|newer, older| newer >= older), "{moments:?}");
+}
+
+#[test]
+fn parameters_out_of_range_are_clamped_and_others_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    written(&ana, "old", 120);
+    for (query, page, limit, count) in [
+        ("?page=0", 1, 50, 50),
+        ("?page=-1", 1, 50, 50),
+        ("?page=&limit=", 1, 50, 50),
+        ("?limit=0", 1, 1, 1),
+        ("?limit=-7", 1, 1, 1),
+        ("?limit=101", 1, 100, 100),
+        ("?limit=100000000000000000000000", 1, 100, 100),
+        ("?page=2&limit=100", 2, 100, 20),
+        ("?page=99999999999999999999999", i64::MAX, 50, 0),
+        ("?entityType=&action=&unknown=1", 1, 50, 50),
+    ] {
+        let seen = read(&ana, query);
+        assert_eq!(
+            (&seen["page"], &seen["limit"], &seen["total"]),
+            (&json!(page), &json!(limit), &json!(120)),
+            "{query}"
+        );
+        assert_eq!(logs(&seen).len(), count, "{query}");
+    }
+    for (query, field) in [
+        ("?page=1e18", "page"),
+        ("?page=1.5", "page"),
+        ("?page=one", "page"),
+        ("?limit=abc", "limit"),
+        ("?limit=%00", "limit"),
+        ("?entityType=%00", "entityType"),
+        ("?action=a%00", "action"),
+    ] {
+        assert_eq!(
+            ana.get(&format!("/api/audit-logs{query}")).invalid(),
+            [field],
+            "{query}"
+        );
+    }
+}
+
+#[test]
+fn filters_narrow_what_is_shown_and_counted() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    for user in [&ana, &bia] {
+        removed(user, "t");
+        let campaign = user.campaign(json!({ "name": "C" }));
+        user.delete(&format!("/api/campaigns/{campaign}")).gone();
+        user.campaign(json!({ "name": "D" }));
+        written(user, "report", 3);
+    }
+    for (query, total) in [
+        ("", 7),
+        ("?entityType=campaign", 3),
+        ("?action=delete", 2),
+        ("?action=delete&entityType=campaign", 1),
+        ("?entityType=report&limit=1", 3),
+        ("?action=login", 0),
+        ("?entityType=nothing", 0),
+        ("?action=DELETE", 0),
+        ("?action='%20OR%20true--", 0),
+        ("?entityType=%25", 0),
+    ] {
+        let page = read(&ana, query);
+        assert_eq!(page["total"], total, "{query}");
+        assert!(
+            logs(&page).iter().all(|log| log["account_id"] == json!(ana.account)),
+            "{page}"
+        );
+    }
+    // Whatever else a caller says about accounts.
+    let asked = format!("?account_id={}&accountId={}", bia.account, bia.account);
+    assert_eq!(read(&ana, &asked)["total"], 7);
+    let other = ana
+        .request("GET", "/api/audit-logs")
+        .header("X-Account-Id", &bia.account);
+    other.send().refused(401, "AUTH_ERROR");
+}
+
+#[test]
+fn the_total_counts_what_is_there() {
+    let server = Server::new();
+    let ana = server.owner();
+    written(&ana, "bulk", 2_000);
+    for number in 0..10 {
+        removed(&ana, &format!("t{number}"));
+        assert_eq!(read(&ana, "?limit=1")["total"], 2_001 + number);
+    }
+    // A log so large that it is not counted again every time.
+    server.db.run(&format!(
+        "INSERT INTO audit_logs (account_id, id, action, entity_type)
+           SELECT '{0}', gen_random_uuid(), 'export', 'large' FROM generate_series(1, 100000);
+         INSERT INTO audit_counts VALUES ('{0}', 'large', 'export', 100000)",
+        ana.account
+    ));
+    assert_eq!(read(&ana, "?entityType=large&page=1000&limit=100")["total"], 100_000);
+    removed(&ana, "last");
+    assert_eq!(read(&ana, "?entityType=message_template")["total"], 11);
+}
+
+/// Each time: an operation is answered, and the next GET shows it.
+fn shows_at_once(server: &Server, from: impl Fn(&str) -> Request) {
+    for _ in 0..2 {
+        let ana = server.owner();
+        for round in 1..=25 {
+            let id = removed(&ana, &format!("t{round}"));
+            let page = from("/api/audit-logs?limit=1").bearer(&ana.token).send().ok();
+            assert_eq!(page["total"], round);
+            assert_eq!(
+                told(&page),
+                [("delete".to_owned(), "message_template".to_owned(), json!(id))]
+            );
+        }
+    }
+    assert_eq!(
+        server.db.count("FROM audit_logs"),
+        server.db.count("FROM (SELECT DISTINCT entity_id FROM audit_logs) once")
+    );
+}
+
+#[test]
+fn an_entry_shows_in_the_first_look_after_the_answer() {
+    let server = Server::new();
+    shows_at_once(&server, |path| server.get(path));
+}
+
+#[test]
+fn an_entry_shows_at_once_on_a_server_without_workers() {
+    let server = Server::new();
+    let other = server.sibling_of(&["serve", "--no-workers"]);
+    shows_at_once(&server, |path| other.request("GET", path));
+}
+
+#[test]
+fn an_entry_shows_at_once_where_nobody_relays_at_all() {
+    let options = Options {
+        args: vec!["serve", "--no-workers"],
+        ..Options::default()
+    };
+    let server = Server::start(options);
+    shows_at_once(&server, |path| server.get(path));
+}
+
+#[test]
+fn looking_is_limited_to_thirty_a_minute() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let viewer = server.member(&ana.account, "viewer");
+    for count in 1..=30 {
+        let reader = if count % 2 == 0 { &ana } else { &viewer };
+        let reply = reader.get("/api/audit-logs");
+        assert_eq!(reply.header("x-ratelimit-limit"), Some("30"));
+        assert_eq!(
+            reply.header("x-ratelimit-remaining"),
+            Some((30 - count).to_string().as_str())
+        );
+        assert_eq!(reply.header("retry-after"), None);
+        reply.ok();
+    }
+    let refused = ana.get("/api/audit-logs?page=junk");
+    for (header, value) in [("x-ratelimit-limit", Some("30")), ("x-ratelimit-remaining", Some("0"))] {
+        assert_eq!(refused.header(header), value);
+    }
+    let reset: i64 = refused.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    let retry: i64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!(
+        reset > 1_700_000_000_000 && (1..=60).contains(&retry),
+        "{reset} {retry}"
+    );
+    refused.refused(429, "RATE_LIMIT");
+    read(&bia, "");
+    server.get("/api/audit-logs").send().refused(401, "AUTH_ERROR");
+    let stranger = server
+        .request("GET", "/api/audit-logs")
+        .bearer(&server.stranger().token);
+    stranger
+        .header("X-Account-Id", &Uuid::now_v7().to_string())
+        .send()
+        .refused(401, "AUTH_ERROR");
+}
