@@ -27,6 +27,7 @@ use recado_postgres::{
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
+use tokio::sync::Semaphore;
 
 use crate::config::{Config, SessionProof};
 use crate::streams::Streams;
@@ -243,6 +244,8 @@ pub struct Services {
     pub notifications: Notifications,
     /// Where streams begin.
     pub feed: PgNotificationFeed,
+    /// Whose turn it is, of the thread's streams, to ask whether its caller may go on.
+    pub stream_checks: Semaphore,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -292,6 +295,7 @@ impl Services {
             campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
             notifications: shared.notifications(&stores.tenant)?,
             feed: PgNotificationFeed::new(stores.platform.clone()),
+            stream_checks: Semaphore::new(1),
             platform: stores.platform,
             shared: shared.clone(),
         })

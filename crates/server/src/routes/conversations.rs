@@ -24,8 +24,8 @@ pub(super) struct ReplyBody {
 /// Body of `PUT /api/conversations/<id>`.
 #[derive(Deserialize, Validate)]
 pub(super) struct ConversationBody {
-    #[garde(skip)]
-    status: Option<ConversationStatus>,
+    #[garde(required)]
+    status: Option<String>,
 }
 
 /// `GET /api/conversations`
@@ -72,6 +72,7 @@ pub(super) async fn update(
     Id(id): Id<ConversationId>,
     Json(input): Json<ConversationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    let wanted = input.status.ok_or_else(|| FieldErrors::one("status", "is required"))?;
+    let wanted: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
+    let wanted = wanted.map_err(|fault| FieldErrors::one("status", fault))?;
     Ok(reply::ok(services.conversations.set_status(&tenant, id, wanted).await?))
 }

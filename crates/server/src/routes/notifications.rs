@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use actix_web::http::header::{self, HeaderName, HeaderValue};
+use actix_web::http::header;
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpRequest, HttpResponse};
+use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
 use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
 use recado_domain::shared::{AccountId, NotificationId};
@@ -76,14 +77,14 @@ pub(super) async fn stream(
     let pieces = [GREETING.to_owned()]
         .into_iter()
         .chain(replay.iter().map(|told| event(&told.notification)));
-    let stream = Stream::new(services, request, account, listener, pieces.collect());
-    Ok(HttpResponse::Ok()
-        .insert_header((header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")))
-        .insert_header((
-            HeaderName::from_static("x-accel-buffering"),
-            HeaderValue::from_static("no"),
-        ))
-        .streaming(stream::unfold(stream, Stream::step)))
+    let stream = Stream {
+        account,
+        listener,
+        waiting: pieces.collect(),
+        heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
+        shut_out: Box::pin(shut_out(services, request, account)),
+    };
+    Ok(stream.answer())
 }
 
 /// Where the caller's last stream ended; one that is no id of ours names nothing.
@@ -100,34 +101,23 @@ fn event(notification: &Notification) -> String {
 
 /// One stream, from its first byte to its last.
 struct Stream {
-    services: Data<Services>,
-    request: HttpRequest,
     account: AccountId,
     listener: Listener,
     /// What is to be said before anything new.
     waiting: VecDeque<String>,
     heartbeat: Interval,
-    ask: Interval,
+    /// Done when its caller may not listen any more.
+    shut_out: LocalBoxFuture<'static, ()>,
 }
 
 impl Stream {
-    fn new(
-        services: Data<Services>,
-        request: HttpRequest,
-        account: AccountId,
-        listener: Listener,
-        waiting: VecDeque<String>,
-    ) -> Self {
-        let every = |period| interval_at(Instant::now() + period, period);
-        Self {
-            services,
-            request,
-            account,
-            listener,
-            waiting,
-            heartbeat: every(HEARTBEAT),
-            ask: every(ASK_AGAIN),
-        }
+    /// The answer that it is the body of.
+    fn answer(self) -> HttpResponse {
+        let mut answer = HttpResponse::Ok();
+        answer.insert_header((header::CONTENT_TYPE, "text/event-stream"));
+        // A proxy in between must not collect it.
+        answer.insert_header(("X-Accel-Buffering", "no"));
+        answer.streaming(stream::unfold(self, Self::step))
     }
 
     /// The next piece; none at the end.
@@ -143,11 +133,7 @@ impl Stream {
         loop {
             tokio::select! {
                 biased;
-                _ = self.ask.tick() => {
-                    if !self.may_go_on().await {
-                        return None;
-                    }
-                }
+                () = &mut self.shut_out => return None,
                 told = self.listener.next() => {
                     let told = told?;
                     if told.account_id == self.account {
@@ -158,13 +144,20 @@ impl Stream {
             }
         }
     }
+}
 
-    /// Whether its caller would be let in again, into the same account. While nobody can tell, they stay.
-    async fn may_go_on(&self) -> bool {
-        match self.services.authenticator.tenant(&self.request).await {
-            Ok(proof) => proof.who.account_id == self.account,
-            Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => true,
-            Err(_) => false,
+/// Asks again and again whether the caller would be let in, into the same account. While nobody can tell, they stay.
+/// One stream of the thread asks at a time: however many there are, they leave connections to everybody else.
+async fn shut_out(services: Data<Services>, request: HttpRequest, account: AccountId) {
+    loop {
+        tokio::time::sleep(ASK_AGAIN).await;
+        let turn = services.stream_checks.acquire().await;
+        let asked = services.authenticator.tenant(&request).await;
+        drop(turn);
+        match asked {
+            Ok(proof) if proof.who.account_id == account => {}
+            Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
+            Ok(_) | Err(_) => return,
         }
     }
 }

@@ -52,7 +52,8 @@ impl Stream {
                 self.text = rest.to_owned();
                 return Some(piece);
             }
-            self.text.push_str(&self.chunk()?);
+            let chunk = self.chunk()?;
+            self.text.push_str(&chunk);
         }
     }
 
