@@ -44,8 +44,8 @@ usage: cargo xtask <command>
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
   tidy                 check the rules about the shape of the code
   bench [name ...] [--seconds N] [--pairs N]
-                       measure the release server, or only this of it: idle cost read import; needs wrk and pgbench;
-                       without a name the result goes to docs/performance.md
+                       measure the release server, or only this of it: idle cost read limit auth import; needs wrk and
+                       pgbench, for limit Redis, for auth valgrind; without a name the result goes to docs/performance.md
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers

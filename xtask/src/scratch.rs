@@ -14,6 +14,9 @@ use crate::{paths, process, state};
 /// The log of a server that runs in the directory; beside it stands its process number.
 pub(crate) const SERVER_LOG: &str = "server.log";
 
+/// The same of a second server beside it.
+pub(crate) const OTHER_LOG: &str = "other.log";
+
 /// Removed when it is dropped.
 pub(crate) struct Scratch {
     pub(crate) dir: PathBuf,
@@ -48,7 +51,9 @@ fn sweep(state: &Path) {
             continue;
         }
         if let Ok(Some(_lock)) = state::lock(&dir) {
-            process::stop_left_over(&dir.join(SERVER_LOG), &paths::released("recado"));
+            for log in [SERVER_LOG, OTHER_LOG] {
+                process::stop_left_over(&dir.join(log), &paths::released("recado"));
+            }
             let _ = postgres::stop_left_over(&dir.join("postgres"));
             redis::stop_left_over(&dir.join("redis"));
             let _ = fs::remove_dir_all(&dir);

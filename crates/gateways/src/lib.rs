@@ -1,6 +1,8 @@
-//! The outside world over HTTP, behind ports of the domain: the messaging platform and the identity provider.
+//! The outside world, behind ports of the domain: the messaging platform and the identity provider over HTTP, mail over
+//! SMTP.
 #![doc = include_str!("../README.md")]
 
 pub mod http;
+pub mod mail;
 pub mod sessions;
 pub mod whatsapp;

@@ -10,7 +10,7 @@ use diesel::result::QueryResult;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
-    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, InviteId, MessageId,
+    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, InviteId, MailId, MessageId,
     NotificationId, ProfileId, SegmentId, SendId, TagId, TemplateId, UserId,
 };
 use time::{Date, Duration, OffsetDateTime};
@@ -179,6 +179,7 @@ id_params!(
     ConversationId,
     FolderId,
     InviteId,
+    MailId,
     MessageId,
     NotificationId,
     ProfileId,

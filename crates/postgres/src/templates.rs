@@ -212,9 +212,11 @@ fn microseconds(moment: OffsetDateTime) -> String {
     (moment.unix_timestamp_nanos() / 1000).to_string()
 }
 
+/// None for what no template was made at: PostgreSQL's calendar begins later than ours.
 fn moment(microseconds: &str) -> Option<OffsetDateTime> {
     let nanoseconds = microseconds.parse::<i128>().ok()?.checked_mul(1000)?;
-    OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok();
+    moment.filter(|moment| *moment >= OffsetDateTime::UNIX_EPOCH)
 }
 
 /// The templates behind a position; none when the position is of no such list.

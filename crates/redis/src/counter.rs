@@ -1,26 +1,37 @@
 //! The shared counter: one Lua call a hit, on one connection.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use recado_domain::limits::{CounterDown, Limit, RateCounter, Verdict};
-use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, ErrorKind, RedisResult, Script, ServerErrorKind};
+use redis::aio::ConnectionManager;
+use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind};
 
-use crate::breaker::Breaker;
+use crate::alarm::Alarm;
+use crate::link::Link;
 
 /// How long a hit may take.
 const TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long connecting may take; it goes on in the background when a hit has given up.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Into how many slices that time is cut.
+const SLICES: u32 = 5;
 
-/// How long nobody is made to wait after a failure.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is said that hits are not counted.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Keeps our keys apart from whatever else the Redis holds.
 const PREFIX: &str = "recado:limit:";
+
+/// Nobody's count: asked for to see whether Redis answers. Nothing is written for a limit of none.
+const PROBE: (&str, Limit) = (
+    "probe",
+    Limit {
+        requests: 0,
+        window: time::Duration::SECOND,
+    },
+);
 
 const SOURCE: &str = include_str!("hit.lua");
 
@@ -28,20 +39,13 @@ static HIT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 
 /// Exact sliding windows in Redis, shared by every server.
 ///
-/// Connects at the first hit, in the background: a missing Redis keeps no server from starting. Any failure, and
-/// everything for a second after one, is [`CounterDown`].
+/// Connects at the first hit, in the background: a missing Redis keeps no server from starting. After a failure
+/// everything is [`CounterDown`], and nobody waits, until a task of its own has found Redis answering again. What Redis
+/// itself refuses (a key of another type, no memory left) is [`CounterDown`] for that hit alone.
 pub struct RedisCounter {
-    client: Client,
-    slot: Mutex<Slot>,
-    breaker: Breaker,
+    link: Arc<Link>,
+    alarm: Alarm,
     timeout: Duration,
-}
-
-/// The connection in use, and how many there were before it.
-#[derive(Default)]
-struct Slot {
-    connection: Option<ConnectionManager>,
-    generation: u64,
 }
 
 impl RedisCounter {
@@ -50,9 +54,8 @@ impl RedisCounter {
     pub fn new(url: &str) -> Result<Self, String> {
         let client = Client::open(url).map_err(|error| format!("the address of Redis is malformed: {error}"))?;
         Ok(Self {
-            client,
-            slot: Mutex::default(),
-            breaker: Breaker::new(PAUSE),
+            link: Arc::new(Link::new(client)),
+            alarm: Alarm::new(TELL_EVERY),
             timeout: TIMEOUT,
         })
     }
@@ -63,48 +66,27 @@ impl RedisCounter {
         Self { timeout, ..self }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The connection, made if there is none, and its generation.
-    fn connection(&self) -> RedisResult<(ConnectionManager, u64)> {
-        let mut slot = self.slot();
-        let connection = match &slot.connection {
-            Some(connection) => connection.clone(),
-            None => slot.connection.insert(self.connect()?).clone(),
+    async fn counted(&self, key: &str, limit: Limit) -> Result<Verdict, String> {
+        let link = self.link.connection().map_err(|error| error.to_string())?;
+        let Some((mut connection, number)) = link else {
+            return Err("Redis failed a moment ago".into());
         };
-        Ok((connection, slot.generation))
-    }
-
-    /// A new connection, on its way: a task of its own drives it and loads the script, so that the hits that give up
-    /// on it do not keep it from coming about.
-    fn connect(&self) -> RedisResult<ConnectionManager> {
-        let config = ConnectionManagerConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(CONNECT_TIMEOUT))
-            .set_number_of_retries(0);
-        let connection = ConnectionManager::new_lazy_with_config(self.client.clone(), config)?;
-        let mut warming = connection.clone();
-        tokio::spawn(async move {
-            if let Err(error) = HIT.prepare_invoke().load_async(&mut warming).await {
-                tracing::debug!(%error, "Redis cannot be reached");
+        match in_time(self.timeout, count(&mut connection, key, limit)).await {
+            Some(Ok((allowed, remaining, reset_at_ms))) => Ok(Verdict {
+                allowed,
+                remaining,
+                reset_at_ms,
+            }),
+            Some(Err(error)) => {
+                if !is_refusal(&error) {
+                    self.link.failed(number, self.timeout);
+                }
+                Err(error.to_string())
             }
-        });
-        Ok(connection)
-    }
-
-    /// Pauses, and replaces the connection: a fresh one is up by the end of the pause if Redis is, and whatever state
-    /// the old one was in is gone. Of the hits that fail together on one connection, the first does this.
-    fn failed(&self, generation: u64, why: &str) {
-        let mut slot = self.slot();
-        if slot.generation == generation {
-            self.breaker.failed(Instant::now());
-            *slot = Slot {
-                connection: self.connect().ok(),
-                generation: generation + 1,
-            };
-            tracing::warn!(why, "the rate counter is unavailable");
+            None => {
+                self.link.failed(number, self.timeout);
+                Err(format!("no answer within {:?}", self.timeout))
+            }
         }
     }
 }
@@ -112,29 +94,46 @@ impl RedisCounter {
 #[async_trait]
 impl RateCounter for RedisCounter {
     async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown> {
-        if !self.breaker.admits(Instant::now()) {
-            return Err(CounterDown("Redis failed a moment ago".into()));
-        }
-        let (connection, generation) = self.connection().map_err(|error| CounterDown(error.to_string()))?;
-        let why = match tokio::time::timeout(self.timeout, count(connection, key, limit)).await {
-            Ok(Ok((allowed, remaining, reset_at_ms))) => {
-                self.breaker.succeeded();
-                return Ok(Verdict {
-                    allowed,
-                    remaining,
-                    reset_at_ms,
-                });
+        self.counted(key, limit).await.map_err(|why| {
+            if let Some(missed) = self.alarm.missed(Instant::now()) {
+                tracing::warn!(why, missed, "the rate counter is unavailable, requests go uncounted");
             }
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {:?}", self.timeout),
-        };
-        self.failed(generation, &why);
-        Err(CounterDown(why))
+            CounterDown(why)
+        })
     }
 }
 
+/// What comes in time. The time is given in slices: a thread that was busy for long has neither sent what was asked nor
+/// read what came, and loses one slice by that, not all of them. Otherwise a crowd of requests would lift its own limit.
+pub(crate) async fn in_time<T>(timeout: Duration, call: impl Future<Output = T>) -> Option<T> {
+    let mut call = pin!(call);
+    for _ in 0..SLICES {
+        if let Ok(value) = tokio::time::timeout(timeout / SLICES, &mut call).await {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Whether Redis itself said no, which costs nobody a wait: the connection is as good as before. A replica that was a
+/// primary before is another matter: a new connection may find the new one.
+pub(crate) fn is_refusal(error: &RedisError) -> bool {
+    error.code().is_some() && error.kind() != ErrorKind::Server(ServerErrorKind::ReadOnly)
+}
+
+/// Gives Redis the script.
+pub(crate) async fn load(connection: &mut ConnectionManager) -> RedisResult<()> {
+    HIT.prepare_invoke().load_async(connection).await.map(|_: String| ())
+}
+
+/// Asks what a hit asks, and counts nothing.
+pub(crate) async fn probe(connection: &mut ConnectionManager) -> RedisResult<()> {
+    let (key, limit) = PROBE;
+    count(connection, key, limit).await.map(|_| ())
+}
+
 /// One call of the script: allowed, remaining, reset in milliseconds since the epoch.
-async fn count(mut connection: ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64)> {
+async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64)> {
     let window_us = i64::try_from(limit.window.whole_microseconds()).unwrap_or(i64::MAX);
     let key = format!("{PREFIX}{key}");
     let call = |command: &str, script: &str| {
@@ -142,10 +141,10 @@ async fn count(mut connection: ConnectionManager, key: &str, limit: Limit) -> Re
         call.arg(script).arg(1).arg(&key).arg(limit.requests).arg(window_us);
         call
     };
-    match call("EVALSHA", HIT.get_hash()).query_async(&mut connection).await {
+    match call("EVALSHA", HIT.get_hash()).query_async(connection).await {
         // Runs the script and keeps it, in one step: nothing can be flushed between loading and running.
         Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-            call("EVAL", SOURCE).query_async(&mut connection).await
+            call("EVAL", SOURCE).query_async(connection).await
         }
         result => result,
     }

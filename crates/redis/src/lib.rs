@@ -1,7 +1,8 @@
 //! Rate limits that every server shares, on Redis.
 #![doc = include_str!("../README.md")]
 
-mod breaker;
+mod alarm;
 mod counter;
+mod link;
 
 pub use counter::RedisCounter;

@@ -1,6 +1,6 @@
 //! Configuration: every environment variable, checked before anything starts. `docs/configuration.md` lists them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use actix_web::http::Uri;
@@ -72,6 +72,8 @@ pub struct Config {
     pub platform_admin_emails: Vec<String>,
     /// `SMTP_URL`: where mail goes; none: no mail is sent.
     pub smtp_url: Option<SecretString>,
+    /// `MAIL_FROM`: whom our mail comes from.
+    pub mail_from: String,
     /// `WHATSAPP_API_URL`, with the version segment.
     pub whatsapp_api_url: Option<String>,
     /// `WHATSAPP_APP_SECRET`: signs callbacks.
@@ -104,6 +106,7 @@ impl Config {
             "an address and port",
         )?;
         let public_url = web_address(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
+        let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
             database_pool_size: parsed(
@@ -134,6 +137,7 @@ impl Config {
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
             smtp_url: smtp_address(get)?,
+            mail_from,
             whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
@@ -217,6 +221,19 @@ fn smtp_address(source: Source<'_>) -> Result<Option<SecretString>, ConfigError>
     }
 }
 
+/// Of the host that people know us by; where that is a number, no mail is meant to leave the machine.
+fn default_sender(public_url: &str) -> String {
+    let uri: Option<Uri> = public_url.parse().ok();
+    let host = uri.as_ref().and_then(Uri::host).unwrap_or_default();
+    let is_number = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+    let domain = if is_number || host.is_empty() {
+        "localhost"
+    } else {
+        host
+    };
+    format!("Recado <no-reply@{domain}>")
+}
+
 fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
     let text = required(source, "APP_SECRET")?;
     let bytes = STANDARD
@@ -258,6 +275,8 @@ fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result
 
 #[cfg(test)]
 mod tests {
+    use recado_gateways::mail::SmtpMailer;
+
     use super::*;
 
     const SECRET: &str = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=";
@@ -315,6 +334,21 @@ mod tests {
         }
         let both = read(&[("SESSION_JWKS_URL", "https://idp/jwks")]).unwrap_err();
         assert_eq!(both.variable, "SESSION_JWT_SECRET");
+    }
+
+    #[test]
+    fn mail_comes_from_the_public_host() {
+        for (public_url, from) in [
+            ("https://app.recado.example/x", "Recado <no-reply@app.recado.example>"),
+            ("http://localhost:8080", "Recado <no-reply@localhost>"),
+            ("http://127.0.0.1:8080", "Recado <no-reply@localhost>"),
+            ("http://[::1]:8080", "Recado <no-reply@localhost>"),
+        ] {
+            assert_eq!(read(&[("PUBLIC_URL", public_url)]).unwrap().mail_from, from);
+            let mailer = SmtpMailer::new(&SecretString::from("smtp://mail.example"), from);
+            assert!(mailer.is_ok(), "{from}");
+        }
+        assert_eq!(read(&[("MAIL_FROM", "a@b.example")]).unwrap().mail_from, "a@b.example");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
 use recado_domain::notifications::NotificationError;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
+use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
@@ -320,6 +321,18 @@ impl From<ProfileError> for ApiError {
             ProfileError::NotFound => Self::NotFound,
             ProfileError::Invalid(errors) => errors.into(),
             ProfileError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TeamError> for ApiError {
+    fn from(error: TeamError) -> Self {
+        match error {
+            TeamError::NotFound => Self::NotFound,
+            TeamError::NotPermitted => Self::Auth(error.to_string()),
+            TeamError::OtherAddress => Self::Forbidden("This invite was sent to another address"),
+            TeamError::Invalid(errors) => errors.into(),
+            TeamError::Store(error) => error.into(),
         }
     }
 }

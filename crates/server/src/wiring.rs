@@ -13,21 +13,24 @@ use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::mail::{Mailer, Post};
 use recado_domain::notifications::Notifications;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
+use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, Profiles};
 use recado_gateways::http::Http;
+use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgIdempotency,
-    PgInbox, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns, PgTags, PgTemplates, PlatformPool, PoolConfig,
-    TenantPool,
+    PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns, PgTags,
+    PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{Config, SessionProof};
 use crate::streams::Streams;
@@ -60,10 +63,12 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     /// UUIDs v7.
     pub ids: Arc<dyn Ids>,
-    /// What nobody can guess.
+    /// Random secrets.
     pub secrets: Arc<dyn Secrets>,
     /// Encryption at rest.
     pub cipher: Arc<dyn Cipher>,
+    /// Where mail goes; none: nowhere.
+    pub mailer: Option<Arc<dyn Mailer>>,
     /// Proved tokens and memberships.
     pub memory: Memory,
     /// Proves tokens.
@@ -74,6 +79,8 @@ pub struct Shared {
     pub desk: RunDesk,
     /// Streams of notifications.
     pub streams: Streams,
+    /// Wakes whoever carries mail out.
+    pub mailed: Arc<Notify>,
     /// Woken after a change.
     pub relays: Relays,
 }
@@ -83,12 +90,14 @@ impl Shared {
     pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
+            secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
+            mailer: mailer(&config)?,
             verifier: verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
-            secrets: Arc::new(SystemSecrets),
             memory: Memory::default(),
+            mailed: Arc::default(),
             relays: Relays::default(),
             config: Arc::new(config),
             clock,
@@ -147,6 +156,16 @@ impl Shared {
     }
 }
 
+/// Fails early on what would otherwise fail with the first mail.
+fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
+    let Some(url) = &config.smtp_url else { return Ok(None) };
+    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
+        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
+        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+    })?;
+    Ok(Some(Arc::new(mailer)))
+}
+
 /// Fails early on what would otherwise fail in every thread.
 fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
     let expected = Expected {
@@ -202,6 +221,19 @@ impl Stores {
         PgConversations::new(self.tenant.clone(), self.platform.clone())
     }
 
+    /// Mail on its way out; none where there is no way out.
+    pub fn post(&self, shared: &Shared) -> Option<Post> {
+        let mailer = shared.mailer.clone()?;
+        let queue = Arc::new(PgMailQueue::new(self.platform.clone()));
+        Some(Post::new(queue, mailer, shared.cipher.clone()))
+    }
+
+    /// Campaigns.
+    pub fn campaigns(&self, shared: &Shared) -> Campaigns {
+        let store = Arc::new(PgCampaigns::new(self.tenant.clone()));
+        Campaigns::new(store, Arc::new(self.runs()), shared.clock.clone(), shared.ids.clone())
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -246,6 +278,12 @@ pub struct Services {
     pub feed: PgNotificationFeed,
     /// Whose turn it is, of the thread's streams, to ask whether its caller may go on.
     pub stream_checks: Semaphore,
+    /// Who is in an account.
+    pub members: Members,
+    /// Who is invited.
+    pub invites: Invites,
+    /// Who joins.
+    pub invitations: Invitations,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -264,10 +302,9 @@ impl Services {
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
-        let campaigns = Arc::new(PgCampaigns::new(stores.tenant.clone()));
         Ok(Self {
-            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
+            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
@@ -284,18 +321,21 @@ impl Services {
                 clock.clone(),
                 ids.clone(),
             ),
-            profiles: Profiles::new(profiles, shared.cipher.clone(), clock.clone(), ids.clone()),
+            profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
             callbacks: stores.callbacks(shared),
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),
                 shared.cipher.clone(),
-                ids.clone(),
+                ids,
             ),
-            campaigns: Campaigns::new(campaigns, Arc::new(stores.runs()), clock, ids),
             notifications: shared.notifications(&stores.tenant)?,
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
+            campaigns: stores.campaigns(shared),
+            members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
+            invites: invites(shared, &stores),
+            invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
             platform: stores.platform,
             shared: shared.clone(),
         })
@@ -310,6 +350,16 @@ fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     });
     let admins = &shared.config.platform_admin_emails;
     Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
+}
+
+fn invites(shared: &Shared, stores: &Stores) -> Invites {
+    Invites::new(
+        Arc::new(PgInvites::new(stores.platform.clone())),
+        shared.secrets.clone(),
+        shared.ids.clone(),
+        shared.mailer.is_some().then(|| shared.cipher.clone()),
+        &shared.config.public_url,
+    )
 }
 
 fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {

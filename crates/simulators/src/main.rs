@@ -1,4 +1,4 @@
-//! The simulators as one process for development: reads its environment, starts all three, ends on a signal.
+//! The simulators as one process for development: reads its environment, starts all of them, ends on a signal.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -7,7 +7,7 @@
 
 use std::process::ExitCode;
 
-use recado_simulators::{ai, payment, whatsapp};
+use recado_simulators::{ai, payment, smtp, whatsapp};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What the environment says.
@@ -15,6 +15,7 @@ struct Settings {
     whatsapp: whatsapp::Options,
     payment: payment::Options,
     ai: ai::Options,
+    smtp: smtp::Options,
 }
 
 /// Reads a variable, or remembers that it is missing.
@@ -47,6 +48,10 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
             bind: read("SIM_AI_BIND"),
             ..ai::Options::default()
         },
+        smtp: smtp::Options {
+            bind: read("SIM_SMTP_BIND"),
+            prints: true,
+        },
     };
     if missing.is_empty() { Ok(settings) } else { Err(missing) }
 }
@@ -58,11 +63,13 @@ fn run(settings: Settings) -> std::io::Result<()> {
         let whatsapp = whatsapp::Whatsapp::start(settings.whatsapp)?;
         let payment = payment::Payment::start(settings.payment)?;
         let ai = ai::Ai::start(settings.ai)?;
+        let smtp = smtp::Smtp::start(settings.smtp)?;
         println!(
-            "whatsapp {}\npayment {}\nai {}\nready",
+            "whatsapp {}\npayment {}\nai {}\nsmtp {}\nready",
             whatsapp.base_url(),
             payment.base_url(),
-            ai.base_url()
+            ai.base_url(),
+            smtp.url()
         );
         tokio::select! {
             _ = terminate.recv() => {}

@@ -30,6 +30,11 @@ pub(super) fn targets() -> Vec<Target> {
         .collect()
 }
 
+/// Every account; the user of [`EMAIL`] belongs to all of them.
+pub(super) fn accounts() -> Vec<String> {
+    (1..=ACCOUNTS).map(account_id).collect()
+}
+
 /// In the order of their making, like the ids that the server gives.
 fn account_id(account: u32) -> String {
     format!("0193a6e0-0000-7000-8000-{account:012x}")

@@ -3,17 +3,20 @@
 //! Speeds are ratios to what the machine can do at the same moment, measured in turns, since nothing else is
 //! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
 
+mod auth;
 mod cost;
 mod data;
 mod figures;
 mod idle;
 mod import;
+mod limit;
 mod load;
 mod memory;
 mod proxy;
 mod read;
 mod report;
 mod stage;
+mod wire;
 
 use crate::error::{Context, Result, fail};
 use crate::signals;
@@ -45,6 +48,14 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "read",
         run: read::run,
+    },
+    Bench {
+        name: "limit",
+        run: limit::run,
+    },
+    Bench {
+        name: "auth",
+        run: auth::run,
     },
     Bench {
         name: "import",

@@ -1,5 +1,6 @@
 //! What every bench stands on: the release server, and a private, durable, filled database.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 use std::thread::{available_parallelism, sleep};
@@ -18,7 +19,7 @@ use crate::services::free_port;
 use crate::services::postgres::{Cluster, Purpose, connect};
 use crate::{paths, process, secrets, signals, token};
 
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_secs(60);
 
 /// What `DATABASE_POOL_SIZE` is when nobody says otherwise, and how many of a thread's share are not the tenants'.
 const POOL: usize = 16;
@@ -30,6 +31,18 @@ pub(super) struct Stage {
     session_secret: String,
     app_secret: String,
     scratch: Scratch,
+}
+
+/// How a server is started.
+pub(super) struct Launch {
+    pub(super) database: String,
+    pub(super) command_line: &'static [&'static str],
+    /// What runs it, with its arguments; nothing: itself.
+    pub(super) under: Vec<OsString>,
+    /// Where it counts.
+    pub(super) redis: Option<String>,
+    /// Another one for each that runs at a time.
+    pub(super) log: &'static str,
 }
 
 /// A running release server.
@@ -76,29 +89,51 @@ impl Stage {
 
     /// Starts the server as a deployment would: JSON log to a file, everything else by default.
     pub(super) fn serve(&self) -> Result<Server> {
-        self.start_server(&self.database(), &["serve"])
+        self.launch(&Launch {
+            command_line: &["serve"],
+            ..self.routes()
+        })
     }
 
     /// Starts routes without background work, on the database of this URL.
     pub(super) fn serve_routes(&self, database: &str) -> Result<Server> {
-        self.start_server(database, &["serve", "--no-workers"])
+        self.launch(&Launch {
+            database: database.to_owned(),
+            ..self.routes()
+        })
     }
 
-    fn start_server(&self, database: &str, command_line: &[&str]) -> Result<Server> {
+    /// Routes alone, as a deployment would start them.
+    pub(super) fn routes(&self) -> Launch {
+        Launch {
+            database: self.database(),
+            command_line: &["serve", "--no-workers"],
+            under: Vec::new(),
+            redis: None,
+            log: SERVER_LOG,
+        }
+    }
+
+    /// Starts a server and waits until it is ready.
+    pub(super) fn launch(&self, launch: &Launch) -> Result<Server> {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let base = format!("http://{bind}");
-        let mut command = Command::new(paths::released("recado"));
+        let program = paths::released("recado").into_os_string();
+        let mut words = launch.under.iter().cloned().chain([program]);
+        let mut command = Command::new(words.next().unwrap_or_default());
         command
-            .args(command_line)
+            .args(words)
+            .args(launch.command_line)
             .env_clear()
-            .env("DATABASE_URL", database)
+            .env("DATABASE_URL", &launch.database)
             .env("APP_SECRET", &self.app_secret)
             .env("SESSION_JWT_SECRET", &self.session_secret)
             .env("BIND", &bind)
             .env("LOG_FORMAT", "json")
+            .envs(launch.redis.iter().map(|url| ("REDIS_URL", url)))
             .current_dir(&self.scratch.dir);
         let start = Instant::now();
-        let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(SERVER_LOG))?;
+        let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(launch.log))?;
         let client = Client::new(&base, Vec::new());
         // More often than `wait_until` looks: this is measured.
         while !client.get("/readyz").is_ok_and(|reply| reply.status == 200) {
@@ -155,6 +190,15 @@ impl Stage {
             }
         }
         Ok(body)
+    }
+}
+
+/// Where a server listens.
+pub(super) fn port(server: &Server) -> Result<u16> {
+    let port = server.base.rsplit_once(':').map(|(_, port)| port.parse());
+    match port {
+        Some(Ok(port)) => Ok(port),
+        _ => fail(format!("{} has no port", server.base)),
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) struct Addresses {
     pub(crate) whatsapp: String,
     pub(crate) payment: String,
     pub(crate) ai: String,
+    pub(crate) smtp: String,
 }
 
 impl Addresses {
@@ -45,6 +46,7 @@ pub(crate) fn server(
         ("AI_API_URL", &format!("http://{}/v1", at.ai)),
         ("AI_API_KEY", "development"),
         ("AI_MODEL", "simulated"),
+        ("SMTP_URL", &format!("smtp://{}", at.smtp)),
         ("MEDIA_STORE_URL", &format!("file://{}", media.display())),
         ("MEDIA_PUBLIC_URL", &format!("{base}/media")),
         // The usual 200 ms would make the first campaign take a minute.
@@ -83,6 +85,7 @@ pub(crate) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
             value(secrets, "PAYMENT_GATEWAY_WEBHOOK_TOKEN")?,
         ),
         ("SIM_AI_BIND", &at.ai),
+        ("SIM_SMTP_BIND", &at.smtp),
     ]))
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
     println!("admin       cargo xtask token --email {}", seed::ADMIN);
     println!("API key     {}", value(env, "DEMO_API_KEY")?);
     println!(
-        "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}",
-        at.whatsapp, at.payment, at.ai
+        "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
+        at.whatsapp, at.payment, at.ai, at.smtp
     );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {

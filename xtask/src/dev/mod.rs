@@ -172,6 +172,7 @@ fn addresses() -> Result<Addresses> {
         whatsapp: local()?,
         payment: local()?,
         ai: local()?,
+        smtp: local()?,
     })
 }
 

@@ -40,6 +40,11 @@ impl Redis {
         format!("redis://default:{}@127.0.0.1:{}", self.password, self.port)
     }
 
+    /// Where it listens, and what it asks for.
+    pub(crate) fn entrance(&self) -> (u16, &str) {
+        (self.port, &self.password)
+    }
+
     pub(crate) fn alive(&mut self) -> Result<()> {
         self.process.alive()
     }

@@ -14,9 +14,11 @@ use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
+use super::launch::START_ATTEMPTS;
+use super::run::abort_notification;
 use super::{
-    Claim, ClaimedSend, Pace, Pacer, QueuedRun, Recipient, RunMaterial, RunReport, RunStore, SendOutcome, SendResult,
-    settle,
+    Announced, Claim, ClaimedSend, Command, Pace, Pacer, QueuedRun, Recipient, RunMaterial, RunReport, RunStore,
+    SendOutcome, SendResult, StartOutcome, prepare, settle, transition,
 };
 use crate::shared::{Cipher, Event, Notification, NotificationKind, SendId, StoreError};
 use crate::templates::values_of;
@@ -94,6 +96,11 @@ impl Dispatcher {
     /// Carries out a run that this worker holds. After an error it may be called again, while the worker holds the run;
     /// else the lease runs out, and another worker goes on.
     pub async fn carry_out(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        if let Some(announced) = self.runs.announced(run).await?
+            && !self.prepare(run, announced).await?
+        {
+            return self.standing(run).await;
+        }
         let Some(material) = self.runs.material(run).await? else {
             return Ok(RunEnd::Gone);
         };
@@ -114,10 +121,48 @@ impl Dispatcher {
                     self.runs.finish(run).await?;
                     return self.standing(run).await;
                 }
-                Claim::Stopped => return self.standing(run).await,
+                Claim::Stopped => {
+                    // Whoever lets it go on finds it free.
+                    self.runs.release(run, self.worker).await?;
+                    return self.standing(run).await;
+                }
                 Claim::Lost => return Ok(RunEnd::HandedOver),
             }
         }
+    }
+
+    /// Prepares an announced run. False: it does not take place, or not now; the campaign may be a draft again.
+    async fn prepare(&self, run: QueuedRun, announced: Announced) -> Result<bool, StoreError> {
+        for _ in 0..START_ATTEMPTS {
+            let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+                return Ok(false);
+            };
+            let campaign = facts.campaign.clone();
+            if campaign.paused_at.is_some() {
+                break;
+            }
+            let outcome = match prepare(facts, Command::Prepare, announced.clone()) {
+                Ok(start) => self.runs.start(&start, Some(self.worker), self.lease).await?,
+                Err(refusal) => StartOutcome::Refused(refusal),
+            };
+            match outcome {
+                StartOutcome::Started { .. } => return Ok(true),
+                StartOutcome::Missing => return Ok(false),
+                StartOutcome::Changed => {}
+                StartOutcome::Refused(refusal) => {
+                    // Cancelled meanwhile: nothing is left to give up.
+                    let Ok(status) = transition(campaign.status, Command::Abort) else {
+                        return Ok(false);
+                    };
+                    let told = Event::Notification(abort_notification(&campaign, &refusal));
+                    self.runs.give_up(run, status, &[told]).await?;
+                    return Ok(false);
+                }
+            }
+        }
+        // Paused, or changing all the time: whoever takes it next will find a better moment.
+        self.runs.release(run, self.worker).await?;
+        Ok(false)
     }
 
     /// None: the number is gone or its token cannot be read, so the run waits for somebody.

@@ -8,7 +8,9 @@
 //! command in every status.
 //!
 //! **A run** is begun by [`Campaigns::start`], once [`prepare`] found nothing against it: it freezes the audience into
-//! one send a contact and reserves the month's quota for all of them, or does not happen at all. It waits in a queue
+//! one send a contact and reserves the month's quota for all of them, or does not happen at all. `send` and a schedule
+//! only announce it ([`Campaigns::announce`]): the campaign is sending at once, and the worker that takes it up does the
+//! same, or makes it a draft again and says why. It waits in a queue
 //! where any server can pick it up; one *worker* at a time holds it, by a *lease* that it has to renew. The worker's
 //! [`Dispatcher`] claims some sends, marks them started, calls the platform, records what came of it, and so on until
 //! none is left; [`finish`] then concludes. A run *pauses* (still `sending`, with `paused_at`) when something concerns
@@ -26,6 +28,7 @@ mod audience;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
+mod launch;
 mod model;
 mod outcome;
 mod ports;
@@ -40,7 +43,10 @@ pub use dispatch::{Dispatcher, RunEnd};
 pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};
 pub use ports::*;
-pub use run::{Pace, RunFacts, RunMaterial, RunStart, StartOutcome, Trigger, finish, prepare};
+pub use run::{
+    Announced, Announcement, Pace, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, finish,
+    objections, prepare, prepare_retry,
+};
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};

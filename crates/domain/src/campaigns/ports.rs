@@ -5,8 +5,8 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::{
-    Campaign, CampaignQuery, CampaignSend, CampaignStatus, Pace, Recipient, RunFacts, RunMaterial, RunReport, RunStart,
-    SendCounts, SendResult, StartOutcome,
+    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Pace, Recipient, RunFacts,
+    RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome,
 };
 use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, Write};
 
@@ -102,9 +102,27 @@ pub trait RunStore: Send + Sync {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError>;
 
     /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a
-    /// contact), its counters, the month's quota, the place in the queue (leased to `worker` for `lease`, if given),
-    /// the events. On any outcome but `Started` nothing of it is left.
+    /// contact), its counters, the month's quota, the place in the queue (leased to `worker` for `lease`, if given). On
+    /// any outcome but `Started` nothing of it is left.
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
+
+    /// The guarded move to `sending` and a place in the queue, in one transaction with the events; nothing is prepared.
+    async fn announce(&self, announcement: &Announcement) -> Result<Write<CampaignStatus>, StoreError>;
+
+    /// How a run began that was announced and is not prepared yet; none for every other one.
+    async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError>;
+
+    /// Gives an announced run up: the campaign, unless it left `sending` meanwhile, gets this status, its place in the
+    /// queue goes, the events are committed with it.
+    async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
+
+    /// Begins a run of the campaign's failed sends, in one transaction like `start`: each is as if it had never been
+    /// tried. Left out are those whose outcome was never learned: they may have arrived.
+    async fn retry(&self, retry: &RunRetry) -> Result<StartOutcome, StoreError>;
+
+    /// Up to `limit` scheduled campaigns of accounts that may work whose time has come by the store's clock, across
+    /// tenants, the longest due first.
+    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;
 
     /// Leases a run that nobody holds. Sends of it that an earlier holder started and did not record become unknown.
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;

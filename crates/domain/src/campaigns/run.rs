@@ -18,14 +18,22 @@ pub enum Trigger {
     Execute,
     /// `send`: the caller does not.
     Send,
+    /// Its time came.
+    Schedule,
+    /// `retry-failed`.
+    Retry,
 }
 
 impl Trigger {
+    const ALL: [Self; 4] = [Self::Execute, Self::Send, Self::Schedule, Self::Retry];
+
     /// The stored word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Execute => "execute",
             Self::Send => "send",
+            Self::Schedule => "schedule",
+            Self::Retry => "retry",
         }
     }
 }
@@ -34,7 +42,7 @@ impl std::str::FromStr for Trigger {
     type Err = String;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        [Self::Execute, Self::Send]
+        Self::ALL
             .into_iter()
             .find(|trigger| trigger.as_str() == word)
             .ok_or_else(|| format!("unknown trigger {word}"))
@@ -52,6 +60,30 @@ pub struct RunFacts {
     pub profile_id: Option<ProfileId>,
     /// The account's plan and subscription.
     pub billing: Standing,
+    /// The store's time.
+    pub now: OffsetDateTime,
+}
+
+/// A run that was announced and is still to be prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announced {
+    /// What set it going.
+    pub trigger: Trigger,
+    /// On whose behalf.
+    pub actor: Option<Actor>,
+}
+
+/// A campaign that moves to `sending` at once; a worker looks at the preconditions later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announcement {
+    /// The campaign as it will be: sending.
+    pub campaign: Campaign,
+    /// The status it has to have until then. Where its time set it going, that time has to be the same still, too.
+    pub expected: super::CampaignStatus,
+    /// How the run begins.
+    pub run: Announced,
+    /// What to tell.
+    pub events: Vec<Event>,
 }
 
 /// A run that may begin, as far as can be told before the audience is known.
@@ -64,14 +96,29 @@ pub struct RunStart {
     /// What set it going.
     pub trigger: Trigger,
     /// On whose behalf.
-    pub actor: Actor,
+    pub actor: Option<Actor>,
     /// The number it leaves from; none when it is simulated.
     pub profile_id: Option<ProfileId>,
     /// Messages a month of the plan.
     pub monthly_limit: i64,
     /// Placeholders that must not be empty for any recipient.
     pub blanks: Vec<Blank>,
-    /// What to tell when it began.
+}
+
+/// A run of failed sends that may begin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunRetry {
+    /// The campaign as it will be: sending.
+    pub campaign: Campaign,
+    /// The status it has to have until then.
+    pub expected: super::CampaignStatus,
+    /// How the run begins.
+    pub run: Announced,
+    /// The number it leaves from.
+    pub profile_id: Option<ProfileId>,
+    /// Messages a month of the plan.
+    pub monthly_limit: i64,
+    /// What to tell.
     pub events: Vec<Event>,
 }
 
@@ -144,57 +191,100 @@ impl Pace {
     }
 }
 
-/// Decides whether a run may begin: the campaign is a draft or scheduled, its template is approved, no placeholder is
-/// empty for everybody, and the plan is active. The store goes on to refuse an empty audience, a placeholder of
-/// [`RunStart::blanks`] that is empty for somebody in it, and a run beyond the month's limit.
-pub fn prepare(facts: RunFacts, trigger: Trigger, tenant: &Tenant, now: OffsetDateTime) -> Result<RunStart, Refusal> {
-    let RunFacts {
-        campaign,
-        template,
-        profile_id,
-        billing,
-    } = facts;
-    let status = transition(campaign.status, Command::Start)?;
-    let template = template.ok_or(Refusal::NoTemplate)?;
-    if template.meta_status != MetaStatus::Approved {
-        return Err(Refusal::TemplateNotApproved);
+/// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
+/// store's to judge.
+pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    found.extend(transition(facts.campaign.status, command).err());
+    match &facts.template {
+        None => found.push(Refusal::NoTemplate),
+        Some(template) if template.meta_status != MetaStatus::Approved => found.push(Refusal::TemplateNotApproved),
+        Some(_) => {}
     }
-    let blanks = campaign
-        .variables
-        .clone()
-        .unwrap_or_default()
-        .blanks(&template.variables);
-    if let Some(blank) = blanks.iter().find(|blank| blank.fields.is_empty()) {
-        return Err(Refusal::EmptyPlaceholder {
-            placeholder: blank.placeholder.clone(),
-        });
+    for blank in blanks(facts) {
+        if blank.fields.is_empty() {
+            let placeholder = blank.placeholder;
+            found.push(Refusal::EmptyPlaceholder { placeholder });
+        }
     }
-    let monthly_limit = billing.messages_per_month(now).ok_or(Refusal::NoActivePlan)?;
-    let events = match trigger {
-        Trigger::Execute => vec![],
-        Trigger::Send => vec![Event::Audit(tenant.audit(
-            AuditAction::Create,
-            "campaign_send",
-            campaign.id,
-        ))],
-    };
+    if facts.billing.messages_per_month(facts.now).is_none() {
+        found.push(Refusal::NoActivePlan);
+    }
+    found
+}
+
+/// The placeholders that must not be empty for any recipient.
+fn blanks(facts: &RunFacts) -> Vec<Blank> {
+    let variables = facts.campaign.variables.clone().unwrap_or_default();
+    let examples = facts.template.as_ref().map(|template| template.variables.as_slice());
+    variables.blanks(examples.unwrap_or_default())
+}
+
+/// Decides whether a run may begin: the campaign is a draft or scheduled (`Start`) or was announced (`Prepare`), its
+/// template is approved, no placeholder is empty for everybody, and the plan is active. The store goes on to refuse an
+/// empty audience, a placeholder of [`RunStart::blanks`] that is empty for somebody in it, and a run beyond the month's
+/// limit.
+pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunStart, Refusal> {
+    if let Some(first) = objections(&facts, command).into_iter().next() {
+        return Err(first);
+    }
+    let (status, now, blanks) = (transition(facts.campaign.status, command)?, facts.now, blanks(&facts));
+    let monthly_limit = facts.billing.messages_per_month(now).ok_or(Refusal::NoActivePlan)?;
     Ok(RunStart {
-        expected: campaign.status,
+        expected: facts.campaign.status,
         campaign: Campaign {
             status,
-            simulated: profile_id.is_none(),
+            simulated: facts.profile_id.is_none(),
             executed_at: Some(now),
             completed_at: None,
             updated_at: now,
-            ..campaign
+            ..facts.campaign
         },
-        trigger,
-        actor: tenant.actor.clone(),
-        profile_id,
+        trigger: run.trigger,
+        actor: run.actor,
+        profile_id: facts.profile_id,
         monthly_limit,
         blanks,
-        events,
     })
+}
+
+/// Decides whether the failed sends of a run may be tried again.
+pub fn prepare_retry(facts: RunFacts, tenant: &Tenant) -> Result<RunRetry, Refusal> {
+    if let Some(first) = objections(&facts, Command::Retry).into_iter().next() {
+        return Err(first);
+    }
+    let monthly_limit = facts
+        .billing
+        .messages_per_month(facts.now)
+        .ok_or(Refusal::NoActivePlan)?;
+    let change = json!({ "status": super::CampaignStatus::Sending, "previousStatus": facts.campaign.status });
+    let audit = tenant.audit(AuditAction::Update, "campaign", facts.campaign.id);
+    Ok(RunRetry {
+        expected: facts.campaign.status,
+        run: Announced {
+            trigger: Trigger::Retry,
+            actor: Some(tenant.actor.clone()),
+        },
+        profile_id: facts.profile_id,
+        monthly_limit,
+        events: vec![Event::Audit(audit.with_changes(change))],
+        campaign: Campaign {
+            status: transition(facts.campaign.status, Command::Retry)?,
+            completed_at: None,
+            updated_at: facts.now,
+            ..facts.campaign
+        },
+    })
+}
+
+/// What is told when an announced run is given up.
+pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> Notification {
+    Notification {
+        kind: NotificationKind::Error,
+        title: format!("Campaign not sent: {}", campaign.name),
+        message: format!("It is a draft again: {refusal}."),
+        data: json!({ "campaign_id": campaign.id, "reason": refusal.to_string() }),
+    }
 }
 
 /// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
@@ -293,11 +383,19 @@ mod tests {
             template: Some(template),
             profile_id: None,
             billing,
+            now: NOW,
+        }
+    }
+
+    fn by_execute() -> Announced {
+        Announced {
+            trigger: Trigger::Execute,
+            actor: Some(tenant().actor),
         }
     }
 
     fn prepared(facts: RunFacts) -> Result<RunStart, Refusal> {
-        prepare(facts, Trigger::Execute, &tenant(), NOW)
+        prepare(facts, Command::Start, by_execute())
     }
 
     #[test]
@@ -377,10 +475,67 @@ mod tests {
     }
 
     #[test]
-    fn send_is_audited_at_once_and_execute_at_the_end() {
-        assert_eq!(prepared(facts()).unwrap().events, []);
-        let start = prepare(facts(), Trigger::Send, &tenant(), NOW).unwrap();
-        assert!(matches!(&start.events[..], [Event::Audit(a)] if a.entity_type == "campaign_send"));
+    fn an_announced_run_is_prepared_while_it_is_sending() {
+        let sending = || {
+            let mut facts = facts();
+            facts.campaign.status = CampaignStatus::Sending;
+            facts
+        };
+        let start = prepare(sending(), Command::Prepare, by_execute()).unwrap();
+        assert_eq!(
+            (start.expected, start.campaign.status),
+            (CampaignStatus::Sending, CampaignStatus::Sending)
+        );
+        let draft = prepare(facts(), Command::Prepare, by_execute());
+        assert!(matches!(draft, Err(Refusal::Status { .. })));
+        let blank = RunFacts {
+            template: None,
+            ..sending()
+        };
+        assert_eq!(prepare(blank, Command::Prepare, by_execute()), Err(Refusal::NoTemplate));
+    }
+
+    #[test]
+    fn all_that_speaks_against_a_run_is_told() {
+        let mut worst = facts();
+        worst.campaign.status = CampaignStatus::Sent;
+        worst.template = None;
+        worst.billing.plan = "gold".into();
+        let found = objections(&worst, Command::Start);
+        assert!(matches!(
+            found[..],
+            [Refusal::Status { .. }, Refusal::NoTemplate, Refusal::NoActivePlan]
+        ));
+        assert_eq!(objections(&facts(), Command::Start), []);
+    }
+
+    #[test]
+    fn failed_sends_are_tried_again_under_the_same_rules() {
+        let of = |status| {
+            let mut facts = facts();
+            facts.campaign.status = status;
+            facts.campaign.completed_at = Some(NOW);
+            facts
+        };
+        let retry = prepare_retry(of(CampaignStatus::Partial), &tenant()).unwrap();
+        assert_eq!(
+            (retry.expected, retry.campaign.status),
+            (CampaignStatus::Partial, CampaignStatus::Sending)
+        );
+        assert_eq!((retry.campaign.completed_at, retry.run.trigger), (None, Trigger::Retry));
+        assert!(matches!(&retry.events[..], [Event::Audit(a)] if a.action == AuditAction::Update));
+        for status in [CampaignStatus::Sent, CampaignStatus::Draft, CampaignStatus::Cancelled] {
+            assert!(prepare_retry(of(status), &tenant()).is_err());
+        }
+        let unapproved = RunFacts {
+            template: None,
+            ..of(CampaignStatus::Completed)
+        };
+        assert_eq!(prepare_retry(unapproved, &tenant()), Err(Refusal::NoTemplate));
+    }
+
+    #[test]
+    fn execute_is_audited_at_its_end() {
         let counts = SendCounts {
             total: 2,
             sent: 1,

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
-use uuid::Uuid;
 
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    QueuedRun, RunStore, SendCounts, StartOutcome, Trigger, prepare, transition,
+    RunStore, SendCounts, transition,
 };
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, Tenant,
@@ -25,14 +24,11 @@ const TAG_IDS: usize = 100;
 /// its calls to time out, or the run changes hands for no reason.
 pub(super) const RUN_LEASE: Duration = Duration::seconds(30);
 
-/// How often a start is decided anew when the campaign changes at the same time.
-const START_ATTEMPTS: u32 = 3;
-
 /// The use cases of campaigns.
 pub struct Campaigns {
-    store: Arc<dyn CampaignStore>,
-    runs: Arc<dyn RunStore>,
-    clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn CampaignStore>,
+    pub(super) runs: Arc<dyn RunStore>,
+    pub(super) clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
 
@@ -88,11 +84,18 @@ impl Campaigns {
         self.check_references(&merge(named, input.clone())?).await?;
         let stored = self.get(tenant, id).await?;
         let status = transition(stored.status, Command::Edit)?;
+        let now = self.clock.now();
         let changed = Campaign {
             status,
-            updated_at: self.clock.now(),
+            updated_at: now,
             ..merge(stored.clone(), input)?
         };
+        let waits = changed.scheduled_at.is_some_and(|at| at > now);
+        if status == CampaignStatus::Scheduled && changed.scheduled_at != stored.scheduled_at && !waits {
+            return Err(
+                FieldErrors::one("scheduled_at", "must be in the future while the campaign is scheduled").into(),
+            );
+        }
         written(self.store.update(&changed, stored.status, &[]).await?, Command::Edit)?;
         Ok(changed)
     }
@@ -133,37 +136,6 @@ impl Campaigns {
             Command::Cancel,
         )?;
         Ok(status)
-    }
-
-    /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to
-    /// the caller.
-    pub async fn start(
-        &self,
-        tenant: &Tenant,
-        id: CampaignId,
-        trigger: Trigger,
-        worker: Option<Uuid>,
-    ) -> Result<QueuedRun, CampaignError> {
-        for _ in 0..START_ATTEMPTS {
-            let facts = self
-                .runs
-                .facts(tenant.account_id, id)
-                .await?
-                .ok_or(CampaignError::NotFound)?;
-            let start = prepare(facts, trigger, tenant, self.clock.now())?;
-            match self.runs.start(&start, worker, RUN_LEASE).await? {
-                StartOutcome::Started { .. } => {
-                    return Ok(QueuedRun {
-                        account_id: tenant.account_id,
-                        campaign_id: id,
-                    });
-                }
-                StartOutcome::Refused(refusal) => return Err(refusal.into()),
-                StartOutcome::Missing => return Err(CampaignError::NotFound),
-                StartOutcome::Changed => {}
-            }
-        }
-        Err(super::Refusal::Contended.into())
     }
 
     /// The counters of a campaign.
@@ -227,7 +199,7 @@ fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
 }
 
 /// A write that found another status than expected is refused by that status.
-fn written(write: Write<CampaignStatus>, command: Command) -> Result<(), CampaignError> {
+pub(super) fn written(write: Write<CampaignStatus>, command: Command) -> Result<(), CampaignError> {
     match write {
         Write::Done => Ok(()),
         Write::Stale(status) => Err(super::Refusal::Status { status, command }.into()),
@@ -287,6 +259,8 @@ fn cancel_notification(campaign: &Campaign) -> Notification {
 #[cfg(test)]
 pub(crate) mod tests {
     use time::macros::datetime;
+
+    use uuid::Uuid;
 
     use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
     use super::*;
@@ -424,40 +398,29 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_campaign_that_changes_while_it_starts_is_decided_on_anew() {
-        let facts = || {
-            let template = crate::templates::tests::approved_template("Oi {{1}}!", &["Ana"]);
-            let campaign = Campaign {
-                template_id: Some(template.id),
-                ..campaign(CampaignStatus::Draft)
+    async fn a_scheduled_campaign_keeps_a_time_in_the_future() {
+        let later = NOW + Duration::hours(1);
+        let update = async |scheduled_at| {
+            let mut store = MockCampaignStore::new();
+            store.expect_dangling_references().returning(|_, _| Ok(vec![]));
+            store.expect_find().returning(move |_, _| {
+                Ok(Some(Campaign {
+                    scheduled_at: Some(later),
+                    ..campaign(CampaignStatus::Scheduled)
+                }))
+            });
+            store.expect_update().returning(|_, _, _| Ok(Write::Done));
+            let input = CampaignInput {
+                scheduled_at,
+                ..CampaignInput::default()
             };
-            let billing = crate::billing::Standing {
-                plan: "free".into(),
-                subscription: None,
-            };
-            super::super::RunFacts {
-                campaign,
-                template: Some(template),
-                profile_id: None,
-                billing,
-            }
+            campaigns(store).update(&tenant(), CampaignId(Uuid::nil()), input).await
         };
-        for (changes, goes) in [(2, true), (3, false)] {
-            let mut runs = MockRunStore::new();
-            runs.expect_facts().returning(move |_, _| Ok(Some(facts())));
-            runs.expect_start()
-                .times(changes)
-                .returning(|_, _, _| Ok(StartOutcome::Changed));
-            runs.expect_start()
-                .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 1 }));
-            let campaigns = Campaigns {
-                runs: Arc::new(runs),
-                ..campaigns(MockCampaignStore::new())
-            };
-            let started = campaigns
-                .start(&tenant(), CampaignId(Uuid::from_u128(1)), Trigger::Execute, None)
-                .await;
-            assert_eq!(started.is_ok(), goes);
+        for good in [None, Some(Some(later)), Some(Some(later + Duration::DAY))] {
+            update(good).await.unwrap();
+        }
+        for bad in [Some(None), Some(Some(NOW))] {
+            assert!(matches!(update(bad).await, Err(CampaignError::Invalid(_))));
         }
     }
 

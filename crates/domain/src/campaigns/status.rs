@@ -36,7 +36,9 @@ pub enum Command {
     Unschedule,
     /// Begin its run (`send` and `execute` alike).
     Start,
-    /// Give up a start whose preconditions no longer hold.
+    /// Freeze the audience of a run that was announced.
+    Prepare,
+    /// Give up an announced run whose preconditions do not hold.
     Abort,
     /// Let its run wait, or go on again.
     PauseOrResume,
@@ -52,11 +54,12 @@ pub enum Command {
 
 impl Command {
     /// Every command, for tables and tests.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Edit,
         Self::Schedule,
         Self::Unschedule,
         Self::Start,
+        Self::Prepare,
         Self::Abort,
         Self::PauseOrResume,
         Self::Finish(RunResult::Simulated),
@@ -73,6 +76,7 @@ impl Command {
             Self::Schedule => "scheduled",
             Self::Unschedule => "unscheduled",
             Self::Start => "sent",
+            Self::Prepare => "prepared",
             Self::Abort => "given back",
             Self::PauseOrResume => "paused or resumed",
             Self::Finish(_) => "finished",
@@ -134,6 +138,9 @@ pub enum Refusal {
         /// How many the run needs.
         wanted: i64,
     },
+    /// None of its sends can be tried again.
+    #[error("no failed send can be tried again")]
+    NothingToRetry,
     /// Somebody changes the campaign at the same time.
     #[error("the campaign is being changed at the same time; try again")]
     Contended,
@@ -158,7 +165,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
         (Command::Unschedule, Scheduled) => Ok(Draft),
         (Command::Start, Draft | Scheduled) => Ok(Sending),
         (Command::Abort, Sending) => Ok(Draft),
-        (Command::PauseOrResume, Sending) => Ok(Sending),
+        (Command::Prepare | Command::PauseOrResume, Sending) => Ok(Sending),
         (Command::Finish(RunResult::Simulated), Sending) => Ok(Sent),
         (Command::Finish(RunResult::AllAccepted), Sending) => Ok(Completed),
         (Command::Finish(RunResult::SomeFailed), Sending) => Ok(Partial),
@@ -170,7 +177,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
         | (Command::Unschedule, Draft | Sending | Cancelled | Completed | Partial | Sent)
         | (Command::Start, Sending | Cancelled | Completed | Partial | Sent)
         | (
-            Command::Abort | Command::PauseOrResume | Command::Finish(_),
+            Command::Prepare | Command::Abort | Command::PauseOrResume | Command::Finish(_),
             Draft | Scheduled | Cancelled | Completed | Partial | Sent,
         )
         | (Command::Retry, Draft | Scheduled | Sending | Cancelled | Sent)

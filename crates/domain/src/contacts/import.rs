@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::model::ContactDraft;
-use super::service::{check_email, check_name};
+use super::service::check_name;
 use super::{ContactError, ContactStore, CsvDecoder, ImportRow, Phone, Record, Upserted};
-use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Tenant};
+use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Tenant, text};
 
 /// How many lines a file may have.
 pub const MAX_ROWS: u64 = 1_000_000;
@@ -245,7 +245,7 @@ fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow,
     let name = check_name(name).ok_or("has no name, or one of more than 200 characters")?;
     let email = match email {
         "" => None,
-        email => Some(check_email(email).ok_or("has an e-mail that is none")?),
+        email => Some(text::email(email).ok_or("has an e-mail that is none")?),
     };
     Ok(ImportRow {
         contact: ContactDraft {

@@ -49,6 +49,8 @@ ids! {
     FolderId,
     /// An invitation into an account.
     InviteId,
+    /// A mail of the system's own, on its way out.
+    MailId,
     /// A message of a conversation.
     MessageId,
     /// A notification inside the product.

@@ -3,6 +3,9 @@
 /// The longest slug.
 const SLUG_CHARS: usize = 50;
 
+/// The longest e-mail address.
+const EMAIL_CHARS: usize = 254;
+
 /// Sanitizes a name: HTML tags and control characters are dropped, white space is collapsed and trimmed.
 pub fn sanitize(name: &str) -> String {
     let visible: String = without_tags(name)
@@ -38,6 +41,18 @@ fn without_tags(text: &str) -> String {
 /// `<b>`, `</b>`, `<!-- -->` are tags; `1 < 2 > 0` is not.
 fn is_tag(inside: &str) -> bool {
     inside.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!' || c == '?')
+}
+
+/// An address that mail could reach: something, an at sign, a domain with a dot, no spaces.
+pub fn email(text: &str) -> Option<String> {
+    let (local, domain) = text.rsplit_once('@')?;
+    let plain =
+        |part: &str| !part.is_empty() && part.chars().all(|c| !c.is_whitespace() && !c.is_control() && c != '@');
+    let labels = domain
+        .split('.')
+        .all(|label| plain(label) && !label.starts_with('-') && !label.ends_with('-'));
+    let fits = plain(local) && labels && domain.contains('.') && text.chars().count() <= EMAIL_CHARS;
+    fits.then(|| text.to_owned())
 }
 
 /// The slug of a name: lowercase letters, digits and hyphens, 1 to 50 characters; `account` when nothing is left.

@@ -26,8 +26,8 @@ const CAP: usize = 64 * 1024;
 /// The keys are fetched at most this often, however many tokens name unknown ones.
 const PAUSE: Duration = Duration::minutes(1);
 
-/// The same as long as there are no keys at all.
-const PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(5);
+/// The same as long as there are no keys at all: sooner, since nobody can sign in.
+const PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(30);
 
 /// Keys older than this are fetched again at the next token, so that a withdrawn one ceases to count.
 const FRESH: Duration = Duration::minutes(10);
@@ -139,6 +139,10 @@ impl Ring {
 
     /// What is held after a fetch, if one is due or under way.
     async fn refreshed(self: &Arc<Self>) -> Held {
+        // What a flood of unknown keys asks for most: nothing is under way and nothing due.
+        if self.begun.try_lock().is_ok_and(|begun| !self.is_due(*begun)) {
+            return self.held();
+        }
         let ring = Arc::clone(self);
         // A task of its own: a client that goes away must not take the fetch along that everybody waits for.
         if let Err(error) = tokio::spawn(async move { ring.refresh().await }).await {

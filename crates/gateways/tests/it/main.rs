@@ -6,6 +6,7 @@
 )]
 
 mod http;
+mod mail;
 mod server;
 mod sessions;
 mod whatsapp;

@@ -2,9 +2,11 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Campaign, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude,
+};
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
@@ -12,7 +14,7 @@ use uuid::Uuid;
 use super::{rows, sends};
 use crate::errors::{Attempt, word};
 use crate::outbox;
-use crate::sql::{Number, sql};
+use crate::sql::sql;
 
 pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
     let paused = sql(
@@ -34,8 +36,8 @@ pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: 
 struct PlaceRow {
     #[diesel(sql_type = Text)]
     trigger: String,
-    #[diesel(sql_type = SqlUuid)]
-    user_id: Uuid,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    user_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<Text>)]
     ip_address: Option<String>,
 }
@@ -63,11 +65,12 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Atte
     let (trigger, actor) = match place {
         None => (Trigger::Send, None),
         Some(place) => {
-            let actor = Actor {
-                user_id: place.user_id.into(),
-                ip_address: place.ip_address,
-            };
-            (word(&place.trigger)?, Some(actor))
+            let ip_address = place.ip_address;
+            let actor = place.user_id.map(|user_id| Actor {
+                user_id: user_id.into(),
+                ip_address,
+            });
+            (word(&place.trigger)?, actor)
         }
     };
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
@@ -88,6 +91,36 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Atte
     Ok(Some(RunReport::of(&finished, &counts)))
 }
 
+/// Ends a run that was announced and never prepared.
+pub(super) async fn give_up(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    status: CampaignStatus,
+    events: &[Event],
+) -> Attempt<()> {
+    let given_up = sql("WITH place AS (DELETE FROM campaign_queue
+           WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
+         UPDATE campaigns c SET status = $3, updated_at = now() FROM place p
+         WHERE c.account_id = p.account_id AND c.id = p.campaign_id AND c.status = 'sending' AND c.deleted_at IS NULL")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(status.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if given_up > 0 {
+        outbox::append(conn, run.account_id, events).await?;
+    }
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct UnsentRow {
+    #[diesel(sql_type = SqlDate)]
+    month: Date,
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+}
+
 /// Takes the run from the queue and gives back the quota of what never left. Started sends keep theirs until it is
 /// known what became of them.
 pub(super) async fn end_run(
@@ -105,14 +138,18 @@ pub(super) async fn end_run(
     let Some(month) = month else {
         return Ok(());
     };
-    let unsent: Number = sql("SELECT count(*) AS n FROM campaign_sends
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL")
+    let unsent: Vec<UnsentRow> = sql(
+        "SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
+         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
+         GROUP BY 1 ORDER BY 1",
+    )
     .bind(account)
     .bind(id)
-    .get_result(&mut *conn)
+    .bind(month)
+    .load(&mut *conn)
     .await?;
-    if unsent.n > 0 {
-        sends::change_usage(conn, account, month, 0, -unsent.n).await?;
+    for unsent in unsent {
+        sends::change_usage(conn, account, unsent.month, 0, -unsent.n).await?;
     }
     Ok(())
 }

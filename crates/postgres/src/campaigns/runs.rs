@@ -9,10 +9,10 @@ use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, Subscription};
 use recado_domain::campaigns::{
-    Campaign, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunStart, RunStore, SendResult, SendStatus,
-    StartOutcome,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
+    RunStart, RunStore, SendResult, StartOutcome,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError};
+use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, Write};
 use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -22,7 +22,7 @@ use super::{claims, ending, rows, starting};
 use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
 use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Id, bare, sql};
+use crate::sql::{Answer, Id, bare, sql};
 use crate::{templates, whatsapp};
 
 /// What a send fails with when nobody ever learns what became of it.
@@ -72,6 +72,50 @@ impl RunStore for PgRuns {
             }
         })
         .await
+    }
+
+    async fn announce(&self, announcement: &Announcement) -> Result<Write<CampaignStatus>, StoreError> {
+        let account = announcement.campaign.account_id;
+        in_tenant!(self, account, |conn| starting::announce(conn, announcement))
+    }
+
+    async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| starting::announced(conn, run))
+    }
+
+    async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self, run.account_id, |conn| ending::give_up(conn, run, status, events))
+    }
+
+    async fn retry(&self, run_retry: &RunRetry) -> Result<StartOutcome, StoreError> {
+        retry(|| async {
+            let mut tx = self.tenants.begin(run_retry.campaign.account_id).await?;
+            match starting::retry(tx.conn()?, run_retry).await {
+                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)) => {
+                    tx.rollback().await?;
+                    Ok(refused)
+                }
+                done => tx.end(done).await,
+            }
+        })
+        .await
+    }
+
+    async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError> {
+        let query = sql(
+            "SELECT c.account_id, c.id FROM campaigns c JOIN accounts a ON a.id = c.account_id
+             WHERE c.status = 'scheduled' AND c.deleted_at IS NULL AND c.scheduled_at <= now() AND a.status = 'active'
+             ORDER BY c.scheduled_at LIMIT $1",
+        )
+        .bind(limit);
+        let mut held = self.platform.get().await?;
+        let rows = query.load::<KeyRow>(held.conn()?).await;
+        let runs = held.end(rows.map_err(Fault::from))?.into_iter();
+        let runs = runs.map(|row| QueuedRun {
+            account_id: row.account_id.into(),
+            campaign_id: row.id.into(),
+        });
+        Ok(runs.collect())
     }
 
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
@@ -136,7 +180,7 @@ impl RunStore for PgRuns {
 }
 
 #[derive(QueryableByName)]
-struct DoubtRow {
+struct KeyRow {
     #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
@@ -155,7 +199,7 @@ impl PgRuns {
         .bind(ttl)
         .bind(limit);
         let mut held = self.platform.get().await?;
-        let rows = query.load::<DoubtRow>(held.conn()?).await;
+        let rows = query.load::<KeyRow>(held.conn()?).await;
         let mut sends: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
         for row in held.end(rows.map_err(Fault::from))? {
             sends.entry(row.account_id.into()).or_default().push(row.id);
@@ -171,7 +215,7 @@ async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[
         // News may have come since it was found.
         let Some(since) = send.in_doubt_since() else { continue };
         if since.checked_add(ttl).is_some_and(|end| end <= send.now()) {
-            send.advance(SendStatus::Failed, send.now(), None, Some(NEVER_CONFIRMED));
+            send.give_up(NEVER_CONFIRMED);
             failed += 1;
         }
     }
@@ -215,7 +259,15 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<
     let counts = rows::counts(conn, run.account_id, run.campaign_id)
         .await?
         .unwrap_or_default();
-    Ok(Some(RunReport::of(&Campaign::try_from(row)?, &counts)))
+    let campaign = Campaign::try_from(row)?;
+    let account: Answer = sql("SELECT status = 'suspended' AS yes FROM accounts WHERE id = $1")
+        .bind(run.account_id)
+        .get_result(conn)
+        .await?;
+    let mut report = RunReport::of(&campaign, &counts);
+    // Like one that somebody paused, until the account may work again.
+    report.paused |= account.yes && campaign.status == CampaignStatus::Sending;
+    Ok(Some(report))
 }
 
 async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunMaterial>> {
@@ -255,12 +307,13 @@ async fn facts(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId)
         Some(profile) => Some(profile),
         None => default_profile(conn, account).await?,
     };
-    let billing = billing(conn, account).await?;
+    let (billing, now) = billing(conn, account).await?;
     Ok(Some(RunFacts {
         campaign,
         template,
         profile_id,
         billing,
+        now,
     }))
 }
 
@@ -281,13 +334,17 @@ struct BillingRow {
     status: Option<String>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     current_period_end: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
 }
 
-async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Standing> {
-    let row: BillingRow = sql("SELECT a.plan, s.status, s.current_period_end FROM accounts a
+async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {
+    let row: BillingRow = sql(
+        "SELECT a.plan, s.status, s.current_period_end, now() AS now FROM accounts a
          LEFT JOIN LATERAL (SELECT status, current_period_end FROM subscriptions
            WHERE account_id = a.id ORDER BY created_at DESC, id DESC LIMIT 1) s ON true
-         WHERE a.id = $1")
+         WHERE a.id = $1",
+    )
     .bind(account)
     .get_result(conn)
     .await?;
@@ -298,8 +355,9 @@ async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<St
             current_period_end: row.current_period_end,
         }),
     };
-    Ok(Standing {
+    let standing = Standing {
         plan: row.plan,
         subscription,
-    })
+    };
+    Ok((standing, row.now))
 }

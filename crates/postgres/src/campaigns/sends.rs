@@ -48,6 +48,8 @@ struct SendRow {
     error_message: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    superseded_wa_message_id: Option<String>,
     #[diesel(sql_type = Bool)]
     sending: bool,
     #[diesel(sql_type = Bool)]
@@ -130,6 +132,13 @@ impl HeldSend {
         }
     }
 
+    /// Fails it because nobody ever said what became of it. That stays on record: it may have arrived.
+    pub(crate) fn give_up(&mut self, message: &str) {
+        let since = self.in_doubt_since();
+        self.advance(SendStatus::Failed, self.row.now, None, Some(message));
+        self.row.unknown_at = since;
+    }
+
     /// Takes in what came of calling the platform.
     pub(crate) fn settle(&mut self, result: &SendResult) {
         let now = self.row.now;
@@ -183,8 +192,9 @@ pub(crate) async fn lock_sends(
     let rows: Vec<SendRow> = sql(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts, s.claimed_by,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
-           s.error_message, s.wa_message_id, c.status = 'sending' AS sending,
-           c.status IN ('sent', 'completed', 'partial') AS finished, c.quota_month, now() AS now
+           s.error_message, s.wa_message_id, s.superseded_wa_message_id, c.status = 'sending' AS sending,
+           c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
+           now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          WHERE s.account_id = $1 AND (s.id = ANY ($2) OR s.wa_message_id = ANY ($3))
          ORDER BY s.id FOR UPDATE OF s FOR SHARE OF c",
@@ -211,7 +221,7 @@ pub(crate) async fn lock_sends(
 }
 
 impl HeldSends {
-    /// By the send's id, else by the message's.
+    /// By the send's id, else by the message's. News of the message of an earlier try finds nothing.
     pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut HeldSend> {
         let by_id = id.and_then(|id| self.0.binary_search_by_key(&id.0, |send| send.row.id).ok());
         let by_message = || {
@@ -220,7 +230,8 @@ impl HeldSends {
                 .position(|send| send.row.wa_message_id.as_deref() == Some(message_id))
         };
         let position = by_id.or_else(by_message)?;
-        self.0.get_mut(position)
+        let found = self.0.get_mut(position)?;
+        (found.row.superseded_wa_message_id.as_deref() != Some(message_id)).then_some(found)
     }
 
     pub(crate) fn by_id(&mut self, id: SendId) -> Option<&mut HeldSend> {

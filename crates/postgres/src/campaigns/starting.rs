@@ -1,15 +1,19 @@
-//! The beginning of a run, in one transaction: status, frozen audience, counters, quota, place in the queue, events.
+//! The beginning of a run, in one transaction: status, frozen audience, counters, quota, place in the queue.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Date as SqlDate};
+use diesel::sql_types::{BigInt, Date as SqlDate, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::campaigns::{Campaign, Command, Refusal, RunStart, StartOutcome};
+use recado_domain::campaigns::{
+    Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
+    Trigger,
+};
+use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
 use time::{Date, Duration};
 use uuid::Uuid;
 
-use super::{audience, rows};
-use crate::errors::Attempt;
+use super::{audience, rows, store};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::{Answer, Number, sql};
 
@@ -37,7 +41,7 @@ pub(super) async fn start(
     if !start.is_of(&stored) {
         return Ok(StartOutcome::Changed);
     }
-    if !template_is_approved(conn, start).await? {
+    if !template_is_approved(conn, account, start.campaign.template_id).await? {
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_TIMEOUT).await?;
@@ -52,23 +56,173 @@ pub(super) async fn start(
         }
     }
     let month = send(conn, start, recipients).await?;
-    enqueue(conn, start, recipients, worker, lease).await?;
-    outbox::append(conn, account, &start.events).await?;
+    count(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
+    let place = Place {
+        trigger: start.trigger,
+        actor: start.actor.as_ref(),
+        prepared: true,
+        worker,
+        lease,
+    };
+    enqueue(conn, account, id, place).await?;
     // Last, because every start of the account waits for this row.
-    match reserve(conn, start, month, recipients).await? {
+    match reserve(conn, account, start.monthly_limit, month, recipients).await? {
         None => Ok(StartOutcome::Started { recipients }),
         Some(refusal) => Ok(StartOutcome::Refused(refusal)),
     }
 }
 
+/// Moves the campaign and puts it into the queue, for a worker to prepare.
+pub(super) async fn announce(
+    conn: &mut AsyncPgConnection,
+    announcement: &Announcement,
+) -> Attempt<Write<CampaignStatus>> {
+    let campaign = &announcement.campaign;
+    let (account, id) = (campaign.account_id, campaign.id);
+    let moved = sql("UPDATE campaigns SET status = $4, updated_at = $5
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3
+           AND ($6 <> 'schedule' OR scheduled_at IS NOT DISTINCT FROM $7)")
+    .bind(account)
+    .bind(id)
+    .bind(announcement.expected.as_str())
+    .bind(campaign.status.as_str())
+    .bind(campaign.updated_at)
+    .bind(announcement.run.trigger.as_str())
+    .bind(campaign.scheduled_at)
+    .execute(&mut *conn)
+    .await?;
+    if moved == 0 {
+        return store::stale(conn, account, id).await;
+    }
+    let place = Place {
+        trigger: announcement.run.trigger,
+        actor: announcement.run.actor.as_ref(),
+        prepared: false,
+        worker: None,
+        lease: Duration::ZERO,
+    };
+    enqueue(conn, account, id, place).await?;
+    outbox::append(conn, account, &announcement.events).await?;
+    Ok(Write::Done)
+}
+
+#[derive(QueryableByName)]
+struct AnnouncedRow {
+    #[diesel(sql_type = Text)]
+    trigger: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    user_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Text>)]
+    ip_address: Option<String>,
+}
+
+pub(super) async fn announced(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<Announced>> {
+    let row: Option<AnnouncedRow> = sql("SELECT trigger, user_id, ip_address FROM campaign_queue
+         WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .get_result(conn)
+    .await
+    .optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let ip_address = row.ip_address;
+    Ok(Some(Announced {
+        trigger: word(&row.trigger)?,
+        actor: row.user_id.map(|user_id| Actor {
+            user_id: user_id.into(),
+            ip_address,
+        }),
+    }))
+}
+
+/// Makes the failed sends new ones; on any outcome but `Started` the caller has to roll it back.
+pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Attempt<StartOutcome> {
+    let campaign = &retry.campaign;
+    let (account, id) = (campaign.account_id, campaign.id);
+    let Some(row) = rows::locked(conn, account, id).await? else {
+        return Ok(StartOutcome::Missing);
+    };
+    let status = Campaign::try_from(row)?.status;
+    if status != retry.expected {
+        let command = Command::Retry;
+        return Ok(StartOutcome::Refused(Refusal::Status { status, command }));
+    }
+    if !template_is_approved(conn, account, campaign.template_id).await? {
+        return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
+    }
+    conn.batch_execute(FREEZE_TIMEOUT).await?;
+    let month: MonthRow = sql(
+        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6
+         WHERE account_id = $1 AND id = $2
+         RETURNING date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(campaign.status.as_str())
+    .bind(campaign.completed_at)
+    .bind(campaign.updated_at)
+    .bind(retry.profile_id)
+    .get_result(&mut *conn)
+    .await?;
+    let renewed = renew_failed(conn, account, id, month.month).await?;
+    if renewed == 0 {
+        return Ok(StartOutcome::Refused(Refusal::NothingToRetry));
+    }
+    let place = Place {
+        trigger: retry.run.trigger,
+        actor: retry.run.actor.as_ref(),
+        prepared: true,
+        worker: None,
+        lease: Duration::ZERO,
+    };
+    enqueue(conn, account, id, place).await?;
+    outbox::append(conn, account, &retry.events).await?;
+    match reserve(conn, account, retry.monthly_limit, month.month, renewed).await? {
+        None => Ok(StartOutcome::Started { recipients: renewed }),
+        Some(refusal) => Ok(StartOutcome::Refused(refusal)),
+    }
+}
+
+/// Makes failed sends as if they had never been tried, and counts them so. One whose outcome was never learned keeps
+/// the moment since when, and is left out.
+async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
+    let renewed = sql(
+        "UPDATE campaign_sends SET status = 'pending', attempts = 0, claimed_by = NULL, started_at = NULL,
+           retry_at = NULL, sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
+           superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
+           quota_month = $3
+         WHERE account_id = $1 AND campaign_id = $2 AND status = 'failed' AND unknown_at IS NULL",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(month)
+    .execute(&mut *conn)
+    .await?;
+    let renewed = i64::try_from(renewed).unwrap_or(i64::MAX);
+    sql(
+        "UPDATE campaign_counters SET pending = pending + $3, failed = failed - $3
+         WHERE account_id = $1 AND campaign_id = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(renewed)
+    .execute(conn)
+    .await?;
+    Ok(renewed)
+}
+
 /// Looked at again under a lock: the platform's verdict may have come since the facts were read.
-async fn template_is_approved(conn: &mut AsyncPgConnection, start: &RunStart) -> Attempt<bool> {
+async fn template_is_approved(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    template: Option<TemplateId>,
+) -> Attempt<bool> {
     let approved: Option<Answer> = sql(
         "SELECT meta_status = 'approved' AND deleted_at IS NULL AS yes FROM message_templates
          WHERE account_id = $1 AND id = $2 FOR SHARE",
     )
-    .bind(start.campaign.account_id)
-    .bind(start.campaign.template_id)
+    .bind(account)
+    .bind(template)
     .get_result(conn)
     .await
     .optional()?;
@@ -105,39 +259,47 @@ async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -
     Ok(row.month)
 }
 
-async fn enqueue(
-    conn: &mut AsyncPgConnection,
-    start: &RunStart,
-    recipients: i64,
-    worker: Option<Uuid>,
-    lease: Duration,
-) -> Attempt<()> {
-    let campaign = &start.campaign;
+/// New sends, in the counters.
+async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, recipients: i64) -> Attempt<()> {
     sql(
         "INSERT INTO campaign_counters AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
          ON CONFLICT (account_id, campaign_id) DO UPDATE
            SET total = n.total + excluded.total, pending = n.pending + excluded.pending",
     )
-    .bind(campaign.account_id)
-    .bind(campaign.id)
+    .bind(account)
+    .bind(id)
     .bind(recipients)
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    sql(
-        "INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id, ip_address, worker, leased_until)
-         VALUES ($1, $2, $3, $4, $5, $6,
-           CASE WHEN $6 IS NOT NULL THEN now() + $7 * interval '1 microsecond' END)
+    Ok(())
+}
+
+/// A place in the queue.
+struct Place<'a> {
+    trigger: Trigger,
+    actor: Option<&'a Actor>,
+    prepared: bool,
+    worker: Option<Uuid>,
+    lease: Duration,
+}
+
+async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, place: Place<'_>) -> Attempt<()> {
+    sql("INSERT INTO campaign_queue
+           (account_id, campaign_id, trigger, user_id, ip_address, prepared, worker, leased_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7,
+           CASE WHEN $7 IS NOT NULL THEN now() + $8 * interval '1 microsecond' END)
          ON CONFLICT (account_id, campaign_id) DO UPDATE
            SET trigger = excluded.trigger, user_id = excluded.user_id, ip_address = excluded.ip_address,
-             worker = excluded.worker, leased_until = excluded.leased_until, created_at = now()",
-    )
-    .bind(campaign.account_id)
-    .bind(campaign.id)
-    .bind(start.trigger.as_str())
-    .bind(start.actor.user_id)
-    .bind(start.actor.ip_address.as_deref())
-    .bind(worker)
-    .bind(lease)
+             prepared = excluded.prepared, worker = excluded.worker, leased_until = excluded.leased_until,
+             created_at = now()")
+    .bind(account)
+    .bind(id)
+    .bind(place.trigger.as_str())
+    .bind(place.actor.map(|actor| actor.user_id))
+    .bind(place.actor.and_then(|actor| actor.ip_address.as_deref()))
+    .bind(place.prepared)
+    .bind(place.worker)
+    .bind(place.lease)
     .execute(conn)
     .await?;
     Ok(())
@@ -150,8 +312,13 @@ struct UsedRow {
 }
 
 /// Keeps places in the month for so many messages, or says why not.
-async fn reserve(conn: &mut AsyncPgConnection, start: &RunStart, month: Date, wanted: i64) -> Attempt<Option<Refusal>> {
-    let (account, limit) = (start.campaign.account_id, start.monthly_limit);
+async fn reserve(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    limit: i64,
+    month: Date,
+    wanted: i64,
+) -> Attempt<Option<Refusal>> {
     sql("INSERT INTO message_usage (account_id, month) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(account)
         .bind(month)

@@ -120,7 +120,11 @@ async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Eve
 }
 
 /// How a guarded write that changed nothing ended.
-async fn stale(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> Attempt<Write<CampaignStatus>> {
+pub(super) async fn stale(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Write<CampaignStatus>> {
     let status: Option<String> = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))

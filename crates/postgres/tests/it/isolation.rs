@@ -5,7 +5,14 @@ use tokio_postgres::Client;
 use crate::support::{World, id};
 
 /// Tables with an `account_id` that no policy binds: the system's own and the directories.
-const SYSTEM: [&str; 4] = ["account_slugs", "api_key_hashes", "outbox_events", "whatsapp_numbers"];
+const SYSTEM: [&str; 6] = [
+    "account_slugs",
+    "api_key_hashes",
+    "invite_tokens",
+    "outbox_events",
+    "outgoing_mail",
+    "whatsapp_numbers",
+];
 
 /// A row of every tenant table for each of two accounts.
 async fn filled() -> (World, [String; 2]) {
@@ -37,6 +44,8 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
                  INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                    VALUES ('{account}', '{tag}', 'k', 'p', 'h', '{tag}');
+                 INSERT INTO team_invites (account_id, id, email, role, invited_by, expires_at)
+                   VALUES ('{account}', '{tag}', 'b@e.example', 'member', '{tag}', now());
                  INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{tag}', 'create', 'x');
                  INSERT INTO audit_counts (account_id, entity_type, action, n) VALUES ('{account}', 'x', 'create', 1);
                  INSERT INTO notifications (account_id, id, type, title, message)

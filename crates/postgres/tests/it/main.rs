@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod accounts;
+mod announcements;
 mod api_keys;
 mod audience;
 mod audit;
@@ -11,12 +12,16 @@ mod conversations;
 mod deliveries;
 mod histories;
 mod idempotency;
+mod invites;
 mod isolation;
+mod mail;
+mod members;
 mod migrations;
 mod notifications;
 mod outbox;
 mod pool;
 mod relay;
+mod retries;
 mod runs;
 mod starts;
 mod support;

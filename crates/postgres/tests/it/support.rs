@@ -267,14 +267,13 @@ impl World {
             },
             expected: campaign.status,
             trigger: Trigger::Execute,
-            actor: Actor {
+            actor: Some(Actor {
                 user_id: self.user,
                 ip_address: Some("10.0.0.1".into()),
-            },
+            }),
             profile_id: None,
             monthly_limit: 1_000_000,
             blanks: vec![],
-            events: vec![],
         }
     }
 
@@ -331,7 +330,7 @@ impl World {
                      count(*) FILTER (WHERE s.status = 'pending'
                        AND (c.status = 'sending' OR s.started_at IS NOT NULL)) AS b
                      FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-                     WHERE s.account_id = u.account_id AND c.quota_month = u.month) r
+                     WHERE s.account_id = u.account_id AND coalesce(s.quota_month, c.quota_month) = u.month) r
                    WHERE (u.sent, u.reserved) <> (a, b)) t",
             )
             .await;

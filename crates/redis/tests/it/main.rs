@@ -1,10 +1,14 @@
 //! The counter against a real Redis.
 #![expect(
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::panic,
     reason = "tests say what they expect by panicking"
 )]
+
+mod faults;
+mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +48,11 @@ fn now_ms() -> i64 {
 }
 
 async fn redis(command: &[&str]) -> redis::Value {
-    let client = redis::Client::open(url()).unwrap();
+    say(&url(), command).await
+}
+
+async fn say(url: &str, command: &[&str]) -> redis::Value {
+    let client = redis::Client::open(url).unwrap();
     let mut connection = client.get_multiplexed_async_connection().await.unwrap();
     let (name, arguments) = command.split_first().unwrap();
     let mut command = redis::cmd(name);

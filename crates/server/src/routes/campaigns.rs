@@ -3,14 +3,14 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::campaigns::{CampaignInput, CampaignQuery, CampaignSort, SegmentConfig, Trigger, Variables};
+use recado_domain::campaigns::{CampaignInput, CampaignQuery, CampaignSort, SegmentConfig, Variables};
 use recado_domain::shared::{CampaignId, FolderId, SegmentId, TemplateId, timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::error::ApiError;
-use crate::web::body::Json;
+use crate::web::body::{Json, MaybeJson};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -119,11 +119,73 @@ pub(super) async fn execute(
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     let desk = &services.shared.desk;
-    let run = services
-        .campaigns
-        .start(&tenant, id, Trigger::Execute, desk.worker())
-        .await?;
+    let run = services.campaigns.start(&tenant, id, desk.worker()).await?;
     Ok(reply::ok(desk.carry_out(run).await?))
+}
+
+/// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.
+pub(super) async fn send(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.announce(&tenant, id).await?))
+}
+
+/// Body of `POST /api/campaigns/<id>/schedule`.
+#[derive(Default, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct ScheduleBody {
+    #[serde(default, deserialize_with = "timestamp::option::deserialize")]
+    scheduled_at: Option<OffsetDateTime>,
+}
+
+/// `POST /api/campaigns/<id>/schedule`
+pub(super) async fn schedule(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+    MaybeJson(input): MaybeJson<ScheduleBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(
+        services.campaigns.schedule(&tenant, id, input.scheduled_at).await?,
+    ))
+}
+
+/// `POST /api/campaigns/<id>/unschedule`
+pub(super) async fn unschedule(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.unschedule(&tenant, id).await?))
+}
+
+/// `POST /api/campaigns/<id>/pause`
+pub(super) async fn pause(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.pause(&tenant, id).await?))
+}
+
+/// `POST /api/campaigns/<id>/resume`
+pub(super) async fn resume(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.resume(&tenant, id).await?))
+}
+
+/// `POST /api/campaigns/<id>/retry-failed`
+pub(super) async fn retry_failed(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.retry_failed(&tenant, id).await?))
 }
 
 /// `POST /api/campaigns/<id>/cancel`

@@ -16,6 +16,7 @@ mod conversations;
 mod notifications;
 mod service;
 mod tags;
+mod team;
 mod templates;
 mod whatsapp;
 
@@ -86,6 +87,22 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
     route(Method::POST, "/api/accounts/switch", Session, || {
         web::to(accounts::switch)
+    }),
+    route(Method::POST, "/api/auth/accept-invite", Session, || {
+        web::to(team::accept)
+    })
+    .at_most_by_address(Limit::AUTH, "accept-invite"),
+    route(Method::GET, "/api/team/members", Read, || web::to(team::members)),
+    route(Method::PUT, "/api/team/members/{id}", Manage, || {
+        web::to(team::change_role)
+    }),
+    route(Method::DELETE, "/api/team/members/{id}", Manage, || {
+        web::to(team::remove)
+    }),
+    route(Method::GET, "/api/team/invites", Manage, || web::to(team::invites)),
+    route(Method::POST, "/api/team/invites", Manage, || web::to(team::invite)),
+    route(Method::DELETE, "/api/team/invites/{id}", Manage, || {
+        web::to(team::revoke)
     }),
     route(Method::GET, "/api/api-keys", Read, || web::to(api_keys::list)),
     route(Method::POST, "/api/api-keys", Manage, || web::to(api_keys::create)).at_most(Limit::API, "api-keys"),
@@ -165,6 +182,30 @@ pub static TABLE: &[RouteSpec] = &[
     .at_most(Limit::API, "camp-mut"),
     route(Method::POST, "/api/campaigns/{id}/execute", Write, || {
         web::to(campaigns::execute)
+    })
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route(Method::POST, "/api/campaigns/{id}/send", Write, || {
+        web::to(campaigns::send)
+    })
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route(Method::POST, "/api/campaigns/{id}/schedule", Write, || {
+        web::to(campaigns::schedule)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/unschedule", Write, || {
+        web::to(campaigns::unschedule)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/pause", Write, || {
+        web::to(campaigns::pause)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/resume", Write, || {
+        web::to(campaigns::resume)
+    })
+    .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/retry-failed", Write, || {
+        web::to(campaigns::retry_failed)
     })
     .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
     route(Method::POST, "/api/campaigns/{id}/cancel", Write, || {

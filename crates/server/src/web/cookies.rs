@@ -2,6 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::cookie::{Cookie, SameSite, time::Duration};
+use actix_web::http::header;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::accounts::AccountHint;
@@ -12,6 +13,9 @@ use uuid::Uuid;
 /// The cookie that names the active account.
 pub const ACTIVE_ACCOUNT: &str = "svc-active-account-id";
 
+/// The header that does for programs.
+const ACCOUNT_HEADER: &str = "x-account-id";
+
 /// A session's cookie may be cut into so many pieces, of so many bytes together.
 const CHUNKS: usize = 10;
 const SESSION_BYTES: usize = 32 * 1024;
@@ -19,8 +23,8 @@ const SESSION_BYTES: usize = 32 * 1024;
 /// The session token in the cookie `name`: the JWT itself, or a JSON session (plain or `base64-`) that holds it; whole,
 /// or cut into `name.0`, `name.1`, ... None when there is none, or nothing readable.
 pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
-    let value = match request.cookie(name) {
-        Some(cookie) => cookie.value().to_owned(),
+    let value = match first(request, name) {
+        Some(value) => value,
         None => joined(request, name)?,
     };
     if value.is_empty() || value.len() > SESSION_BYTES {
@@ -33,12 +37,38 @@ pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
     }
 }
 
+/// The values of every cookie of this name, in the order of the request. A cookie that cannot be read hides no other,
+/// which is why the request's own jar is of no use: one broken pair, of whatever site, leaves nothing of it.
+fn values<'r>(request: &'r HttpRequest, name: &'r str) -> impl Iterator<Item = String> + 'r {
+    let lines = request.headers().get_all(header::COOKIE);
+    lines.flat_map(move |line| {
+        let text = String::from_utf8_lossy(line.as_bytes()).into_owned();
+        let found: Vec<String> = text.split(';').filter_map(|pair| value_of(pair, name)).collect();
+        found
+    })
+}
+
+/// The value of a pair of this name: decoded, or as it is where that cannot be done.
+fn value_of(pair: &str, name: &str) -> Option<String> {
+    let (found, value) = pair.split_once('=')?;
+    if found.trim() != name {
+        return None;
+    }
+    let decoded = Cookie::parse_encoded(pair.trim()).map(|cookie| cookie.value().to_owned());
+    Some(decoded.unwrap_or_else(|_| value.trim().to_owned()))
+}
+
+/// Of several the first: the one for the most specific path (RFC 6265, 5.4).
+fn first(request: &HttpRequest, name: &str) -> Option<String> {
+    values(request, name).next()
+}
+
 fn joined(request: &HttpRequest, name: &str) -> Option<String> {
     let mut value = String::new();
     for number in 0..CHUNKS {
-        match request.cookie(&format!("{name}.{number}")) {
-            Some(chunk) => value.push_str(chunk.value()),
-            None => break,
+        match first(request, &format!("{name}.{number}")) {
+            Some(chunk) if value.len() <= SESSION_BYTES => value.push_str(&chunk),
+            _ => break,
         }
     }
     (!value.is_empty()).then_some(value)
@@ -53,21 +83,22 @@ fn access_token(json: &[u8]) -> Option<String> {
 
 /// The account that the request means: by cookie, else by the header `X-Account-Id`, else the one used last.
 pub fn account_hint(request: &HttpRequest) -> AccountHint {
-    let header = || {
-        request
-            .headers()
-            .get("x-account-id")
-            .map(|value| read_hint(value.to_str().unwrap_or_default()))
-    };
+    let headers = request.headers().get_all(ACCOUNT_HEADER);
+    let headers = headers.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
     active_account_of(request)
-        .or_else(header)
+        .or_else(|| agreed(headers))
         .unwrap_or(AccountHint::Latest)
 }
 
 /// What the active-account cookie says, if it is there.
 pub fn active_account_of(request: &HttpRequest) -> Option<AccountHint> {
-    let cookie = request.cookie(ACTIVE_ACCOUNT)?;
-    (!cookie.value().is_empty()).then(|| read_hint(cookie.value()))
+    agreed(values(request, ACTIVE_ACCOUNT).filter(|value| !value.is_empty()))
+}
+
+/// What all of them say. When they disagree, whoever wrote the last one may not be who uses it: that names no account.
+fn agreed(said: impl Iterator<Item = String>) -> Option<AccountHint> {
+    said.map(|text| read_hint(&text))
+        .reduce(|one, other| if one == other { one } else { AccountHint::Unreadable })
 }
 
 fn read_hint(text: &str) -> AccountHint {
@@ -146,6 +177,54 @@ mod tests {
         assert_eq!(request(None, Some(&id.to_string())), named);
         assert_eq!(request(Some("junk"), Some(&id.to_string())), AccountHint::Unreadable);
         assert_eq!(request(None, None), AccountHint::Latest);
+    }
+
+    #[test]
+    fn several_that_disagree_name_no_account() {
+        let (one, two) = (Uuid::from_u128(5), Uuid::from_u128(6));
+        let hint = |cookies: &[String], headers: &[Uuid]| {
+            let mut request = TestRequest::default();
+            for line in cookies {
+                request = request.append_header(("Cookie", line.as_str()));
+            }
+            for id in headers {
+                request = request.append_header(("X-Account-Id", id.to_string()));
+            }
+            account_hint(&request.to_http_request())
+        };
+        let cookie = |id: &dyn std::fmt::Display| format!("{ACTIVE_ACCOUNT}={id}");
+        let named = AccountHint::Named(one.into());
+        let both = |a: String, b: String| [format!("{a}; {b}"), format!("x=1; {b};{a}")];
+        for line in both(cookie(&one), cookie(&two)) {
+            assert_eq!(hint(std::slice::from_ref(&line), &[]), AccountHint::Unreadable);
+            assert_eq!(hint(&[line], &[one]), AccountHint::Unreadable);
+        }
+        assert_eq!(hint(&[cookie(&one), cookie(&two)], &[]), AccountHint::Unreadable);
+        assert_eq!(hint(&[cookie(&one), cookie(&"junk")], &[]), AccountHint::Unreadable);
+        assert_eq!(hint(&[cookie(&one), cookie(&one)], &[]), named);
+        assert_eq!(hint(&[], &[one, one]), named);
+        assert_eq!(hint(&[], &[one, two]), AccountHint::Unreadable);
+        assert_eq!(hint(&[cookie(&"")], &[one]), named, "an empty one says nothing");
+    }
+
+    #[test]
+    fn a_broken_cookie_hides_no_other() {
+        let id = Uuid::from_u128(5);
+        for broken in ["junk", "=", "a=%ff", "%ff=1", "\"", "a=b=c", ";;"] {
+            let line = format!("{broken}; {ACTIVE_ACCOUNT}={id}; svc-session=a.b.c");
+            let request = TestRequest::default().insert_header(("Cookie", line)).to_http_request();
+            assert_eq!(account_hint(&request), AccountHint::Named(id.into()), "{broken}");
+            assert_eq!(
+                session_token(&request, "svc-session").as_deref(),
+                Some("a.b.c"),
+                "{broken}"
+            );
+        }
+        for junk in ["%ff", "%00", "\u{fffd}", "x"] {
+            let line = format!("{ACTIVE_ACCOUNT}={junk}");
+            let request = TestRequest::default().insert_header(("Cookie", line)).to_http_request();
+            assert_eq!(account_hint(&request), AccountHint::Unreadable, "{junk}");
+        }
     }
 
     #[test]

@@ -39,6 +39,10 @@ impl Params {
             if value.contains('\0') {
                 params.errors.add(&name, "holds a NUL character");
             }
+            // Whoever reads the first and whoever reads the last would see two different requests.
+            if params.values.contains_key(&name) {
+                params.errors.add(&name, "is given more than once");
+            }
             params.values.insert(name, value);
         }
         Ok(params)
@@ -166,6 +170,21 @@ mod tests {
             panic!()
         };
         assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["id", "limit", "order", "page"]);
+    }
+
+    #[test]
+    fn a_repeated_parameter_is_named() {
+        for query in [
+            "limit=1&limit=2",
+            "limit=1&limit=1",
+            "limit=1&x=2&limit=",
+            "l%69mit=1&limit=1",
+        ] {
+            let Err(ApiError::Invalid(errors)) = params(query).check() else {
+                panic!("{query}")
+            };
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), ["limit"], "{query}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Background work: runs, callbacks left over, the outbox, sweeps. Every loop survives a failing round and backs off;
+//! Background work: runs, callbacks left over, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
 //! all of them end when the server stops.
 
 mod desk;
+mod mail;
 mod pacer;
 mod relays;
 mod rounds;
@@ -29,6 +30,9 @@ const CONNECTIONS: usize = 4;
 /// Runs that one process carries out at the same time.
 const RUNS: usize = 64;
 
+/// Scheduled campaigns announced in one round.
+const DUE_BATCH: i64 = 100;
+
 /// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
@@ -37,8 +41,10 @@ const SWEEP_BATCH: i64 = 1000;
 
 /// How long each kind of worker rests when there was nothing to do.
 const LOOK_FOR_RUNS: Duration = Duration::from_millis(500);
+const LOOK_FOR_DUE: Duration = Duration::from_millis(500);
 const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(60);
+const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
@@ -62,6 +68,18 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     ));
     desk::start(&shared.desk, dispatcher, runs.clone(), RUNS, stop, tasks);
 
+    let campaigns = Arc::new(stores.campaigns(shared));
+    tasks.spawn(rounds::run(
+        "schedule",
+        Rest::idle(LOOK_FOR_DUE),
+        stop.clone(),
+        None,
+        move || {
+            let campaigns = campaigns.clone();
+            async move { campaigns.announce_due(DUE_BATCH).await.map(|due| due > 0) }
+        },
+    ));
+
     let callbacks = Arc::new(stores.callbacks(shared));
     let stopping = stop.clone();
     tasks.spawn(rounds::run(
@@ -74,7 +92,6 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
             async move { callbacks.process_next().await }
         },
     ));
-    relays::start(&shared.relays, &stores, stop, tasks);
     let keys = stores.idempotency();
     let swept = move || {
         let keys = keys.clone();
@@ -87,6 +104,8 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         None,
         swept,
     ));
+    mail::start(shared, &stores, stop, tasks);
+    relays::start(&shared.relays, &stores, stop, tasks);
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
 }

@@ -254,7 +254,15 @@ fn a_key_is_whole_in_one_answer_and_nowhere_else() {
     assert!(audited.contains("api_key"), "{audited}");
     ana.delete(&format!("/api/api-keys/{}", text(&made["id"]))).gone();
     let removed = ana.get("/api/audit-logs").text;
-    let other = key(&ana);
+    // Answered twice, it is kept in between, encrypted.
+    let again = || {
+        let request = ana.request("POST", "/api/api-keys").header("Idempotency-Key", "once");
+        request.json(&json!({ "name": "CI" })).send().created()
+    };
+    let other = text(&again()["full_key"]);
+    assert_eq!(text(&again()["full_key"]), other);
+    assert_eq!(server.db.count("FROM api_keys"), 1);
+    assert_eq!(server.db.count("FROM idempotency_keys"), 1);
     until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
 
     let stored = dump(&server);

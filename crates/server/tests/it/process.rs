@@ -21,6 +21,8 @@ fn a_missing_or_malformed_variable_is_named_and_nothing_starts() {
         ("TRUSTED_PROXIES", "everybody"),
         ("REDIS_URL", "not a url"),
         ("WHATSAPP_API_URL", "not a url"),
+        ("SMTP_URL", "mail.example"),
+        ("SMTP_URL", "smtp://u:hunter2@mail.example?tls=perhaps"),
         ("SESSION_JWKS_URL", "not a url"),
     ];
     for (name, value) in cases {

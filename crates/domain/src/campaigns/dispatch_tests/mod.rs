@@ -1,5 +1,6 @@
 //! Carrying runs out, against a run store in memory: what each part of a run does, and what it never does.
 
+mod announced;
 mod crashes;
 mod faults;
 mod overlaps;

@@ -8,11 +8,12 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Campaign, CampaignStatus, Claim, ClaimedSend, Counted, QueuedRun, Recipient, RunFacts, RunMaterial, RunReport,
-    RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Trigger, finish,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Counted, QueuedRun, Recipient, RunFacts,
+    RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Trigger,
+    finish,
 };
 use super::faults::Fuse;
-use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError};
+use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError, Write};
 
 /// A send, as a database would keep it.
 #[derive(Clone, Debug)]
@@ -283,6 +284,26 @@ impl RunStore for FakeRuns {
 
     async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {
         Ok(StartOutcome::Missing)
+    }
+
+    async fn announce(&self, _: &Announcement) -> Result<Write<CampaignStatus>, StoreError> {
+        Ok(Write::Missing)
+    }
+
+    async fn announced(&self, _: QueuedRun) -> Result<Option<Announced>, StoreError> {
+        Ok(None)
+    }
+
+    async fn give_up(&self, _: QueuedRun, _: CampaignStatus, _: &[Event]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn retry(&self, _: &RunRetry) -> Result<StartOutcome, StoreError> {
+        Ok(StartOutcome::Missing)
+    }
+
+    async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {
+        Ok(vec![])
     }
 
     async fn take(&self, worker: Uuid, _: Duration) -> Result<Option<QueuedRun>, StoreError> {

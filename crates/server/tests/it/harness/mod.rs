@@ -174,6 +174,14 @@ impl Server {
         self.processes.borrow().iter().map(Process::log).collect()
     }
 
+    /// The resident memory of its process, in KiB.
+    pub fn memory(&self) -> u64 {
+        let id = self.processes.borrow().last().unwrap().id();
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
     /// Where it listens.
     pub fn port(&self) -> u16 {
         self.port
@@ -250,6 +258,11 @@ pub struct Sibling {
 }
 
 impl Sibling {
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     pub fn request(&self, method: &str, path: &str) -> Request {
         Request::new(self.port, method, path)
     }

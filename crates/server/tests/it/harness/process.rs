@@ -1,7 +1,8 @@
 //! The real binary, started as any outside harness does.
 
 use std::fs::File;
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -38,6 +39,11 @@ impl Process {
 
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Asks it to end.
@@ -140,6 +146,11 @@ impl Redis {
     /// None: there is no `redis-server` here.
     pub fn start() -> Option<Self> {
         let port = free_port();
+        let child = Self::launch(port)?;
+        Some(Self { child, port })
+    }
+
+    fn launch(port: u16) -> Option<Child> {
         let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
         let child = Command::new(binary)
             .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
@@ -148,11 +159,37 @@ impl Redis {
             .stdout(Stdio::null())
             .spawn()
             .ok()?;
-        let redis = Self { child, port };
-        until("Redis listens", || {
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-        });
-        Some(redis)
+        until("Redis listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(child)
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// Starts it again at its port, empty.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = Self::launch(self.port).unwrap();
+    }
+
+    /// `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// What it answers to a command, as it comes over the wire.
+    pub fn say(&self, command: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(!answer.starts_with('-'), "{command}: {answer}");
+        answer
     }
 
     pub fn url(&self) -> String {
@@ -162,7 +199,6 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.kill();
     }
 }

@@ -1,0 +1,131 @@
+//! Runs that were announced: the worker prepares them, or gives them up and says why.
+
+use std::sync::Arc;
+
+use super::super::service::tests::{NOW, campaign, tenant};
+use super::super::{
+    Announced, CampaignStatus, Claim, Dispatcher, MockPacer, MockRunStore, Refusal, RunEnd, RunFacts, RunMaterial,
+    RunReport, SendCounts, StartOutcome, Trigger,
+};
+use super::stage::{FIRST, RUN};
+use crate::billing::Standing;
+use crate::shared::{Event, MockCipher, NotificationKind};
+use crate::templates::MetaStatus;
+use crate::templates::tests::approved_template;
+use crate::whatsapp::MockWhatsappGateway;
+
+fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
+    let mut template = approved_template("Oi {{1}}!", &["Ana"]);
+    template.meta_status = meta_status;
+    let mut campaign = campaign(status);
+    campaign.template_id = Some(template.id);
+    RunFacts {
+        campaign,
+        template: Some(template),
+        profile_id: None,
+        billing: Standing {
+            plan: "free".into(),
+            subscription: None,
+        },
+        now: NOW,
+    }
+}
+
+fn announced(facts: RunFacts) -> MockRunStore {
+    let mut runs = MockRunStore::new();
+    runs.expect_announced().returning(|_| {
+        Ok(Some(Announced {
+            trigger: Trigger::Send,
+            actor: Some(tenant().actor),
+        }))
+    });
+    runs.expect_facts().returning(move |_, _| Ok(Some(facts.clone())));
+    runs.expect_report().returning(|_| {
+        Ok(Some(RunReport::of(
+            &campaign(CampaignStatus::Draft),
+            &SendCounts::default(),
+        )))
+    });
+    runs
+}
+
+async fn carry_out(runs: MockRunStore) -> RunEnd {
+    let mut pacer = MockPacer::new();
+    pacer.expect_stopping().return_const(false);
+    let dispatcher = Dispatcher::new(
+        Arc::new(runs),
+        Arc::new(MockWhatsappGateway::new()),
+        Arc::new(MockCipher::new()),
+        Arc::new(pacer),
+        FIRST,
+        time::Duration::ZERO,
+    );
+    dispatcher.carry_out(RUN).await.unwrap()
+}
+
+fn gives_up(runs: &mut MockRunStore, reason: &'static str) {
+    runs.expect_give_up()
+        .withf(move |run, status, events| {
+            let [Event::Notification(told)] = events else {
+                return false;
+            };
+            *run == RUN
+                && *status == CampaignStatus::Draft
+                && told.kind == NotificationKind::Error
+                && told.message.contains(reason)
+        })
+        .times(1)
+        .returning(|_, _, _| Ok(()));
+}
+
+#[tokio::test]
+async fn what_holds_is_prepared_and_carried_out() {
+    let facts = facts(CampaignStatus::Sending, MetaStatus::Approved);
+    let (campaign, template) = (facts.campaign.clone(), facts.template.clone().unwrap());
+    let mut runs = announced(facts);
+    runs.expect_start()
+        .withf(|start, worker, _| start.expected == CampaignStatus::Sending && *worker == Some(FIRST))
+        .times(1)
+        .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 0 }));
+    runs.expect_material().returning(move |_| {
+        let mut campaign = campaign.clone();
+        campaign.simulated = true;
+        Ok(Some(RunMaterial {
+            campaign,
+            template: template.clone(),
+            profile: None,
+        }))
+    });
+    runs.expect_claim().returning(|_, _, _, _| Ok(Claim::Exhausted));
+    runs.expect_finish().times(1).returning(|_| Ok(None));
+    assert!(matches!(carry_out(runs).await, RunEnd::Over(_)));
+}
+
+#[tokio::test]
+async fn what_does_not_hold_is_given_up_with_the_reason() {
+    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Paused));
+    gives_up(&mut runs, "not approved");
+    carry_out(runs).await;
+    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    runs.expect_start()
+        .returning(|_, _, _| Ok(StartOutcome::Refused(Refusal::NoRecipients)));
+    gives_up(&mut runs, "no contact");
+    carry_out(runs).await;
+}
+
+#[tokio::test]
+async fn what_was_cancelled_meanwhile_stays_cancelled() {
+    let mut runs = announced(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
+    runs.expect_give_up().never();
+    carry_out(runs).await;
+}
+
+#[tokio::test]
+async fn what_changes_all_the_time_is_left_to_somebody_else() {
+    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    runs.expect_start()
+        .times(3)
+        .returning(|_, _, _| Ok(StartOutcome::Changed));
+    runs.expect_release().times(1).returning(|_, _| Ok(()));
+    carry_out(runs).await;
+}

@@ -1,0 +1,399 @@
+//! The use cases that set a campaign going, hold it up, and set it going again.
+
+use serde_json::json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::service::{RUN_LEASE, written};
+use super::{
+    Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
+    StartOutcome, Trigger, prepare, prepare_retry, transition,
+};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant};
+
+/// How often a start is decided anew when the campaign changes at the same time.
+pub(super) const START_ATTEMPTS: u32 = 3;
+
+/// What a run waits for that somebody paused.
+const PAUSED_BY_HAND: &str = "paused by a member of the account";
+
+impl Campaigns {
+    /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to
+    /// the caller.
+    pub async fn start(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        worker: Option<Uuid>,
+    ) -> Result<QueuedRun, CampaignError> {
+        let run = Announced {
+            trigger: Trigger::Execute,
+            actor: Some(tenant.actor.clone()),
+        };
+        for _ in 0..START_ATTEMPTS {
+            let facts = self.runs.facts(tenant.account_id, id).await?;
+            let facts = facts.ok_or(CampaignError::NotFound)?;
+            let start = prepare(facts, Command::Start, run.clone())?;
+            match self.runs.start(&start, worker, RUN_LEASE).await? {
+                StartOutcome::Started { .. } => {
+                    return Ok(QueuedRun {
+                        account_id: tenant.account_id,
+                        campaign_id: id,
+                    });
+                }
+                StartOutcome::Refused(refusal) => return Err(refusal.into()),
+                StartOutcome::Missing => return Err(CampaignError::NotFound),
+                StartOutcome::Changed => {}
+            }
+        }
+        Err(Refusal::Contended.into())
+    }
+
+    /// Makes a campaign sending at once; whether it really can be sent a worker finds out.
+    pub async fn announce(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
+        let announcement = announcement(
+            stored,
+            Trigger::Send,
+            Some(tenant.actor.clone()),
+            audit,
+            self.clock.now(),
+        )?;
+        written(self.runs.announce(&announcement).await?, Command::Start)?;
+        Ok(announcement.campaign)
+    }
+
+    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who made them. How many were due.
+    pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
+        let due = self.runs.due(limit).await?;
+        for run in &due {
+            let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
+                continue;
+            };
+            let actor = stored.created_by.map(|user_id| Actor {
+                user_id,
+                ip_address: None,
+            });
+            let audit = Audit {
+                user_id: stored.created_by,
+                action: AuditAction::Create,
+                entity_type: "campaign_send".to_owned(),
+                entity_id: Some(run.campaign_id.0),
+                changes: Some(json!({ "scheduled": true })),
+                ip_address: None,
+            };
+            // Refused where somebody was faster: unscheduled, cancelled or sent it.
+            if let Ok(announcement) = announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
+                self.runs.announce(&announcement).await?;
+            }
+        }
+        Ok(due.len())
+    }
+
+    /// Lets a campaign start by itself at a time in the future: this one, or the one it has.
+    pub async fn schedule(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        scheduled_at: Option<OffsetDateTime>,
+    ) -> Result<Campaign, CampaignError> {
+        let (stored, now) = (self.get(tenant, id).await?, self.clock.now());
+        let status = transition(stored.status, Command::Schedule)?;
+        let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
+        let scheduled = Campaign {
+            status,
+            scheduled_at: Some(at.ok_or(Refusal::NotInFuture)?),
+            updated_at: now,
+            ..stored.clone()
+        };
+        self.moved(tenant, scheduled, stored.status, Command::Schedule).await
+    }
+
+    /// Makes a scheduled campaign a draft again; it keeps its time.
+    pub async fn unschedule(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let draft = Campaign {
+            status: transition(stored.status, Command::Unschedule)?,
+            updated_at: self.clock.now(),
+            ..stored.clone()
+        };
+        self.moved(tenant, draft, stored.status, Command::Unschedule).await
+    }
+
+    /// Lets a run wait; one that waits already keeps its reason.
+    pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        let (stored, now) = (self.get(tenant, id).await?, self.clock.now());
+        let status = transition(stored.status, Command::PauseOrResume)?;
+        if stored.paused_at.is_some() {
+            return Ok(stored);
+        }
+        let paused = Campaign {
+            status,
+            paused_at: Some(now),
+            pause_reason: Some(PAUSED_BY_HAND.to_owned()),
+            updated_at: now,
+            ..stored.clone()
+        };
+        self.moved(tenant, paused, stored.status, Command::PauseOrResume).await
+    }
+
+    /// Lets a run that waits go on. What it waited for is looked at again: it may pause again.
+    pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        let stored = self.get(tenant, id).await?;
+        let status = transition(stored.status, Command::PauseOrResume)?;
+        if stored.paused_at.is_none() {
+            return Ok(stored);
+        }
+        let resumed = Campaign {
+            status,
+            paused_at: None,
+            pause_reason: None,
+            updated_at: self.clock.now(),
+            ..stored.clone()
+        };
+        self.moved(tenant, resumed, stored.status, Command::PauseOrResume).await
+    }
+
+    /// Tries the failed sends of a completed or partial campaign again.
+    pub async fn retry_failed(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        let facts = self.runs.facts(tenant.account_id, id).await?;
+        let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, tenant)?;
+        match self.runs.retry(&retry).await? {
+            StartOutcome::Started { .. } => Ok(retry.campaign),
+            StartOutcome::Refused(refusal) => Err(refusal.into()),
+            StartOutcome::Missing => Err(CampaignError::NotFound),
+            StartOutcome::Changed => Err(Refusal::Contended.into()),
+        }
+    }
+
+    /// Writes a campaign that moved, with the audit entry that tells from where to where.
+    async fn moved(
+        &self,
+        tenant: &Tenant,
+        campaign: Campaign,
+        expected: CampaignStatus,
+        command: Command,
+    ) -> Result<Campaign, CampaignError> {
+        let changes = json!({ "status": campaign.status, "previousStatus": expected,
+                              "paused": campaign.paused_at.is_some() });
+        let audit = tenant.audit(AuditAction::Update, "campaign", campaign.id);
+        let events = [Event::Audit(audit.with_changes(changes))];
+        written(self.store.update(&campaign, expected, &events).await?, command)?;
+        Ok(campaign)
+    }
+}
+
+fn announcement(
+    stored: Campaign,
+    trigger: Trigger,
+    actor: Option<Actor>,
+    audit: Audit,
+    now: OffsetDateTime,
+) -> Result<Announcement, Refusal> {
+    Ok(Announcement {
+        expected: stored.status,
+        campaign: Campaign {
+            status: transition(stored.status, Command::Start)?,
+            updated_at: now,
+            ..stored
+        },
+        run: Announced { trigger, actor },
+        events: vec![Event::Audit(audit)],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use time::Duration;
+
+    use super::super::service::tests::{NOW, campaign, tenant};
+    use super::super::{MockCampaignStore, MockRunStore, RunFacts};
+    use super::*;
+    use crate::billing::Standing;
+    use crate::shared::{MockClock, MockIds, Write};
+    use crate::templates::tests::approved_template;
+
+    const ID: CampaignId = CampaignId(Uuid::from_u128(1));
+
+    fn campaigns(store: MockCampaignStore, runs: MockRunStore) -> Campaigns {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        Campaigns::new(
+            Arc::new(store),
+            Arc::new(runs),
+            Arc::new(clock),
+            Arc::new(MockIds::new()),
+        )
+    }
+
+    fn stored(campaign: Campaign) -> MockCampaignStore {
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(move |_, _| Ok(Some(campaign.clone())));
+        store
+    }
+
+    fn facts(status: CampaignStatus) -> RunFacts {
+        let template = approved_template("Oi {{1}}!", &["Ana"]);
+        RunFacts {
+            campaign: Campaign {
+                template_id: Some(template.id),
+                ..campaign(status)
+            },
+            template: Some(template),
+            profile_id: None,
+            billing: Standing {
+                plan: "free".into(),
+                subscription: None,
+            },
+            now: NOW,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_campaign_that_changes_while_it_starts_is_decided_on_anew() {
+        for (changes, goes) in [(2, true), (3, false)] {
+            let mut runs = MockRunStore::new();
+            runs.expect_facts()
+                .returning(|_, _| Ok(Some(facts(CampaignStatus::Draft))));
+            runs.expect_start()
+                .times(changes)
+                .returning(|_, _, _| Ok(StartOutcome::Changed));
+            runs.expect_start()
+                .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 1 }));
+            let started = campaigns(MockCampaignStore::new(), runs)
+                .start(&tenant(), ID, None)
+                .await;
+            assert_eq!(started.is_ok(), goes);
+        }
+    }
+
+    #[tokio::test]
+    async fn send_makes_it_sending_at_once_and_audits_that() {
+        let mut runs = MockRunStore::new();
+        runs.expect_announce()
+            .withf(|announcement| {
+                let Some(Event::Audit(audit)) = announcement.events.first() else {
+                    return false;
+                };
+                announcement.campaign.status == CampaignStatus::Sending
+                    && announcement.expected == CampaignStatus::Draft
+                    && (audit.action, audit.entity_type.as_str()) == (AuditAction::Create, "campaign_send")
+            })
+            .returning(|_| Ok(Write::Done));
+        let sent = campaigns(stored(campaign(CampaignStatus::Draft)), runs)
+            .announce(&tenant(), ID)
+            .await;
+        assert_eq!(sent.unwrap().status, CampaignStatus::Sending);
+        let again = campaigns(stored(campaign(CampaignStatus::Sending)), MockRunStore::new());
+        let refused = again.announce(&tenant(), ID).await;
+        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+    }
+
+    #[tokio::test]
+    async fn what_is_due_is_announced_unless_somebody_was_faster() {
+        let run = QueuedRun {
+            account_id: tenant().account_id,
+            campaign_id: ID,
+        };
+        for (status, times) in [(CampaignStatus::Scheduled, 1), (CampaignStatus::Cancelled, 0)] {
+            let mut runs = MockRunStore::new();
+            runs.expect_due().returning(move |_| Ok(vec![run]));
+            runs.expect_announce()
+                .times(times)
+                .withf(|announcement| announcement.run.trigger == Trigger::Schedule)
+                .returning(|_| Ok(Write::Stale(CampaignStatus::Draft)));
+            let due = campaigns(stored(campaign(status)), runs).announce_due(10).await;
+            assert_eq!(due.unwrap(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_schedule_needs_a_time_in_the_future() {
+        let later = NOW + Duration::hours(1);
+        let schedule = async |status, own, given| {
+            let mut store = stored(Campaign {
+                scheduled_at: own,
+                ..campaign(status)
+            });
+            store.expect_update().returning(|_, _, _| Ok(Write::Done));
+            campaigns(store, MockRunStore::new())
+                .schedule(&tenant(), ID, given)
+                .await
+        };
+        use CampaignStatus::{Draft, Scheduled, Sending};
+        for (status, own, given) in [
+            (Draft, None, Some(later)),
+            (Draft, Some(later), None),
+            (Scheduled, Some(NOW), Some(later)),
+        ] {
+            let scheduled = schedule(status, own, given).await.unwrap();
+            assert_eq!((scheduled.status, scheduled.scheduled_at), (Scheduled, Some(later)));
+        }
+        for (own, given) in [(None, None), (Some(NOW), None), (Some(later), Some(NOW))] {
+            let refused = schedule(Draft, own, given).await;
+            assert!(matches!(refused, Err(CampaignError::Refused(Refusal::NotInFuture))));
+        }
+        assert!(schedule(Sending, None, Some(later)).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_run_waits_and_goes_on_and_both_can_be_repeated() {
+        let waiting = || Campaign {
+            paused_at: Some(NOW),
+            pause_reason: Some("token expired".into()),
+            ..campaign(CampaignStatus::Sending)
+        };
+        let with = |campaign: Campaign, writes| {
+            let mut store = stored(campaign);
+            store.expect_update().times(writes).returning(|_, _, _| Ok(Write::Done));
+            campaigns(store, MockRunStore::new())
+        };
+        let paused = with(campaign(CampaignStatus::Sending), 1)
+            .pause(&tenant(), ID)
+            .await
+            .unwrap();
+        assert_eq!((paused.status, paused.paused_at), (CampaignStatus::Sending, Some(NOW)));
+        assert!(paused.pause_reason.is_some());
+        let again = with(waiting(), 0).pause(&tenant(), ID).await.unwrap();
+        assert_eq!(again.pause_reason.as_deref(), Some("token expired"));
+        let resumed = with(waiting(), 1).resume(&tenant(), ID).await.unwrap();
+        assert_eq!((resumed.paused_at, resumed.pause_reason), (None, None));
+        with(campaign(CampaignStatus::Sending), 0)
+            .resume(&tenant(), ID)
+            .await
+            .unwrap();
+        assert!(
+            with(campaign(CampaignStatus::Draft), 0)
+                .pause(&tenant(), ID)
+                .await
+                .is_err()
+        );
+        assert!(
+            with(campaign(CampaignStatus::Draft), 0)
+                .resume(&tenant(), ID)
+                .await
+                .is_err()
+        );
+    }
+
+    #[tokio::test]
+    async fn failed_sends_are_tried_again_where_the_store_finds_some() {
+        for (outcome, goes) in [
+            (StartOutcome::Started { recipients: 2 }, true),
+            (StartOutcome::Refused(Refusal::NothingToRetry), false),
+            (StartOutcome::Changed, false),
+        ] {
+            let mut runs = MockRunStore::new();
+            runs.expect_facts()
+                .returning(|_, _| Ok(Some(facts(CampaignStatus::Partial))));
+            runs.expect_retry().return_once(move |_| Ok(outcome));
+            let retried = campaigns(MockCampaignStore::new(), runs)
+                .retry_failed(&tenant(), ID)
+                .await;
+            assert_eq!(retried.is_ok(), goes);
+        }
+    }
+}

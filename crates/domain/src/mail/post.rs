@@ -1,0 +1,251 @@
+//! Carrying mail out: claim, send, forget; later again when it failed; given up in the end.
+
+use std::sync::Arc;
+
+use time::Duration;
+
+use super::{ClaimedMail, MailError, MailQueue, Mailer};
+use crate::shared::{AccountId, Cipher, MailId, StoreError};
+
+/// Longer than any sending takes: whose lease is over is dead.
+const LEASE: Duration = Duration::minutes(2);
+
+/// How long a mail rests after each failed try; it is given up when these are used up.
+const RESTS: [Duration; 7] = [
+    Duration::minutes(1),
+    Duration::minutes(5),
+    Duration::minutes(30),
+    Duration::hours(2),
+    Duration::hours(5),
+    Duration::hours(10),
+    Duration::hours(10),
+];
+
+/// How long a mail rests after so many failed tries; none: it is given up.
+pub fn retry_after(attempts: u32) -> Option<Duration> {
+    let position = usize::try_from(attempts.checked_sub(1)?).ok()?;
+    RESTS.get(position).copied()
+}
+
+/// What became of one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// No mail is due.
+    Nothing,
+    /// One went out.
+    Sent,
+    /// One failed and waits.
+    Deferred {
+        /// Which.
+        id: MailId,
+        /// Why.
+        cause: MailError,
+        /// How long.
+        delay: Duration,
+    },
+    /// One will never go out.
+    GivenUp {
+        /// Which.
+        id: MailId,
+        /// Whose.
+        account_id: AccountId,
+        /// After so many tries.
+        attempts: u32,
+        /// Why.
+        cause: MailError,
+    },
+}
+
+/// Carries mail out.
+pub struct Post {
+    queue: Arc<dyn MailQueue>,
+    mailer: Arc<dyn Mailer>,
+    cipher: Arc<dyn Cipher>,
+}
+
+impl Post {
+    pub fn new(queue: Arc<dyn MailQueue>, mailer: Arc<dyn Mailer>, cipher: Arc<dyn Cipher>) -> Self {
+        Self { queue, mailer, cipher }
+    }
+
+    /// Sends the mail that is due longest. A crash between sending and forgetting sends it again; nothing loses it.
+    pub async fn deliver_next(&self) -> Result<Delivery, StoreError> {
+        let Some(claimed) = self.queue.claim(LEASE).await? else {
+            return Ok(Delivery::Nothing);
+        };
+        let id = claimed.mail.id;
+        let cause = match self.send(&claimed).await {
+            Ok(()) => {
+                self.queue.forget(id).await?;
+                return Ok(Delivery::Sent);
+            }
+            Err(cause) => cause,
+        };
+        let delay = match cause {
+            MailError::Unsendable(_) => None,
+            MailError::Failed(_) => retry_after(claimed.attempts),
+        };
+        match delay {
+            Some(delay) => {
+                self.queue.defer(id, claimed.attempts, delay).await?;
+                Ok(Delivery::Deferred { id, cause, delay })
+            }
+            None => {
+                self.queue.forget(id).await?;
+                Ok(Delivery::GivenUp {
+                    id,
+                    account_id: claimed.account_id,
+                    attempts: claimed.attempts,
+                    cause,
+                })
+            }
+        }
+    }
+
+    async fn send(&self, claimed: &ClaimedMail) -> Result<(), MailError> {
+        let Some(mail) = claimed.open(self.cipher.as_ref()) else {
+            return Err(MailError::Unsendable("it was sealed with another key"));
+        };
+        self.mailer.send(claimed.mail.id, &mail).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::{ExposeSecret, SecretString};
+    use uuid::Uuid;
+
+    use super::super::{Mail, MockMailQueue, MockMailer, OutgoingMail};
+    use super::*;
+    use crate::shared::{MockCipher, Sealed};
+
+    const ID: MailId = MailId(Uuid::from_u128(1));
+    const ACCOUNT: AccountId = AccountId(Uuid::from_u128(2));
+
+    fn mail() -> Mail {
+        Mail {
+            to: "bia@example.com".into(),
+            subject: "Join Loja on Recado".into(),
+            text: "secret link".into(),
+        }
+    }
+
+    /// Turns the bytes around, so that what is stored is not what was written.
+    fn cipher() -> MockCipher {
+        let mut cipher = MockCipher::new();
+        cipher
+            .expect_seal()
+            .returning(|secret| Sealed(secret.expose_secret().bytes().rev().collect()));
+        cipher.expect_open().returning(|sealed| {
+            let text: Vec<u8> = sealed.0.iter().rev().copied().collect();
+            String::from_utf8(text).ok().map(SecretString::from)
+        });
+        cipher
+    }
+
+    fn claimed(attempts: u32) -> ClaimedMail {
+        ClaimedMail {
+            mail: OutgoingMail::seal(&cipher(), ID, &mail()),
+            account_id: ACCOUNT,
+            attempts,
+        }
+    }
+
+    fn queue(claimed: Option<ClaimedMail>) -> MockMailQueue {
+        let mut queue = MockMailQueue::new();
+        queue.expect_claim().return_once(|_| Ok(claimed));
+        queue
+    }
+
+    fn mailer(answer: Result<(), MailError>) -> MockMailer {
+        let mut mailer = MockMailer::new();
+        mailer
+            .expect_send()
+            .withf(|id, sent| (*id, sent) == (ID, &mail()))
+            .return_once(|_, _| answer);
+        mailer
+    }
+
+    async fn deliver(queue: MockMailQueue, mailer: MockMailer) -> Delivery {
+        let post = Post::new(Arc::new(queue), Arc::new(mailer), Arc::new(cipher()));
+        post.deliver_next().await.unwrap()
+    }
+
+    #[test]
+    fn eight_tries_in_all() {
+        let minutes = |attempts| retry_after(attempts).map(Duration::whole_minutes);
+        let rests: Vec<_> = (1..=8).map(minutes).collect();
+        let expected = [1, 5, 30, 120, 300, 600, 600].map(Some);
+        assert_eq!(rests[..7], expected);
+        assert_eq!((minutes(0), rests[7], minutes(u32::MAX)), (None, None, None));
+    }
+
+    #[tokio::test]
+    async fn what_is_sent_is_forgotten() {
+        let mut queue = queue(Some(claimed(1)));
+        queue.expect_forget().times(1).returning(|_| Ok(()));
+        assert_eq!(deliver(queue, mailer(Ok(()))).await, Delivery::Sent);
+        let empty = MockMailer::new();
+        assert_eq!(deliver(self::queue(None), empty).await, Delivery::Nothing);
+    }
+
+    #[tokio::test]
+    async fn what_failed_waits_longer_each_time_and_is_given_up_in_the_end() {
+        let cause = MailError::Failed("no connection".into());
+        let mut second = queue(Some(claimed(2)));
+        second
+            .expect_defer()
+            .withf(|id, attempts, delay| (*id, *attempts, *delay) == (ID, 2, Duration::minutes(5)))
+            .times(1)
+            .returning(|_, _, _| Ok(()));
+        let deferred = Delivery::Deferred {
+            id: ID,
+            cause: cause.clone(),
+            delay: Duration::minutes(5),
+        };
+        assert_eq!(deliver(second, mailer(Err(cause.clone()))).await, deferred);
+        let mut last = queue(Some(claimed(8)));
+        last.expect_forget().times(1).returning(|_| Ok(()));
+        let given_up = Delivery::GivenUp {
+            id: ID,
+            account_id: ACCOUNT,
+            attempts: 8,
+            cause: cause.clone(),
+        };
+        assert_eq!(deliver(last, mailer(Err(cause))).await, given_up);
+    }
+
+    #[tokio::test]
+    async fn what_can_never_go_out_is_given_up_at_once() {
+        let mut unwritable = queue(Some(claimed(1)));
+        unwritable.expect_forget().times(1).returning(|_| Ok(()));
+        let cause = MailError::Unsendable("the address is none");
+        let delivery = deliver(unwritable, mailer(Err(cause))).await;
+        assert!(
+            matches!(delivery, Delivery::GivenUp { attempts: 1, .. }),
+            "{delivery:?}"
+        );
+
+        let foreign = ClaimedMail {
+            mail: OutgoingMail {
+                id: ID,
+                content: Sealed(b"sealed with another key".to_vec()),
+            },
+            ..claimed(1)
+        };
+        let mut unreadable = queue(Some(foreign));
+        unreadable.expect_forget().times(1).returning(|_| Ok(()));
+        let delivery = deliver(unreadable, MockMailer::new()).await;
+        assert!(matches!(delivery, Delivery::GivenUp { .. }), "{delivery:?}");
+    }
+
+    #[tokio::test]
+    async fn a_sent_mail_that_cannot_be_forgotten_is_an_error_and_comes_again() {
+        let mut queue = queue(Some(claimed(1)));
+        queue
+            .expect_forget()
+            .returning(|_| Err(StoreError::Corrupt("x".into())));
+        let post = Post::new(Arc::new(queue), Arc::new(mailer(Ok(()))), Arc::new(cipher()));
+        assert!(post.deliver_next().await.is_err());
+    }
+}

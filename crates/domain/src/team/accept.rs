@@ -1,0 +1,123 @@
+//! The use case of those who are invited: joining.
+
+use std::sync::Arc;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde_json::json;
+
+use super::status::{AcceptDecision, AcceptFacts, decide_accept};
+use super::{Acceptance, InviteStatus, InviteStore, PresentedInvite, TeamError};
+use crate::accounts::Session;
+use crate::shared::{AccountId, Audit, AuditAction, Event, FieldErrors, Role, StoreError, secret_hash};
+
+/// How often an attempt is decided anew because the invite was changed meanwhile.
+const TRIES: usize = 4;
+
+/// What joining came to, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Accepted {
+    /// One sentence for the person.
+    pub message: String,
+    /// Where they are a member now.
+    pub account_id: AccountId,
+    /// As what.
+    pub role: Role,
+}
+
+/// The use case of those who are invited.
+pub struct Invitations {
+    store: Arc<dyn InviteStore>,
+}
+
+impl Invitations {
+    pub fn new(store: Arc<dyn InviteStore>) -> Self {
+        Self { store }
+    }
+
+    /// Makes whoever presents an invite's token a member. They need no account of their own, and the account that they
+    /// join may be suspended.
+    pub async fn accept(
+        &self,
+        session: &Session,
+        token: Option<SecretString>,
+        ip_address: Option<String>,
+    ) -> Result<Accepted, TeamError> {
+        let Some(token) = token.filter(|token| !token.expose_secret().trim().is_empty()) else {
+            return Err(FieldErrors::one("token", "is required").into());
+        };
+        let hash = secret_hash(&token);
+        for _ in 0..TRIES {
+            let presented = self.store.presented(&hash, session.user_id).await?;
+            let presented = presented.ok_or(TeamError::NotFound)?;
+            let (account, id, status) = (presented.account_id, presented.invite.id, presented.invite.status);
+            match decide_accept(&facts(&presented, session)) {
+                AcceptDecision::Unknown => return Err(TeamError::NotFound),
+                AcceptDecision::OtherAddress => return Err(TeamError::OtherAddress),
+                AcceptDecision::AlreadyMember => {
+                    return Err(invalid("you are a member of this account already"));
+                }
+                AcceptDecision::Expire(expired) => {
+                    if self.store.expire(account, id, status, expired).await? {
+                        return Err(invalid("has expired"));
+                    }
+                }
+                AcceptDecision::Accept(accepted) => {
+                    let acceptance = acceptance(&presented, session, accepted, ip_address.clone());
+                    if self.store.accept(&acceptance).await? {
+                        return Ok(joined(&presented));
+                    }
+                }
+            }
+        }
+        Err(StoreError::Unavailable("the invite was changed by others all the time".into()).into())
+    }
+}
+
+fn invalid(fault: &str) -> TeamError {
+    FieldErrors::one("token", fault).into()
+}
+
+fn facts(presented: &PresentedInvite, session: &Session) -> AcceptFacts {
+    AcceptFacts {
+        status: presented.invite.status,
+        expires_at: presented.invite.expires_at,
+        now: presented.now,
+        invited: presented.invite.email.clone(),
+        presented_by: session.email.clone(),
+        is_member: presented.is_member,
+    }
+}
+
+fn acceptance(
+    presented: &PresentedInvite,
+    session: &Session,
+    accepted: InviteStatus,
+    ip_address: Option<String>,
+) -> Acceptance {
+    let invite = &presented.invite;
+    let audit = Audit {
+        user_id: Some(session.user_id),
+        action: AuditAction::Create,
+        entity_type: "account_user".to_owned(),
+        entity_id: Some(session.user_id.into()),
+        changes: Some(json!({ "role": invite.role, "invited_by": presented.invited_by, "invite_id": invite.id })),
+        ip_address,
+    };
+    Acceptance {
+        account_id: presented.account_id,
+        invite: invite.id,
+        status: (invite.status, accepted),
+        user: session.user_id,
+        role: invite.role,
+        events: vec![Event::Audit(audit)],
+    }
+}
+
+fn joined(presented: &PresentedInvite) -> Accepted {
+    Accepted {
+        message: format!("You are now a member of {}", presented.account),
+        account_id: presented.account_id,
+        role: presented.invite.role,
+    }
+}

@@ -1,0 +1,97 @@
+//! What the mail of an invitation says.
+
+use secrecy::{ExposeSecret, SecretString};
+use time::OffsetDateTime;
+use time::macros::format_description;
+
+use super::{InvitationFacts, Invite};
+use crate::mail::Mail;
+
+/// The mail that carries an invite's link.
+pub(super) fn write(invite: &Invite, facts: &InvitationFacts, accept_url: &SecretString) -> Mail {
+    let (account, inviter) = (one_line(&facts.account), one_line(&facts.inviter));
+    Mail {
+        to: invite.email.clone(),
+        subject: format!("Join {account} on Recado"),
+        text: format!(
+            "Hello,\n\n\
+             {inviter} invites you to join {account} on Recado with the role {role}.\n\n\
+             Accept the invitation here:\n\
+             {link}\n\n\
+             The link is good for this address alone, until {end}.\n\
+             If you did not expect this mail, you can ignore it.\n",
+            role = invite.role,
+            link = accept_url.expose_secret(),
+            end = day_and_time(invite.expires_at),
+        ),
+    }
+}
+
+/// A name that stays within its line, whatever is stored.
+fn one_line(name: &str) -> String {
+    let visible: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    visible.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn day_and_time(moment: OffsetDateTime) -> String {
+    let shape = format_description!("[year]-[month]-[day] [hour]:[minute] UTC");
+    moment
+        .to_offset(time::UtcOffset::UTC)
+        .format(&shape)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::InviteStatus;
+    use super::*;
+    use crate::shared::Role;
+
+    fn written(account: &str, inviter: &str) -> Mail {
+        let invite = Invite {
+            id: Uuid::from_u128(1).into(),
+            email: "Bia@example.com".into(),
+            role: Role::Admin,
+            status: InviteStatus::Pending,
+            expires_at: datetime!(2026-03-08 09:30:59 -3),
+            created_at: datetime!(2026-03-01 12:30:59 UTC),
+        };
+        let facts = InvitationFacts {
+            now: invite.created_at,
+            account: account.into(),
+            inviter: inviter.into(),
+            is_member: false,
+        };
+        let link = SecretString::from("https://recado.example/accept-invite?token=abc");
+        write(&invite, &facts, &link)
+    }
+
+    #[test]
+    fn it_says_who_where_as_what_how_and_until_when() {
+        let mail = written("Loja da Ana", "Ana");
+        assert_eq!(mail.to, "Bia@example.com");
+        assert_eq!(mail.subject, "Join Loja da Ana on Recado");
+        for part in [
+            "Ana invites you to join Loja da Ana on Recado with the role admin.",
+            "\nhttps://recado.example/accept-invite?token=abc\n",
+            "until 2026-03-08 12:30 UTC",
+        ] {
+            assert!(mail.text.contains(part), "{part}: {}", mail.text);
+        }
+    }
+
+    #[test]
+    fn a_name_cannot_leave_its_line() {
+        let mail = written("Loja\r\nBcc: all@example.com", "Ana\n\nClick https://evil.example\u{0}");
+        assert_eq!(mail.subject, "Join Loja Bcc: all@example.com on Recado");
+        assert!(
+            mail.text.contains("\n\nAna Click https://evil.example invites you"),
+            "{}",
+            mail.text
+        );
+        assert!(!mail.text.contains('\r'));
+    }
+}

@@ -1,0 +1,145 @@
+//! The use cases of those who invite: a new invite, the list, taking one back.
+
+use std::sync::Arc;
+
+use secrecy::{ExposeSecret, SecretString};
+use time::Duration;
+
+use super::roles::{permits, read};
+use super::status::{InviteCommand, transition};
+use super::{Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError, invitation};
+use crate::mail::OutgoingMail;
+use crate::shared::{
+    Cipher, FieldErrors, Ids, InviteId, Role, Secrets, Slice, SliceQuery, Tenant, Write, secret_hash, text,
+};
+
+/// How long an invite is good when nothing is said, and the bounds of what can be said, in hours.
+const HOURS: i64 = 168;
+const HOURS_MIN: i64 = 1;
+const HOURS_MAX: i64 = 8760;
+
+/// The random bytes of a token.
+const TOKEN_BYTES: usize = 32;
+
+/// The use cases of those who invite.
+pub struct Invites {
+    store: Arc<dyn InviteStore>,
+    secrets: Arc<dyn Secrets>,
+    ids: Arc<dyn Ids>,
+    /// Seals the mail; none: no mail is sent.
+    cipher: Option<Arc<dyn Cipher>>,
+    public_url: String,
+}
+
+impl Invites {
+    /// `public_url` is where people reach us; `cipher` seals the mails, and without one nothing is mailed.
+    pub fn new(
+        store: Arc<dyn InviteStore>,
+        secrets: Arc<dyn Secrets>,
+        ids: Arc<dyn Ids>,
+        cipher: Option<Arc<dyn Cipher>>,
+        public_url: &str,
+    ) -> Self {
+        Self {
+            store,
+            secrets,
+            ids,
+            cipher,
+            public_url: public_url.to_owned(),
+        }
+    }
+
+    /// The account's invites, newest first, whatever became of them.
+    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Invite>, TeamError> {
+        Ok(self.store.invites(tenant.account_id, query).await?)
+    }
+
+    /// Invites an address. A pending invite to the same one is revoked.
+    pub async fn create(&self, tenant: &Tenant, input: InviteInput) -> Result<NewInvite, TeamError> {
+        let (email, role, lifetime) = checked(input)?;
+        if !permits(tenant.role, role == Role::Owner) {
+            return Err(TeamError::NotPermitted);
+        }
+        let (account_id, invited_by) = (tenant.account_id, tenant.actor.user_id);
+        let facts = self.store.facts(account_id, invited_by, &email).await?;
+        if facts.is_member {
+            return Err(already_member());
+        }
+        let invite = Invite {
+            id: self.ids.next().into(),
+            email,
+            role,
+            status: InviteStatus::Pending,
+            expires_at: facts.now + lifetime,
+            created_at: facts.now,
+        };
+        let token = self.secrets.token(TOKEN_BYTES);
+        let accept_url = format!("{}/accept-invite?token={}", self.public_url, token.expose_secret());
+        let accept_url = SecretString::from(accept_url);
+        let mail = self.cipher.as_ref().map(|cipher| {
+            let mail = invitation::write(&invite, &facts, &accept_url);
+            OutgoingMail::seal(cipher.as_ref(), self.ids.next().into(), &mail)
+        });
+        let insert = InviteInsert {
+            account_id,
+            invite: invite.clone(),
+            invited_by,
+            token_hash: secret_hash(&token),
+            superseded: revocation(InviteStatus::Pending)?,
+            mail,
+        };
+        if !self.store.insert(&insert).await? {
+            return Err(already_member());
+        }
+        Ok(NewInvite {
+            invite,
+            token,
+            accept_url,
+        })
+    }
+
+    /// Takes a pending invite back; one that is over is as good as none.
+    pub async fn revoke(&self, tenant: &Tenant, id: InviteId) -> Result<(), TeamError> {
+        let invite = self.store.invite(tenant.account_id, id).await?;
+        let (from, to) = revocation(invite.ok_or(TeamError::NotFound)?.status)?;
+        match self.store.move_on(tenant.account_id, id, from, to).await? {
+            Write::Done => Ok(()),
+            // No way leads back to pending, so whatever came first ended it.
+            Write::Stale(_) | Write::Missing => Err(TeamError::NotFound),
+        }
+    }
+}
+
+/// Where taking an invite back leads.
+fn revocation(from: InviteStatus) -> Result<(InviteStatus, InviteStatus), TeamError> {
+    let to = transition(from, InviteCommand::Revoke).ok_or(TeamError::NotFound)?;
+    Ok((from, to))
+}
+
+fn already_member() -> TeamError {
+    FieldErrors::one("email", "is a member of this account already").into()
+}
+
+fn checked(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let email = input.email.as_deref().unwrap_or_default().trim();
+    let email = text::email(email).unwrap_or_else(|| {
+        let fault = if email.is_empty() {
+            "is required"
+        } else {
+            "is not an e-mail address"
+        };
+        errors.add("email", fault);
+        String::new()
+    });
+    let role = read(input.role.as_deref()).unwrap_or_else(|fault| {
+        errors.add("role", fault);
+        Role::Viewer
+    });
+    let hours = input.expires_in_hours.unwrap_or(HOURS);
+    if !(HOURS_MIN..=HOURS_MAX).contains(&hours) {
+        errors.add("expires_in_hours", format!("must be {HOURS_MIN} to {HOURS_MAX}"));
+    }
+    errors.into_result()?;
+    Ok((email, role, Duration::hours(hours)))
+}

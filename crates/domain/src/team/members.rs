@@ -1,0 +1,91 @@
+//! The use cases of members: who is there, another role, out.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, read};
+use super::{Member, MemberStore, MemberWrite, TeamError};
+use crate::shared::{AuditAction, Event, FieldErrors, Slice, SliceQuery, StoreError, Tenant, UserId};
+
+/// How often a change is decided anew because others changed the team meanwhile.
+const TRIES: usize = 16;
+
+/// The use cases of members.
+pub struct Members {
+    store: Arc<dyn MemberStore>,
+}
+
+impl Members {
+    pub fn new(store: Arc<dyn MemberStore>) -> Self {
+        Self { store }
+    }
+
+    /// Who is in the account, oldest membership first.
+    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Member>, TeamError> {
+        Ok(self.store.members(tenant.account_id, query).await?)
+    }
+
+    /// Gives a member another role.
+    pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<&str>) -> Result<Member, TeamError> {
+        let role = read(role).map_err(|fault| FieldErrors::one("role", fault))?;
+        self.apply(tenant, user, MemberChange::Role(role)).await?;
+        let changed = self.store.member(tenant.account_id, user).await?;
+        // Gone again: somebody else was quick.
+        changed.ok_or(TeamError::NotFound)
+    }
+
+    /// Ends a membership.
+    pub async fn remove(&self, tenant: &Tenant, user: UserId) -> Result<(), TeamError> {
+        self.apply(tenant, user, MemberChange::Removal).await
+    }
+
+    /// Decides on what is stored, not on what the door saw a moment ago, as often as somebody else comes first.
+    async fn apply(&self, tenant: &Tenant, target: UserId, change: MemberChange) -> Result<(), TeamError> {
+        let (account_id, actor) = (tenant.account_id, tenant.actor.user_id);
+        for _ in 0..TRIES {
+            let facts = self.store.facts(account_id, actor, target).await?;
+            let step = decide(facts, change).map_err(|refusal| refused(refusal, change))?;
+            let events = match step {
+                MemberStep::Nothing => return Ok(()),
+                MemberStep::SetRole { from, to } => {
+                    let changes = json!({ "role": to, "previousRole": from });
+                    vec![audit(tenant, AuditAction::Update, target, changes)]
+                }
+                MemberStep::Remove { from } => {
+                    vec![audit(tenant, AuditAction::Delete, target, json!({ "role": from }))]
+                }
+            };
+            let write = MemberWrite {
+                account_id,
+                actor,
+                target,
+                facts,
+                step,
+                events,
+            };
+            if self.store.write(&write).await? {
+                return Ok(());
+            }
+        }
+        Err(StoreError::Unavailable("the team was changed by others all the time".into()).into())
+    }
+}
+
+fn audit(tenant: &Tenant, action: AuditAction, target: UserId, changes: serde_json::Value) -> Event {
+    Event::Audit(tenant.audit(action, "account_user", target).with_changes(changes))
+}
+
+fn refused(refusal: MemberRefusal, change: MemberChange) -> TeamError {
+    match refusal {
+        MemberRefusal::Unknown => TeamError::NotFound,
+        MemberRefusal::NotPermitted => TeamError::NotPermitted,
+        MemberRefusal::LastOwner => {
+            let field = match change {
+                MemberChange::Role(_) => "role",
+                MemberChange::Removal => "user_id",
+            };
+            FieldErrors::one(field, "is the account's last owner").into()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Members, invites, and why something about them did not happen.
+
+use secrecy::SecretString;
+use serde::Serialize;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use super::InviteStatus;
+use crate::shared::{FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
+
+/// A person in an account, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// The person.
+    pub user_id: UserId,
+    /// Their address, as the identity provider gave it.
+    pub email: String,
+    /// Their name, when the provider gave one.
+    pub name: Option<String>,
+    /// What they may do.
+    pub role: Role,
+    /// When they last switched into the account.
+    #[serde(with = "timestamp::option")]
+    pub last_active_at: Option<OffsetDateTime>,
+    /// Since when they are in it.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// An invitation into an account, as published. Its token is published once, by the use case that makes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Invite {
+    /// Its id.
+    pub id: InviteId,
+    /// Whom it is for, as it was typed.
+    pub email: String,
+    /// The role that it gives.
+    pub role: Role,
+    /// How it stands.
+    pub status: InviteStatus,
+    /// From this moment on nobody can accept it.
+    #[serde(with = "timestamp")]
+    pub expires_at: OffsetDateTime,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// What the caller says of a new invite.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InviteInput {
+    /// Whom it is for.
+    pub email: Option<String>,
+    /// The word of the role that it gives.
+    pub role: Option<String>,
+    /// How long it is good; a week when nothing is said.
+    pub expires_in_hours: Option<i64>,
+}
+
+/// A new invite and what is told of it only once.
+#[derive(Clone, Debug)]
+pub struct NewInvite {
+    /// The invite.
+    pub invite: Invite,
+    /// What accepts it.
+    pub token: SecretString,
+    /// The page that takes the token.
+    pub accept_url: SecretString,
+}
+
+/// Why an operation on a team did not happen.
+#[derive(Debug, Error)]
+pub enum TeamError {
+    /// No such member, or no such pending invite.
+    #[error("not found")]
+    NotFound,
+    /// The caller's role does not suffice for this one.
+    #[error("only an owner may make or change an owner, and only owners and admins anybody")]
+    NotPermitted,
+    /// The invite was made for somebody else.
+    #[error("this invite was sent to another address")]
+    OtherAddress,
+    /// The input is wrong, or the state of things makes it so.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

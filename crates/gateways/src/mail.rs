@@ -1,0 +1,168 @@
+//! Mail over SMTP: one connection a mail, encrypted where the configured address says so.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::Uri;
+use lettre::message::header::{ContentType, HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message};
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::extension::ClientId;
+use lettre::{Address, AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
+use recado_domain::mail::{Mail, MailError, Mailer};
+use recado_domain::shared::MailId;
+use secrecy::{ExposeSecret, SecretString};
+use thiserror::Error as ThisError;
+
+/// How long connecting, and how long all of it, may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What cannot be used. The text names no value: the address may hold a password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ThisError)]
+pub enum SmtpFault {
+    /// The server's address.
+    #[error("must be smtp://user:password@host:port, with ?tls=required or ?tls=opportunistic, or smtps://")]
+    Url,
+    /// The sender.
+    #[error("must be an address like no-reply@example.com or Name <no-reply@example.com>")]
+    From,
+}
+
+/// The way out by a mail server.
+pub struct SmtpMailer {
+    transport: AsyncSmtpTransport<Tokio1Executor>,
+    from: Mailbox,
+    timeout: Duration,
+}
+
+impl SmtpMailer {
+    /// `url` names the server, `from` the sender. Connects when there is a mail, and not before.
+    pub fn new(url: &SecretString, from: &str) -> Result<Self, SmtpFault> {
+        let from: Mailbox = from.trim().parse().map_err(|_| SmtpFault::From)?;
+        let url = url.expose_secret().trim();
+        let mut builder = AsyncSmtpTransport::<Tokio1Executor>::from_url(url).map_err(|_| SmtpFault::Url)?;
+        // A path in the address is the name to greet with.
+        if !url.parse::<Uri>().is_ok_and(|uri| uri.path().len() > 1) {
+            builder = builder.hello_name(greeting(from.email.domain()));
+        }
+        Ok(Self {
+            transport: builder.timeout(Some(TIMEOUT)).build(),
+            from,
+            timeout: TIMEOUT,
+        })
+    }
+
+    /// The same with another limit for a whole mail. Default: 10 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    fn message(&self, id: MailId, mail: &Mail) -> Result<Message, MailError> {
+        let to: Address = mail
+            .to
+            .parse()
+            .map_err(|_| MailError::Unsendable("the recipient's address is none"))?;
+        let automatic = HeaderValue::new(
+            HeaderName::new_from_ascii_str("Auto-Submitted"),
+            "auto-generated".to_owned(),
+        );
+        Message::builder()
+            .from(self.from.clone())
+            .to(Mailbox::new(None, to))
+            .subject(&mail.subject)
+            .message_id(Some(format!("<{id}@{}>", self.from.email.domain())))
+            .raw_header(automatic)
+            .header(ContentType::TEXT_PLAIN)
+            .body(mail.text.clone())
+            .map_err(|_| MailError::Unsendable("the message cannot be built"))
+    }
+}
+
+#[async_trait]
+impl Mailer for SmtpMailer {
+    async fn send(&self, id: MailId, mail: &Mail) -> Result<(), MailError> {
+        let message = self.message(id, mail)?;
+        match tokio::time::timeout(self.timeout, self.transport.send(message)).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(MailError::Failed(cause(&error))),
+            Err(_) => Err(MailError::Failed(format!("no end within {:?}", self.timeout))),
+        }
+    }
+}
+
+/// Who greets: an address literal where the name is an address.
+fn greeting(domain: &str) -> ClientId {
+    match domain.trim_matches(['[', ']']).parse() {
+        Ok(IpAddr::V4(address)) => ClientId::Ipv4(address),
+        Ok(IpAddr::V6(address)) => ClientId::Ipv6(address),
+        Err(_) => ClientId::Domain(domain.to_owned()),
+    }
+}
+
+/// Why, without the server's own words: they repeat recipients, and may repeat anything.
+fn cause(error: &Error) -> String {
+    match error.status() {
+        Some(code) => format!("the mail server answered {code}"),
+        None if error.is_response() => "the mail server's answer cannot be read".to_owned(),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mailer(url: &str, from: &str) -> Result<SmtpMailer, SmtpFault> {
+        SmtpMailer::new(&SecretString::from(url), from)
+    }
+
+    #[tokio::test]
+    async fn every_form_of_address_is_taken() {
+        for url in [
+            "smtp://mail.example",
+            "smtp://user:p%40ss@mail.example:587?tls=required",
+            "smtp://user:pass@mail.example:587/me.example?tls=opportunistic",
+            "smtps://user:pass@mail.example:465",
+            "smtp://[::1]:2525",
+        ] {
+            assert!(mailer(url, "Recado <no-reply@recado.example>").is_ok(), "{url}");
+        }
+        for from in [
+            "no-reply@localhost",
+            "Recado <no-reply@localhost>",
+            "\"Recado, Inc.\" <a@b.example>",
+        ] {
+            assert!(mailer("smtp://mail.example", from).is_ok(), "{from}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_told_without_its_value() {
+        for url in [
+            "smtp://",
+            "http://user:hunter2@mail.example",
+            "smtp://u:hunter2@mail.example?tls=no",
+            "smtp://u:hunter2@mail.example:port",
+        ] {
+            let fault = mailer(url, "a@b.example").err().unwrap();
+            assert_eq!(fault, SmtpFault::Url, "{url}");
+            assert!(!format!("{fault} {fault:?}").contains("hunter2"));
+        }
+        for from in ["", "Recado", "Recado <>", "a b@c d", "a@[127.0.0.1]"] {
+            assert_eq!(
+                mailer("smtp://mail.example", from).err(),
+                Some(SmtpFault::From),
+                "{from}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_address_greets_as_a_literal() {
+        assert_eq!(greeting("recado.example").to_string(), "recado.example");
+        assert_eq!(greeting("[127.0.0.1]").to_string(), "[127.0.0.1]");
+        assert_eq!(greeting("::1").to_string(), "[IPv6:::1]");
+    }
+}

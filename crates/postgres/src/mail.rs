@@ -1,0 +1,98 @@
+//! The queue of the system's own mail, across tenants.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Binary, Integer, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::mail::{ClaimedMail, MailQueue, OutgoingMail};
+use recado_domain::shared::{AccountId, MailId, Sealed, StoreError};
+use time::Duration;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault};
+use crate::pool::PlatformPool;
+use crate::sql::{Sql, sql};
+
+/// Queues a mail as part of the caller's transaction.
+pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> Attempt<()> {
+    sql("INSERT INTO outgoing_mail (id, account_id, content) VALUES ($1, $2, $3)")
+        .bind(mail.id)
+        .bind(account)
+        .bind(mail.content.0.as_slice())
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// The worker's side of the queue.
+#[derive(Clone, Debug)]
+pub struct PgMailQueue(PlatformPool);
+
+impl PgMailQueue {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn execute(&self, statement: Sql<'_>) -> Result<(), StoreError> {
+        let mut held = self.0.get().await?;
+        let done = statement.execute(held.conn()?).await;
+        held.end(done.map_err(Fault::from))?;
+        Ok(())
+    }
+}
+
+#[derive(QueryableByName)]
+struct MailRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = Binary)]
+    content: Vec<u8>,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+}
+
+impl From<MailRow> for ClaimedMail {
+    fn from(row: MailRow) -> Self {
+        Self {
+            mail: OutgoingMail {
+                id: row.id.into(),
+                content: Sealed(row.content),
+            },
+            account_id: row.account_id.into(),
+            attempts: row.attempts.unsigned_abs(),
+        }
+    }
+}
+
+#[async_trait]
+impl MailQueue for PgMailQueue {
+    async fn claim(&self, lease: Duration) -> Result<Option<ClaimedMail>, StoreError> {
+        let query = sql(
+            "UPDATE outgoing_mail SET due_at = now() + $1 * interval '1 microsecond', attempts = attempts + 1
+             WHERE id = (SELECT id FROM outgoing_mail WHERE due_at <= now()
+               ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING id, account_id, content, attempts",
+        )
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let claimed = query.get_result::<MailRow>(held.conn()?).await.optional();
+        Ok(held.end(claimed.map_err(Fault::from))?.map(ClaimedMail::from))
+    }
+
+    async fn forget(&self, id: MailId) -> Result<(), StoreError> {
+        self.execute(sql("DELETE FROM outgoing_mail WHERE id = $1").bind(id))
+            .await
+    }
+
+    async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {
+        let statement = sql("UPDATE outgoing_mail SET due_at = now() + $3 * interval '1 microsecond'
+             WHERE id = $1 AND attempts = $2")
+        .bind(id)
+        .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
+        .bind(delay);
+        self.execute(statement).await
+    }
+}

@@ -1,0 +1,375 @@
+//! Invites, and the directory that leads from a token to one.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{AccountId, InviteId, Slice, SliceQuery, StoreError, UserId, Write};
+use recado_domain::team::{
+    Acceptance, InvitationFacts, Invite, InviteInsert, InviteStatus, InviteStore, PresentedInvite,
+};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::lock;
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::pool::PlatformPool;
+use crate::sql::{Answer, Word, sql};
+use crate::{mail, outbox};
+
+/// Invites.
+#[derive(Clone, Debug)]
+pub struct PgInvites(PlatformPool);
+
+impl PgInvites {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct InviteRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    email: String,
+    #[diesel(sql_type = Text)]
+    role: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    expires_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<InviteRow> for Invite {
+    type Error = StoreError;
+
+    fn try_from(row: InviteRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            email: row.email,
+            role: word(&row.role)?,
+            status: word(&row.status)?,
+            expires_at: row.expires_at,
+            created_at: row.created_at,
+        })
+    }
+}
+
+#[derive(QueryableByName)]
+struct FactsRow {
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+    #[diesel(sql_type = Text)]
+    account: String,
+    #[diesel(sql_type = Text)]
+    inviter: String,
+    #[diesel(sql_type = Bool)]
+    is_member: bool,
+}
+
+#[derive(QueryableByName)]
+struct PresentedRow {
+    #[diesel(embed)]
+    invite: InviteRow,
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = Text)]
+    account: String,
+    #[diesel(sql_type = SqlUuid)]
+    invited_by: Uuid,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+    #[diesel(sql_type = Bool)]
+    is_member: bool,
+}
+
+impl TryFrom<PresentedRow> for PresentedInvite {
+    type Error = StoreError;
+
+    fn try_from(row: PresentedRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            account_id: row.account_id.into(),
+            account: row.account,
+            invite: row.invite.try_into()?,
+            invited_by: row.invited_by.into(),
+            now: row.now,
+            is_member: row.is_member,
+        })
+    }
+}
+
+#[async_trait]
+impl InviteStore for PgInvites {
+    async fn invites(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Invite>, StoreError> {
+        let after = match query.cursor.as_deref().map(str::parse::<Uuid>) {
+            None => None,
+            Some(Ok(after)) => Some(after),
+            Some(Err(_)) => return Err(StoreError::Dangling { field: "cursor" }),
+        };
+        let statement = sql(
+            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
+             WHERE account_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+        )
+        .bind(account)
+        .bind(after)
+        .bind(query.limit.saturating_add(1));
+        let mut held = self.0.get().await?;
+        let rows = statement.load::<InviteRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        let invites = rows.into_iter().map(Invite::try_from).collect::<Result<Vec<_>, _>>()?;
+        Ok(Slice::cut(invites, query.limit, |invite| invite.id.to_string()))
+    }
+
+    async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {
+        let statement = sql(
+            "SELECT id, email, role, status, expires_at, created_at FROM team_invites
+             WHERE account_id = $1 AND id = $2",
+        )
+        .bind(account)
+        .bind(id);
+        let mut held = self.0.get().await?;
+        let row = statement.get_result::<InviteRow>(held.conn()?).await.optional();
+        held.end(row.map_err(Fault::from))?.map(Invite::try_from).transpose()
+    }
+
+    async fn facts(&self, account: AccountId, actor: UserId, email: &str) -> Result<InvitationFacts, StoreError> {
+        let statement = sql(
+            "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter,
+               EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
+                 WHERE m.account_id = a.id AND lower(trim(p.email)) = lower($3)) AS is_member
+             FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1",
+        )
+        .bind(account)
+        .bind(actor)
+        .bind(email);
+        let mut held = self.0.get().await?;
+        let row = statement.get_result::<FactsRow>(held.conn()?).await;
+        let row = held.end(row.map_err(Fault::from))?;
+        Ok(InvitationFacts {
+            now: row.now,
+            account: row.account,
+            inviter: row.inviter,
+            is_member: row.is_member,
+        })
+    }
+
+    async fn insert(&self, invite: &InviteInsert) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let inserted = insert(tx.conn()?, invite).await;
+            tx.end(inserted).await
+        })
+        .await
+    }
+
+    async fn move_on(
+        &self,
+        account: AccountId,
+        id: InviteId,
+        from: InviteStatus,
+        to: InviteStatus,
+    ) -> Result<Write<InviteStatus>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let moved = move_on(tx.conn()?, account, id, from, to).await;
+            tx.end(moved).await
+        })
+        .await
+    }
+
+    async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError> {
+        let statement = sql(
+            "SELECT i.id, i.email, i.role, i.status, i.expires_at, i.created_at, i.account_id, a.name AS account,
+               i.invited_by, now() AS now,
+               EXISTS (SELECT FROM account_users m WHERE m.account_id = i.account_id AND m.user_id = $2) AS is_member
+             FROM invite_tokens t
+             JOIN team_invites i ON i.account_id = t.account_id AND i.id = t.invite_id
+             JOIN accounts a ON a.id = t.account_id
+             WHERE t.token_hash = $1",
+        )
+        .bind(token_hash)
+        .bind(user);
+        let mut held = self.0.get().await?;
+        let row = statement.get_result::<PresentedRow>(held.conn()?).await.optional();
+        held.end(row.map_err(Fault::from))?
+            .map(PresentedInvite::try_from)
+            .transpose()
+    }
+
+    async fn expire(
+        &self,
+        account: AccountId,
+        id: InviteId,
+        from: InviteStatus,
+        to: InviteStatus,
+    ) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let expired = expire(tx.conn()?, account, id, from, to).await;
+            tx.end(expired).await
+        })
+        .await
+    }
+
+    async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            match accept(tx.conn()?, acceptance).await {
+                Ok(true) => tx.end(Ok(true)).await,
+                // The invite may have been moved on before somebody turned out to be a member.
+                Ok(false) => tx.rollback().await.map(|()| false),
+                Err(fault) => tx.end(Err(fault)).await,
+            }
+        })
+        .await
+    }
+}
+
+async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<bool> {
+    let (account, invite) = (insert.account_id, &insert.invite);
+    lock(conn, account).await?;
+    let member: Answer = sql(
+        "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
+           WHERE m.account_id = $1 AND lower(trim(p.email)) = lower($2)) AS yes",
+    )
+    .bind(account)
+    .bind(invite.email.as_str())
+    .get_result(&mut *conn)
+    .await?;
+    if member.yes {
+        return Ok(false);
+    }
+    let (from, to) = insert.superseded;
+    sql("WITH superseded AS (
+           UPDATE team_invites SET status = $4, updated_at = now()
+           WHERE account_id = $1 AND lower(email) = lower($2) AND status = $3 RETURNING id)
+         DELETE FROM invite_tokens t USING superseded s WHERE t.account_id = $1 AND t.invite_id = s.id")
+    .bind(account)
+    .bind(invite.email.as_str())
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .execute(&mut *conn)
+    .await?;
+    sql(
+        "INSERT INTO team_invites (account_id, id, email, role, status, invited_by, expires_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)",
+    )
+    .bind(account)
+    .bind(invite.id)
+    .bind(invite.email.as_str())
+    .bind(invite.role.as_str())
+    .bind(invite.status.as_str())
+    .bind(insert.invited_by)
+    .bind(invite.expires_at)
+    .bind(invite.created_at)
+    .execute(&mut *conn)
+    .await?;
+    sql("INSERT INTO invite_tokens (token_hash, account_id, invite_id) VALUES ($1, $2, $3)")
+        .bind(insert.token_hash.as_slice())
+        .bind(account)
+        .bind(invite.id)
+        .execute(&mut *conn)
+        .await?;
+    if let Some(mail) = &insert.mail {
+        mail::append(conn, account, mail).await?;
+    }
+    Ok(true)
+}
+
+async fn move_on(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: InviteId,
+    from: InviteStatus,
+    to: InviteStatus,
+) -> Attempt<Write<InviteStatus>> {
+    let moved = sql("UPDATE team_invites SET status = $4, updated_at = now()
+         WHERE account_id = $1 AND id = $2 AND status = $3")
+    .bind(account)
+    .bind(id)
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if moved > 0 {
+        forget_token(conn, account, id).await?;
+        return Ok(Write::Done);
+    }
+    let stored: Option<Word> = sql("SELECT status AS word FROM team_invites WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(id)
+        .get_result(conn)
+        .await
+        .optional()?;
+    Ok(match stored {
+        Some(stored) => Write::Stale(word(&stored.word)?),
+        None => Write::Missing,
+    })
+}
+
+async fn expire(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: InviteId,
+    from: InviteStatus,
+    to: InviteStatus,
+) -> Attempt<bool> {
+    let expired = sql("UPDATE team_invites SET status = $4, updated_at = now()
+         WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at <= now()")
+    .bind(account)
+    .bind(id)
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if expired > 0 {
+        forget_token(conn, account, id).await?;
+    }
+    Ok(expired > 0)
+}
+
+/// Whoever comes first holds the account; the others then find another status. So does a new invite to the same address,
+/// which then finds a member.
+async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attempt<bool> {
+    let (account, (from, to)) = (acceptance.account_id, acceptance.status);
+    lock(conn, account).await?;
+    let accepted = sql("UPDATE team_invites SET status = $4, updated_at = now()
+         WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at > now()")
+    .bind(account)
+    .bind(acceptance.invite)
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if accepted == 0 {
+        return Ok(false);
+    }
+    let joined = sql(
+        "INSERT INTO account_users (account_id, user_id, role) VALUES ($1, $2, $3)
+         ON CONFLICT ON CONSTRAINT account_users_pkey DO NOTHING",
+    )
+    .bind(account)
+    .bind(acceptance.user)
+    .bind(acceptance.role.as_str())
+    .execute(&mut *conn)
+    .await?;
+    if joined == 0 {
+        return Ok(false);
+    }
+    forget_token(conn, account, acceptance.invite).await?;
+    outbox::append(conn, account, &acceptance.events).await?;
+    Ok(true)
+}
+
+async fn forget_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> Attempt<()> {
+    sql("DELETE FROM invite_tokens WHERE account_id = $1 AND invite_id = $2")
+        .bind(account)
+        .bind(invite)
+        .execute(conn)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Memberships, with the people behind them.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{AccountId, Role, Slice, SliceQuery, StoreError, UserId};
+use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWrite};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::lock;
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::outbox;
+use crate::pool::PlatformPool;
+use crate::sql::sql;
+
+/// Memberships.
+#[derive(Clone, Debug)]
+pub struct PgMembers(PlatformPool);
+
+impl PgMembers {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct MemberRow {
+    #[diesel(sql_type = SqlUuid)]
+    user_id: Uuid,
+    #[diesel(sql_type = Text)]
+    email: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    name: Option<String>,
+    #[diesel(sql_type = Text)]
+    role: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_active_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<MemberRow> for Member {
+    type Error = StoreError;
+
+    fn try_from(row: MemberRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            user_id: row.user_id.into(),
+            email: row.email,
+            name: row.name,
+            role: word(&row.role)?,
+            last_active_at: row.last_active_at,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// The place of a member in the list, in a form that nobody is tempted to write by hand.
+fn cursor(member: &Member) -> String {
+    let micros = member.created_at.unix_timestamp_nanos() / 1000;
+    hex::encode(format!("{micros} {}", member.user_id))
+}
+
+fn place(cursor: &str) -> Option<(OffsetDateTime, Uuid)> {
+    let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
+    let (micros, user) = text.split_once(' ')?;
+    let nanos = micros.parse::<i64>().ok().map(i128::from)?.checked_mul(1000)?;
+    let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?;
+    Some((moment, user.parse().ok()?))
+}
+
+#[derive(QueryableByName)]
+struct FactsRow {
+    #[diesel(sql_type = Nullable<Text>)]
+    actor: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    target: Option<String>,
+    #[diesel(sql_type = Bool)]
+    other_owners: bool,
+}
+
+async fn facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    actor: UserId,
+    target: UserId,
+) -> Attempt<MemberFacts> {
+    let row: FactsRow = sql("SELECT max(role) FILTER (WHERE user_id = $2) AS actor,
+           max(role) FILTER (WHERE user_id = $3) AS target,
+           coalesce(bool_or(role = 'owner' AND user_id <> $3), false) AS other_owners
+         FROM account_users WHERE account_id = $1")
+    .bind(account)
+    .bind(actor)
+    .bind(target)
+    .get_result(conn)
+    .await?;
+    let role = |stored: Option<String>| stored.as_deref().map(word::<Role>).transpose();
+    Ok(MemberFacts {
+        actor: role(row.actor)?,
+        target: role(row.target)?,
+        other_owners: row.other_owners,
+    })
+}
+
+#[async_trait]
+impl MemberStore for PgMembers {
+    async fn members(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Member>, StoreError> {
+        let after = match query.cursor.as_deref().map(place) {
+            None => None,
+            Some(Some(place)) => Some(place),
+            Some(None) => return Err(StoreError::Dangling { field: "cursor" }),
+        };
+        let (moment, user) = after.unzip();
+        let statement = sql(
+            "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
+             FROM account_users m JOIN users u ON u.id = m.user_id
+             WHERE m.account_id = $1 AND ($2 IS NULL OR (m.created_at, m.user_id) > ($2, $3))
+             ORDER BY m.created_at, m.user_id LIMIT $4",
+        )
+        .bind(account)
+        .bind(moment)
+        .bind(user)
+        .bind(query.limit.saturating_add(1));
+        let mut held = self.0.get().await?;
+        let rows = statement.load::<MemberRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        let members = rows.into_iter().map(Member::try_from).collect::<Result<Vec<_>, _>>()?;
+        Ok(Slice::cut(members, query.limit, cursor))
+    }
+
+    async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError> {
+        let statement = sql(
+            "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
+             FROM account_users m JOIN users u ON u.id = m.user_id
+             WHERE m.account_id = $1 AND m.user_id = $2",
+        )
+        .bind(account)
+        .bind(user);
+        let mut held = self.0.get().await?;
+        let row = statement.get_result::<MemberRow>(held.conn()?).await.optional();
+        held.end(row.map_err(Fault::from))?.map(Member::try_from).transpose()
+    }
+
+    async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError> {
+        let mut held = self.0.get().await?;
+        let found = facts(held.conn()?, account, actor, target).await;
+        held.end(found)
+    }
+
+    async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let written = carry_out(tx.conn()?, write).await;
+            tx.end(written).await
+        })
+        .await
+    }
+}
+
+async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> Attempt<bool> {
+    lock(conn, write.account_id).await?;
+    if facts(conn, write.account_id, write.actor, write.target).await? != write.facts {
+        return Ok(false);
+    }
+    let statement = match write.step {
+        MemberStep::Nothing => return Ok(true),
+        MemberStep::SetRole { from, to } => {
+            sql("UPDATE account_users SET role = $4 WHERE account_id = $1 AND user_id = $2 AND role = $3")
+                .bind(write.account_id)
+                .bind(write.target)
+                .bind(from.as_str())
+                .bind(to.as_str())
+        }
+        MemberStep::Remove { from } => {
+            sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND role = $3")
+                .bind(write.account_id)
+                .bind(write.target)
+                .bind(from.as_str())
+        }
+    };
+    if statement.execute(&mut *conn).await? == 0 {
+        return Ok(false);
+    }
+    outbox::append(conn, write.account_id, &write.events).await?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_back_and_nothing_else_is() {
+        let member = Member {
+            user_id: Uuid::from_u128(7).into(),
+            email: String::new(),
+            name: None,
+            role: Role::Viewer,
+            last_active_at: None,
+            created_at: datetime!(2026-03-01 12:00:00.123456 UTC),
+        };
+        assert_eq!(place(&cursor(&member)), Some((member.created_at, Uuid::from_u128(7))));
+        let far = hex::encode(format!("{} {}", i64::MAX, Uuid::nil()));
+        for wrong in ["", "zz", "7", &hex::encode("x y"), &hex::encode("1 y"), far.as_str()] {
+            assert_eq!(place(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs that are announced, prepared later or given up; and scheduled campaigns whose time has come.
+
+use futures_util::future::join_all;
+use recado_domain::campaigns::{
+    Announced, Announcement, Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStart, RunStore, StartOutcome,
+    Trigger,
+};
+use recado_domain::shared::{Actor, Write};
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World, event, id};
+
+fn announcement(world: &World, campaign: &Campaign, trigger: Trigger) -> Announcement {
+    Announcement {
+        campaign: Campaign {
+            status: CampaignStatus::Sending,
+            ..campaign.clone()
+        },
+        expected: campaign.status,
+        run: Announced {
+            trigger,
+            actor: Some(Actor {
+                user_id: world.user,
+                ip_address: None,
+            }),
+        },
+        events: vec![event(id())],
+    }
+}
+
+fn run_of(campaign: &Campaign) -> QueuedRun {
+    QueuedRun {
+        account_id: campaign.account_id,
+        campaign_id: campaign.id,
+    }
+}
+
+async fn status(world: &World) -> String {
+    world.text("SELECT status FROM campaigns").await.unwrap()
+}
+
+#[tokio::test]
+async fn of_many_announcements_one_counts_and_a_worker_prepares_it() {
+    let world = World::new().await;
+    world.people(3).await;
+    let campaign = world.stored_draft().await;
+    let announced = announcement(&world, &campaign, Trigger::Send);
+    let outcomes = join_all((0..10).map(|_| {
+        let (runs, announced) = (world.runs(), announced.clone());
+        async move { runs.announce(&announced).await.unwrap() }
+    }));
+    let outcomes = outcomes.await;
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == Write::Done).count(), 1);
+    let stale = Write::Stale(CampaignStatus::Sending);
+    assert_eq!(outcomes.iter().filter(|outcome| **outcome == stale).count(), 9);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
+
+    let (runs, worker) = (world.runs(), id());
+    let run = runs.take(worker, LEASE).await.unwrap().unwrap();
+    assert_eq!(run, run_of(&campaign));
+    assert_eq!(runs.announced(run).await.unwrap(), Some(announced.run));
+    let facts = runs.facts(world.account, campaign.id).await.unwrap().unwrap();
+    let start = RunStart {
+        expected: CampaignStatus::Sending,
+        trigger: Trigger::Send,
+        ..world.start_of(&facts.campaign)
+    };
+    let outcome = runs.start(&start, Some(worker), LEASE).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 3 });
+    assert_eq!(runs.announced(run).await.unwrap(), None);
+    assert_eq!(world.in_flight(run, worker, 10).await.len(), 3);
+    world.assert_recount().await;
+    // What is prepared cannot be given up any more.
+    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    assert_eq!(status(&world).await, "sending");
+}
+
+#[tokio::test]
+async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled() {
+    let world = World::new().await;
+    let (runs, campaign) = (world.runs(), world.stored_draft().await);
+    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+        .await
+        .unwrap();
+    let run = run_of(&campaign);
+    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    assert_eq!(status(&world).await, "draft");
+    assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+
+    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+        .await
+        .unwrap();
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign.clone()
+    };
+    let cancel = world.campaigns();
+    cancel.update(&cancelled, CampaignStatus::Sending, &[]).await.unwrap();
+    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    assert_eq!(status(&world).await, "cancelled");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
+}
+
+#[tokio::test]
+async fn what_is_due_is_found_once_its_time_has_come_and_its_account_may_work() {
+    let world = World::new().await;
+    let (runs, campaign) = (world.runs(), world.stored_draft().await);
+    let due = async || runs.due(10).await.unwrap();
+    let set = async |change: &str| world.sql(&format!("UPDATE campaigns SET {change}")).await;
+    set("status = 'scheduled', scheduled_at = now() + interval '1 minute'").await;
+    assert_eq!(due().await, []);
+    set("scheduled_at = now()").await;
+    assert_eq!(due().await, [run_of(&campaign)]);
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(due().await, []);
+    world.sql("UPDATE accounts SET status = 'active'").await;
+    set("deleted_at = now()").await;
+    assert_eq!(due().await, []);
+}
+
+#[tokio::test]
+async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
+    let world = World::new().await;
+    let campaign = world.stored_draft().await;
+    let scheduled = Campaign {
+        status: CampaignStatus::Scheduled,
+        scheduled_at: Some(NOW),
+        ..campaign
+    };
+    let store = world.campaigns();
+    store.update(&scheduled, CampaignStatus::Draft, &[]).await.unwrap();
+    let came = announcement(&world, &scheduled, Trigger::Schedule);
+    let later = Campaign {
+        scheduled_at: Some(NOW + Duration::DAY),
+        ..scheduled.clone()
+    };
+    store.update(&later, CampaignStatus::Scheduled, &[]).await.unwrap();
+    let runs = world.runs();
+    assert_eq!(
+        runs.announce(&came).await.unwrap(),
+        Write::Stale(CampaignStatus::Scheduled)
+    );
+    // Somebody who says `send` means it, whatever the time.
+    let sent = announcement(&world, &scheduled, Trigger::Send);
+    assert_eq!(runs.announce(&sent).await.unwrap(), Write::Done);
+}

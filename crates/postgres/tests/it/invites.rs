@@ -1,0 +1,266 @@
+//! Invites: one pending an address, tokens as hashes, the database's clock, races.
+
+use futures_util::future::join_all;
+use recado_domain::accounts::AccountStore;
+use recado_domain::mail::OutgoingMail;
+use recado_domain::shared::{AccountId, Role, Sealed, SliceQuery, UserId, Write};
+use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, InviteStore};
+use recado_postgres::{PgAccounts, PgInvites};
+use time::Duration;
+
+use crate::support::{World, event, id, session};
+
+use InviteStatus::{Accepted, Expired, Pending, Revoked};
+
+impl World {
+    pub(crate) fn invites(&self) -> PgInvites {
+        PgInvites::new(self.platform.clone())
+    }
+
+    async fn insert_of(&self, account: AccountId, email: &str, token: u8) -> InviteInsert {
+        let facts = self.invites().facts(account, self.user, email).await.unwrap();
+        assert!(!facts.is_member);
+        InviteInsert {
+            account_id: account,
+            invite: Invite {
+                id: id().into(),
+                email: email.into(),
+                role: Role::Member,
+                status: Pending,
+                expires_at: facts.now + Duration::HOUR,
+                created_at: facts.now,
+            },
+            invited_by: self.user,
+            token_hash: vec![token; 32],
+            superseded: (Pending, Revoked),
+            mail: None,
+        }
+    }
+
+    async fn invited(&self, account: AccountId, email: &str, token: u8) -> Invite {
+        let insert = self.insert_of(account, email, token).await;
+        assert!(self.invites().insert(&insert).await.unwrap());
+        insert.invite
+    }
+
+    async fn stranger(&self) -> UserId {
+        let user = UserId(id());
+        let accounts = PgAccounts::new(self.platform.clone());
+        accounts.record_user(&session(user)).await.unwrap();
+        user
+    }
+
+    fn acceptance(&self, invite: &Invite, user: UserId) -> Acceptance {
+        Acceptance {
+            account_id: self.account,
+            invite: invite.id,
+            status: (Pending, Accepted),
+            user,
+            role: invite.role,
+            events: vec![event(user.0)],
+        }
+    }
+
+    async fn status(&self, invite: &Invite) -> InviteStatus {
+        let found = self.invites().invite(self.account, invite.id).await.unwrap();
+        found.unwrap().status
+    }
+
+    async fn ends(&self, invite: &Invite, when: &str) {
+        let id = invite.id;
+        self.sql(&format!(
+            "UPDATE team_invites SET expires_at = {when} WHERE id = '{id}'"
+        ))
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let foreign = world.invited(other, "bia@example.com", 9).await;
+    let mut ids = Vec::new();
+    for token in 1..=3 {
+        ids.push(
+            world
+                .invited(world.account, &format!("b{token}@e.example"), token)
+                .await
+                .id,
+        );
+    }
+    ids.reverse();
+    let list = async |cursor| {
+        let query = SliceQuery { cursor, limit: 2 };
+        world.invites().invites(world.account, &query).await.unwrap()
+    };
+    let first = list(None).await;
+    let second = list(first.next_cursor.clone()).await;
+    let seen: Vec<_> = first.data.iter().chain(&second.data).map(|invite| invite.id).collect();
+    assert_eq!((seen, first.has_more, second.has_more), (ids, true, false));
+
+    let stranger = world.stranger().await;
+    let presented = world.invites().presented(&[9; 32], stranger).await.unwrap().unwrap();
+    assert_eq!((presented.account_id, &presented.invite), (other, &foreign));
+    assert_eq!((presented.invited_by, presented.is_member), (world.user, false));
+    assert!(presented.now >= foreign.created_at && presented.now < foreign.expires_at);
+    let mine = world.invites().presented(&[9; 32], world.user).await.unwrap().unwrap();
+    assert!(mine.is_member);
+    assert_eq!(world.invites().presented(&[8; 32], stranger).await.unwrap(), None);
+    assert_eq!(world.invites().invite(world.account, foreign.id).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn an_address_has_one_pending_invite_an_account() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let foreign = world.invited(other, "bia@example.com", 1).await;
+    let first = world.invited(world.account, "bia@example.com", 2).await;
+    let second = world.invited(world.account, "BIA@Example.com", 3).await;
+    assert_eq!(
+        (world.status(&first).await, world.status(&second).await),
+        (Revoked, Pending)
+    );
+    let stored = world.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    assert_eq!(stored.status, Pending);
+    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 2);
+    assert_eq!(world.invites().presented(&[2; 32], world.user).await.unwrap(), None);
+
+    let inserts = join_all((10..30).map(|token| world.insert_of(world.account, "Bia@example.com", token))).await;
+    let results = join_all(
+        inserts
+            .iter()
+            .map(async |insert| world.invites().insert(insert).await.unwrap()),
+    )
+    .await;
+    assert!(results.iter().all(|&inserted| inserted));
+    let pending = "SELECT count(*) FROM team_invites WHERE status = 'pending'";
+    assert_eq!(world.number(pending).await, 2);
+    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 2);
+}
+
+#[tokio::test]
+async fn a_member_is_known_by_address_in_any_case() {
+    let world = World::new().await;
+    let email = format!("{}@EXAMPLE.com", world.user);
+    let facts = world.invites().facts(world.account, world.user, &email).await.unwrap();
+    assert!(facts.is_member);
+    assert_eq!((facts.account.as_str(), facts.inviter.as_str()), ("Loja da Ana", "Ana"));
+    // Whoever joins between the facts and the insert is found there.
+    let mut insert = world.insert_of(world.account, "bia@example.com", 1).await;
+    insert.invite.email = email;
+    insert.mail = Some(OutgoingMail {
+        id: id().into(),
+        content: Sealed(vec![1]),
+    });
+    assert!(!world.invites().insert(&insert).await.unwrap());
+    for table in ["team_invites", "invite_tokens", "outgoing_mail"] {
+        assert_eq!(
+            world.number(&format!("SELECT count(*) FROM {table}")).await,
+            0,
+            "{table}"
+        );
+    }
+    insert.invite.email = "bia@example.com".into();
+    assert!(world.invites().insert(&insert).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM outgoing_mail").await, 1);
+}
+
+#[tokio::test]
+async fn fifty_at_once_join_once() {
+    let world = World::new().await;
+    let user = world.stranger().await;
+    let invite = world.invited(world.account, "bia@example.com", 1).await;
+    let acceptance = world.acceptance(&invite, user);
+    let invites = world.invites();
+    let results = join_all((0..50).map(async |_| invites.accept(&acceptance).await.unwrap())).await;
+    assert_eq!(results.iter().filter(|&&accepted| accepted).count(), 1);
+    let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}' AND role = 'member'");
+    assert_eq!(world.number(&members).await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 0);
+    assert_eq!(world.status(&invite).await, Accepted);
+}
+
+#[tokio::test]
+async fn two_invites_of_two_accounts_do_not_touch_each_other() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let user = world.stranger().await;
+    let foreign = world.invited(other, "bia@example.com", 1).await;
+    // Another account's invite is none.
+    let acceptance = world.acceptance(&foreign, user);
+    assert!(!world.invites().accept(&acceptance).await.unwrap());
+    let moved = world
+        .invites()
+        .move_on(world.account, foreign.id, Pending, Revoked)
+        .await;
+    assert_eq!(moved.unwrap(), Write::Missing);
+    world.ends(&foreign, "now()").await;
+    let expired = world
+        .invites()
+        .expire(world.account, foreign.id, Pending, Expired)
+        .await;
+    assert!(!expired.unwrap());
+    let stored = world.invites().invite(other, foreign.id).await.unwrap().unwrap();
+    assert_eq!(stored.status, Pending);
+}
+
+#[tokio::test]
+async fn a_member_does_not_use_an_invite_up() {
+    let world = World::new().await;
+    let invite = world.invited(world.account, "bia@example.com", 1).await;
+    let acceptance = world.acceptance(&invite, world.user);
+    assert!(!world.invites().accept(&acceptance).await.unwrap());
+    assert_eq!(world.status(&invite).await, Pending);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
+    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 1);
+}
+
+#[tokio::test]
+async fn the_databases_clock_says_when_it_is_too_late() {
+    let world = World::new().await;
+    let user = world.stranger().await;
+    let invite = world.invited(world.account, "bia@example.com", 1).await;
+    let expire = async || {
+        let invites = world.invites();
+        invites
+            .expire(world.account, invite.id, Pending, Expired)
+            .await
+            .unwrap()
+    };
+    assert!(!expire().await, "not before its time");
+    world.ends(&invite, "now() - interval '1 microsecond'").await;
+    assert!(!world.invites().accept(&world.acceptance(&invite, user)).await.unwrap());
+    assert!(expire().await);
+    assert!(!expire().await, "once");
+    assert_eq!(world.status(&invite).await, Expired);
+    assert_eq!(world.number("SELECT count(*) FROM invite_tokens").await, 0);
+    assert!(!world.invites().accept(&world.acceptance(&invite, user)).await.unwrap());
+    let moved = world
+        .invites()
+        .move_on(world.account, invite.id, Pending, Revoked)
+        .await;
+    assert_eq!(moved.unwrap(), Write::Stale(Expired));
+}
+
+#[tokio::test]
+async fn revoking_and_accepting_at_once_do_one_of_both() {
+    let world = World::new().await;
+    for round in 1..=20 {
+        let user = world.stranger().await;
+        let invite = world
+            .invited(world.account, &format!("b{round}@e.example"), round)
+            .await;
+        let (accepts, revokes) = (world.invites(), world.invites());
+        let acceptance = world.acceptance(&invite, user);
+        let (accepted, revoked) = tokio::join!(
+            accepts.accept(&acceptance),
+            revokes.move_on(world.account, invite.id, Pending, Revoked)
+        );
+        let (accepted, revoked) = (accepted.unwrap(), revoked.unwrap());
+        assert_eq!(accepted, revoked == Write::Stale(Accepted), "{revoked:?}");
+        let members = format!("SELECT count(*) FROM account_users WHERE user_id = '{user}'");
+        assert_eq!(world.number(&members).await, i64::from(accepted));
+    }
+}

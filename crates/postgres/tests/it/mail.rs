@@ -1,0 +1,85 @@
+//! The queue of mail: leases, retries, several workers.
+
+use futures_util::future::join_all;
+use recado_domain::mail::{ClaimedMail, MailQueue};
+use recado_domain::shared::{MailId, Sealed};
+use recado_postgres::PgMailQueue;
+use time::Duration;
+
+use crate::support::{LEASE, World, id};
+
+async fn queued(world: &World, count: usize) -> Vec<MailId> {
+    let ids: Vec<_> = (0..count).map(|_| id()).collect();
+    for id in &ids {
+        let account = world.account;
+        let insert = "INSERT INTO outgoing_mail (id, account_id, content, due_at)";
+        world
+            .sql(&format!(
+                "{insert} VALUES ('{id}', '{account}', '\\x0102', now() - interval '1 hour')"
+            ))
+            .await;
+    }
+    ids.into_iter().map(MailId::from).collect()
+}
+
+fn queue(world: &World) -> PgMailQueue {
+    PgMailQueue::new(world.platform.clone())
+}
+
+#[tokio::test]
+async fn a_mail_is_taken_by_one_and_again_when_the_lease_is_over() {
+    let world = World::new().await;
+    let ids = queued(&world, 1).await;
+    let claimed = queue(&world).claim(LEASE).await.unwrap().unwrap();
+    assert_eq!(
+        (claimed.mail.id, claimed.account_id, claimed.attempts),
+        (ids[0], world.account, 1)
+    );
+    assert_eq!(claimed.mail.content, Sealed(vec![1, 2]));
+    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
+    world
+        .sql("UPDATE outgoing_mail SET due_at = due_at - interval '61 seconds'")
+        .await;
+    let again = queue(&world).claim(LEASE).await.unwrap().unwrap();
+    assert_eq!((again.mail.id, again.attempts), (ids[0], 2));
+    // Whoever had it first has no say any more.
+    queue(&world).defer(ids[0], 1, Duration::ZERO).await.unwrap();
+    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
+    queue(&world).defer(ids[0], 2, Duration::ZERO).await.unwrap();
+    assert_eq!(queue(&world).claim(LEASE).await.unwrap().unwrap().attempts, 3);
+    queue(&world).forget(ids[0]).await.unwrap();
+    assert_eq!(world.number("SELECT count(*) FROM outgoing_mail").await, 0);
+}
+
+#[tokio::test]
+async fn what_waits_waits_by_the_databases_clock() {
+    let world = World::new().await;
+    let ids = queued(&world, 1).await;
+    let claimed = queue(&world).claim(LEASE).await.unwrap().unwrap();
+    queue(&world)
+        .defer(ids[0], claimed.attempts, Duration::minutes(5))
+        .await
+        .unwrap();
+    assert_eq!(queue(&world).claim(LEASE).await.unwrap(), None);
+    let waits = "SELECT extract(epoch FROM due_at - now()) FROM outgoing_mail";
+    let seconds = world.number(waits).await;
+    assert!((290..=300).contains(&seconds), "{seconds}");
+}
+
+#[tokio::test]
+async fn several_workers_take_each_mail_once() {
+    let world = World::new().await;
+    let mut ids = queued(&world, 30).await;
+    let claims = (0..8).map(async |_| {
+        let mut mine: Vec<ClaimedMail> = Vec::new();
+        while let Some(claimed) = queue(&world).claim(LEASE).await.unwrap() {
+            mine.push(claimed);
+        }
+        mine
+    });
+    let claimed = join_all(claims).await.concat();
+    let mut seen: Vec<MailId> = claimed.iter().map(|claimed| claimed.mail.id).collect();
+    seen.sort_unstable();
+    ids.sort_unstable();
+    assert_eq!(seen, ids);
+}

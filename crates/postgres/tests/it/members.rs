@@ -1,0 +1,194 @@
+//! Memberships: the list, guarded changes, races over the last owner.
+
+use futures_util::future::join_all;
+use recado_domain::accounts::AccountStore;
+use recado_domain::shared::{AccountId, Role, Slice, SliceQuery, UserId};
+use recado_domain::team::{Member, MemberChange, MemberFacts, MemberStep, MemberStore, MemberWrite, decide_member};
+use recado_postgres::{PgAccounts, PgMembers};
+
+use crate::support::{World, event, id, session};
+
+impl World {
+    fn members(&self) -> PgMembers {
+        PgMembers::new(self.platform.clone())
+    }
+
+    /// Somebody new in an account.
+    pub(crate) async fn joined(&self, account: AccountId, role: Role) -> UserId {
+        let user = UserId(id());
+        let accounts = PgAccounts::new(self.platform.clone());
+        accounts.record_user(&session(user)).await.unwrap();
+        self.sql(&format!(
+            "INSERT INTO account_users (account_id, user_id, role) VALUES ('{account}', '{user}', '{role}')"
+        ))
+        .await;
+        user
+    }
+
+    async fn owners(&self) -> i64 {
+        let account = self.account;
+        self.number(&format!(
+            "SELECT count(*) FROM account_users WHERE account_id = '{account}' AND role = 'owner'"
+        ))
+        .await
+    }
+}
+
+fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+    SliceQuery { cursor, limit }
+}
+
+#[tokio::test]
+async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    world.joined(other, Role::Admin).await;
+    let mut users = vec![world.user];
+    for _ in 0..4 {
+        users.push(world.joined(world.account, Role::Member).await);
+    }
+    // Two of one moment are told apart by their ids.
+    world
+        .sql("UPDATE account_users SET created_at = '2026-04-01' WHERE role = 'member'")
+        .await;
+    let members = world.members();
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let part: Slice<Member> = members.members(world.account, &slice(cursor, 2)).await.unwrap();
+        seen.extend(part.data.iter().map(|member| member.user_id));
+        assert_eq!(part.has_more, part.next_cursor.is_some());
+        cursor = part.next_cursor;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, users);
+    let first = members.member(world.account, world.user).await.unwrap().unwrap();
+    assert_eq!((first.role, first.name.as_deref()), (Role::Owner, Some("Ana")));
+    assert_eq!(members.member(other, users[1]).await.unwrap(), None);
+    assert!(
+        members
+            .members(world.account, &slice(Some("x".into()), 2))
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test]
+async fn the_facts_are_of_this_account_alone() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let bia = world.joined(other, Role::Owner).await;
+    let members = world.members();
+    let facts = members.facts(world.account, world.user, bia).await.unwrap();
+    let expected = MemberFacts {
+        actor: Some(Role::Owner),
+        target: None,
+        other_owners: true,
+    };
+    assert_eq!(facts, expected);
+    let facts = members.facts(world.account, world.user, world.user).await.unwrap();
+    assert!(!facts.other_owners && facts.target == Some(Role::Owner));
+    let nobody = members.facts(id().into(), world.user, bia).await.unwrap();
+    assert_eq!((nobody.actor, nobody.target, nobody.other_owners), (None, None, false));
+}
+
+#[tokio::test]
+async fn a_change_is_written_only_on_what_it_was_decided_on() {
+    let world = World::new().await;
+    let bia = world.joined(world.account, Role::Member).await;
+    let members = world.members();
+    let write = MemberWrite {
+        account_id: world.account,
+        actor: world.user,
+        target: bia,
+        facts: members.facts(world.account, world.user, bia).await.unwrap(),
+        step: MemberStep::SetRole {
+            from: Role::Member,
+            to: Role::Admin,
+        },
+        events: vec![event(bia.0)],
+    };
+    assert!(members.write(&write).await.unwrap());
+    // The member is an admin by now.
+    assert!(!members.write(&write).await.unwrap());
+    let removal = MemberWrite {
+        facts: members.facts(world.account, world.user, bia).await.unwrap(),
+        step: MemberStep::Remove { from: Role::Admin },
+        ..write
+    };
+    // Whoever asks is no owner any more.
+    world
+        .sql(&format!(
+            "UPDATE account_users SET role = 'viewer' WHERE user_id = '{}'",
+            world.user
+        ))
+        .await;
+    assert!(!members.write(&removal).await.unwrap());
+    world
+        .sql(&format!(
+            "UPDATE account_users SET role = 'owner' WHERE user_id = '{}'",
+            world.user
+        ))
+        .await;
+    assert!(members.write(&removal).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM account_users").await, 1);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    let account = world.account;
+    let events = format!("SELECT count(*) FROM outbox_events WHERE account_id = '{account}'");
+    assert_eq!(world.number(&events).await, 2);
+}
+
+/// What the use case does: decides on what is stored until it is written or refused.
+async fn change(members: &PgMembers, write: (AccountId, UserId, UserId), change: MemberChange) -> bool {
+    let (account_id, actor, target) = write;
+    loop {
+        let facts = members.facts(account_id, actor, target).await.unwrap();
+        let Ok(step) = decide_member(facts, change) else {
+            return false;
+        };
+        let write = MemberWrite {
+            account_id,
+            actor,
+            target,
+            facts,
+            step,
+            events: vec![],
+        };
+        if members.write(&write).await.unwrap() {
+            return true;
+        }
+    }
+}
+
+/// Every owner changes the next one at the same moment; how many did.
+async fn race(world: &World, owners: &[UserId], wanted: MemberChange) -> usize {
+    let changes = owners.iter().enumerate().map(|(at, &actor)| {
+        let (members, target) = (world.members(), owners[(at + 1) % owners.len()]);
+        async move { change(&members, (world.account, actor, target), wanted).await }
+    });
+    join_all(changes).await.into_iter().filter(|&done| done).count()
+}
+
+#[tokio::test]
+async fn owners_who_demote_or_remove_each_other_leave_one() {
+    let world = World::new().await;
+    for round in 0..10 {
+        for wanted in [MemberChange::Role(Role::Viewer), MemberChange::Removal] {
+            let account = world.account;
+            world
+                .sql(&format!("DELETE FROM account_users WHERE account_id = '{account}'"))
+                .await;
+            let mut owners = Vec::new();
+            for _ in 0..2 + round % 3 {
+                owners.push(world.joined(account, Role::Owner).await);
+            }
+            let done = race(&world, &owners, wanted).await;
+            assert!(world.owners().await >= 1, "round {round}");
+            assert!(done >= 1, "round {round}: somebody comes first");
+            if owners.len() == 2 {
+                assert_eq!((done, world.owners().await), (1, 1), "round {round}");
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Failed sends that are tried again.
+
+use recado_domain::campaigns::{
+    Announced, Campaign, CampaignStatus, Claim, QueuedRun, Refusal, RunRetry, RunStore, SendResult, StartOutcome,
+    Trigger,
+};
+use recado_domain::shared::SendId;
+use time::Duration;
+
+use crate::support::{LEASE, World, event, id};
+
+fn retry_of(campaign: &Campaign) -> RunRetry {
+    RunRetry {
+        campaign: Campaign {
+            status: CampaignStatus::Sending,
+            ..campaign.clone()
+        },
+        expected: CampaignStatus::Partial,
+        run: Announced {
+            trigger: Trigger::Retry,
+            actor: None,
+        },
+        profile_id: None,
+        monthly_limit: 100,
+        events: vec![event(id())],
+    }
+}
+
+fn failed() -> SendResult {
+    SendResult::Failed {
+        code: Some(131_026),
+        message: "undeliverable".into(),
+    }
+}
+
+fn sent(message: &str) -> SendResult {
+    SendResult::Sent {
+        message_id: Some(message.into()),
+        wa_id: None,
+    }
+}
+
+/// A finished run of five: two sent, two failed (one of them after it was accepted), one never confirmed.
+async fn finished(world: &World) -> (Campaign, QueuedRun, Vec<SendId>) {
+    world.people(5).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 5).await;
+    let results = [sent("w0"), sent("w1"), failed(), failed(), SendResult::Unknown];
+    let results: Vec<_> = sends.iter().copied().zip(results).collect();
+    world.runs().record(run, &results).await.unwrap();
+    world.runs().finish(run).await.unwrap();
+    world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap();
+    world.assert_recount().await;
+    assert_eq!(world.usage().await, "2/0");
+    (campaign, run, sends)
+}
+
+#[tokio::test]
+async fn failed_sends_are_new_ones_and_the_others_stay() {
+    let world = World::new().await;
+    let (campaign, run, sends) = finished(&world).await;
+    let (runs, worker) = (world.runs(), id());
+    let outcome = runs.retry(&retry_of(&campaign)).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 2 });
+    world.assert_recount().await;
+    assert_eq!(world.usage().await, "2/2");
+    assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
+    assert_eq!(runs.announced(run).await.unwrap(), None);
+    let Claim::Sends(claimed) = runs.claim(run, worker, 10, LEASE).await.unwrap() else {
+        panic!("nothing to claim")
+    };
+    let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
+    again.sort_unstable();
+    let mut wanted = vec![sends[2], sends[3]];
+    wanted.sort_unstable();
+    assert_eq!(again, wanted);
+    runs.mark_started(run, worker, &again).await.unwrap();
+    runs.record(run, &[(again[0], sent("w2")), (again[1], failed())])
+        .await
+        .unwrap();
+    let report = runs.finish(run).await.unwrap().unwrap();
+    assert_eq!(
+        (report.status, report.sent, report.failed),
+        (CampaignStatus::Partial, 3, 2)
+    );
+    world.assert_recount().await;
+    assert_eq!(world.usage().await, "3/0");
+}
+
+#[tokio::test]
+async fn what_was_never_confirmed_is_not_tried_again() {
+    let world = World::new().await;
+    let (campaign, _, sends) = finished(&world).await;
+    world
+        .sql(&format!(
+            "UPDATE campaign_sends SET status = 'sent' WHERE id IN ('{}', '{}')",
+            sends[2], sends[3]
+        ))
+        .await;
+    let refused = world.runs().retry(&retry_of(&campaign)).await.unwrap();
+    assert_eq!(refused, StartOutcome::Refused(Refusal::NothingToRetry));
+    let status = world.text("SELECT status FROM campaigns").await.unwrap();
+    assert_eq!(status, "partial");
+}
+
+#[tokio::test]
+async fn a_retry_keeps_to_the_month_that_it_happens_in() {
+    let world = World::new().await;
+    let (campaign, run, sends) = finished(&world).await;
+    // The run was last month's.
+    world
+        .sql("UPDATE message_usage SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
+        .await;
+    let beyond = RunRetry {
+        monthly_limit: 1,
+        ..retry_of(&campaign)
+    };
+    let refused = world.runs().retry(&beyond).await.unwrap();
+    assert!(
+        matches!(refused, StartOutcome::Refused(Refusal::QuotaExceeded { wanted: 2, .. })),
+        "{refused:?}"
+    );
+    world.assert_recount().await;
+
+    let (runs, worker) = (world.runs(), id());
+    runs.retry(&retry_of(&campaign)).await.unwrap();
+    runs.take(worker, LEASE).await.unwrap();
+    let again = world.in_flight(run, worker, 10).await;
+    runs.record(run, &[(again[0], sent("w2"))]).await.unwrap();
+    world.assert_recount().await;
+    let usage = "SELECT string_agg(sent || '/' || reserved, ' ' ORDER BY month) FROM message_usage";
+    assert_eq!(world.text(usage).await.unwrap(), "2/0 1/1");
+    // Late news of the first run's message counts in the first run's month.
+    assert!(!again.contains(&sends[0]));
+    runs.record(run, &[(sends[0], failed())]).await.unwrap();
+    world.assert_recount().await;
+    assert_eq!(world.text(usage).await.unwrap(), "1/0 1/1");
+    runs.finish(run).await.unwrap();
+    world.assert_recount().await;
+}

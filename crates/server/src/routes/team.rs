@@ -1,0 +1,157 @@
+//! The people in an account, and how somebody new joins.
+
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use garde::Validate;
+use recado_domain::accounts::{AccountHint, Session};
+use recado_domain::shared::{InviteId, UserId};
+use recado_domain::team::{InviteInput, NewInvite};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::web::body::Json;
+use crate::web::query::Params;
+use crate::web::shape::{Caller, Id, Person, Proved};
+use crate::web::{cookies, reply};
+use crate::wiring::Services;
+
+/// Body of `PUT /api/team/members/<id>`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct RoleBody {
+    role: Option<String>,
+}
+
+/// Body of `POST /api/team/invites`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct InviteBody {
+    email: Option<String>,
+    role: Option<String>,
+    expires_in_hours: Option<i64>,
+}
+
+/// Body of `POST /api/auth/accept-invite`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct AcceptBody {
+    token: Option<String>,
+}
+
+/// `GET /api/team/members`
+pub(super) async fn members(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = params.slice();
+    params.check()?;
+    Ok(reply::ok(services.members.list(&tenant, &query).await?))
+}
+
+/// `PUT /api/team/members/<user id>`
+pub(super) async fn change_role(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(user): Id<UserId>,
+    Json(body): Json<RoleBody>,
+) -> Result<HttpResponse, ApiError> {
+    let changed = services.members.change_role(&tenant, user, body.role.as_deref()).await;
+    services.shared.memory.forget_standing(user, tenant.account_id);
+    Ok(reply::ok(changed?))
+}
+
+/// `DELETE /api/team/members/<user id>`
+pub(super) async fn remove(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(user): Id<UserId>,
+) -> Result<HttpResponse, ApiError> {
+    let removed = services.members.remove(&tenant, user).await;
+    services.shared.memory.forget_standing(user, tenant.account_id);
+    removed?;
+    Ok(reply::gone())
+}
+
+/// `GET /api/team/invites`
+pub(super) async fn invites(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = params.id_slice();
+    params.check()?;
+    Ok(reply::ok(services.invites.list(&tenant, &query).await?))
+}
+
+/// `POST /api/team/invites`
+pub(super) async fn invite(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Json(body): Json<InviteBody>,
+) -> Result<HttpResponse, ApiError> {
+    let input = InviteInput {
+        email: body.email,
+        role: body.role,
+        expires_in_hours: body.expires_in_hours,
+    };
+    let made = services.invites.create(&tenant, input).await?;
+    services.shared.mailed.notify_one();
+    Ok(reply::created(told_once(&made)))
+}
+
+/// The invite with what is told of it only now.
+fn told_once(made: &NewInvite) -> Value {
+    let mut told = json!(made.invite);
+    if let Value::Object(fields) = &mut told {
+        fields.insert("token".to_owned(), json!(made.token.expose_secret()));
+        fields.insert("accept_url".to_owned(), json!(made.accept_url.expose_secret()));
+    }
+    told
+}
+
+/// `DELETE /api/team/invites/<id>`
+pub(super) async fn revoke(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<InviteId>,
+) -> Result<HttpResponse, ApiError> {
+    services.invites.revoke(&tenant, id).await?;
+    Ok(reply::gone())
+}
+
+/// `POST /api/auth/accept-invite`
+pub(super) async fn accept(
+    services: Data<Services>,
+    Proved(session): Person,
+    request: HttpRequest,
+    Json(body): Json<AcceptBody>,
+) -> Result<HttpResponse, ApiError> {
+    let address = services.authenticator.address(&request);
+    let token = body.token.map(SecretString::from);
+    // Before anybody joins: afterwards the new account would be one of theirs.
+    let had_account = has_active_account(&services, &session, &request).await?;
+    let accepted = services.invitations.accept(&session, token, address).await?;
+    services
+        .shared
+        .memory
+        .forget_standing(session.user_id, accepted.account_id);
+    let cookie = cookies::active_account(accepted.account_id, services.shared.config.cookie_secure);
+    let mut response = reply::ok(accepted);
+    if !had_account {
+        let added = response.add_cookie(&cookie);
+        added.map_err(|error| ApiError::Internal(error.into()))?;
+    }
+    Ok(response)
+}
+
+/// Whether the active-account cookie names an account of the user.
+async fn has_active_account(services: &Services, session: &Session, request: &HttpRequest) -> Result<bool, ApiError> {
+    let Some(AccountHint::Named(id)) = cookies::active_account_of(request) else {
+        return Ok(false);
+    };
+    let accounts = services.accounts.list(session).await?;
+    Ok(accounts.iter().any(|membership| membership.account_id == id))
+}

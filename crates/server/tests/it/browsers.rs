@@ -1,0 +1,297 @@
+//! What browsers send by themselves: cookies of any kind, and requests of foreign pages.
+
+use recado_server::routes::{Access, RouteSpec, TABLE};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::api_keys;
+use crate::harness::client::{Reply, Request};
+use crate::harness::people::User;
+use crate::harness::{Options, Server, text, until};
+use crate::matrix::{belongings, label, path_of, row, with_body};
+
+const ACTIVE: &str = "svc-active-account-id";
+
+/// The names of the contacts that a request sees; none where it is refused.
+fn seen(request: Request) -> Option<Vec<String>> {
+    let reply = request.send();
+    if reply.status == 401 {
+        reply.refused(401, "AUTH_ERROR");
+        return None;
+    }
+    let list = reply.ok();
+    let names = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|contact| text(&contact["name"]));
+    Some(names.collect())
+}
+
+#[test]
+fn the_active_account_cookie_opens_no_account_but_ones_own() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.contact("Of Ana", "+5511961230001");
+    bia.contact("Of Bia", "+5511961230002");
+    let (own, foreign) = (ana.account.clone(), bia.account.clone());
+    let with = |lines: &[String]| {
+        let request = ana.request("GET", "/api/contacts");
+        seen(lines.iter().fold(request, |request, line| request.cookie(line)))
+    };
+    let named = |id: &str| format!("{ACTIVE}={id}");
+    let one = Some(vec!["Of Ana".to_owned()]);
+    assert_eq!(with(&[named(&own)]), one);
+    assert_eq!(with(&[named(&own.to_uppercase())]), one);
+    assert_eq!(with(&[format!("other=1; {}; more=2", named(&own))]), one);
+    assert_eq!(with(&[named("")]), one, "an empty one says nothing");
+    for junk in [
+        foreign.as_str(),
+        "garbage",
+        "0",
+        "../..",
+        "' OR 1=1 --",
+        "%00",
+        "%ff",
+        "%22",
+        "null",
+        &Uuid::nil().to_string(),
+        &Uuid::max().to_string(),
+        &format!("{own},{foreign}"),
+        &format!("{own}x"),
+        &"a".repeat(8 * 1024),
+        &format!("{own}{}", "a".repeat(8 * 1024)),
+    ] {
+        assert_eq!(with(&[named(junk)]), None, "{}", &junk[..junk.len().min(40)]);
+    }
+    // Twice the same is the same; two that differ are nobody's word, in whatever order, in one line or in two.
+    assert_eq!(with(&[format!("{}; {}", named(&own), named(&own))]), one);
+    for (first, second) in [(&own, &foreign), (&foreign, &own), (&own, &"junk".to_owned())] {
+        assert_eq!(with(&[format!("{}; {}", named(first), named(second))]), None);
+        assert_eq!(with(&[named(first), named(second)]), None);
+    }
+    // Another site's broken cookie takes nothing away.
+    for broken in ["junk", "=", "a=%ff", "\"x", ";;"] {
+        assert_eq!(with(&[format!("{broken}; {}", named(&own))]), one, "{broken}");
+        assert_eq!(with(&[format!("{broken}; {}", named(&foreign))]), None, "{broken}");
+    }
+}
+
+#[test]
+fn the_account_header_says_one_thing_or_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.contact("Of Ana", "+5511961230001");
+    bia.contact("Of Bia", "+5511961230002");
+    let with = |values: &[&str]| {
+        let request = ana.request("GET", "/api/contacts");
+        let header = |request: Request, value: &&str| request.header("X-Account-Id", value);
+        seen(values.iter().fold(request, header))
+    };
+    let one = Some(vec!["Of Ana".to_owned()]);
+    assert_eq!(with(&[&ana.account]), one);
+    assert_eq!(with(&[&ana.account, &ana.account]), one);
+    for wrong in [
+        &[bia.account.as_str()][..],
+        &[&ana.account, &bia.account],
+        &[&bia.account, &ana.account],
+        &[&format!("{}, {}", ana.account, ana.account)],
+        &["garbage"],
+        &[""],
+        &[&"a".repeat(8 * 1024)],
+    ] {
+        assert_eq!(with(wrong), None, "{wrong:?}");
+    }
+    // What the cookie says comes first, good or bad.
+    let both = |cookie: &str, header: &str| {
+        let request = ana.request("GET", "/api/contacts").header("X-Account-Id", header);
+        seen(request.cookie(&format!("{ACTIVE}={cookie}")))
+    };
+    assert_eq!(both(&ana.account, &bia.account), one);
+    assert_eq!(both(&bia.account, &ana.account), None);
+}
+
+/// The attributes of the one cookie that an answer sets.
+fn attributes(reply: &Reply) -> Vec<String> {
+    let lines: Vec<_> = reply.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let mut parts: Vec<String> = lines[0].to_str().unwrap().split("; ").map(str::to_owned).collect();
+    parts[1..].sort_unstable();
+    parts
+}
+
+#[test]
+fn the_cookie_has_exactly_the_published_attributes() {
+    for (secure, more) in [("true", Some("Secure")), ("false", None)] {
+        let server = Server::start(Options::default().with("COOKIE_SECURE", secure));
+        let ana = server.stranger();
+        let made = ana.post("/api/accounts", json!({ "name": "Loja" }));
+        let set = attributes(&made);
+        let account = text(&made.created()["account"]["id"]);
+        let mut wanted = vec![format!("{ACTIVE}={account}")];
+        wanted.extend(["HttpOnly", "Max-Age=31536000", "Path=/", "SameSite=Lax"].map(str::to_owned));
+        wanted.extend(more.map(str::to_owned));
+        assert_eq!(set, wanted);
+        let switched = ana.post("/api/accounts/switch", json!({ "account_id": account }));
+        assert_eq!(attributes(&switched), wanted);
+        // Nothing else sets one: neither a read nor a refusal.
+        for reply in [
+            ana.get("/api/accounts"),
+            ana.get("/api/contacts"),
+            ana.post("/api/accounts", json!({})),
+            ana.post("/api/accounts/switch", json!({ "account_id": Uuid::now_v7() })),
+        ] {
+            assert_eq!(reply.header("set-cookie"), None, "{reply:?}");
+        }
+    }
+}
+
+fn changes() -> impl Iterator<Item = &'static RouteSpec> {
+    TABLE
+        .iter()
+        .filter(|spec| spec.access != Access::Public && spec.method != "GET")
+}
+
+/// The account of somebody, as text, table by table.
+fn dump(server: &Server) -> Vec<String> {
+    let tables = [
+        "accounts",
+        "account_users",
+        "contacts",
+        "tags",
+        "message_templates",
+        "campaigns",
+        "whatsapp_profiles",
+        "audit_logs",
+    ];
+    let dump = |table: &&str| {
+        server.db.text(&format!(
+            "SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t"
+        ))
+    };
+    tables.iter().map(dump).collect()
+}
+
+/// The headers that a browser adds to what a page of some site sends.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
+const FOREIGN: [Headers<'static>; 7] = [
+    &[("Origin", "https://evil.example")],
+    &[("Origin", "https://evil.example"), ("Sec-Fetch-Site", "cross-site")],
+    &[("Origin", "null")],
+    &[("Origin", "null"), ("Sec-Fetch-Site", "same-origin")],
+    &[("Sec-Fetch-Site", "cross-site")],
+    &[("Origin", "https://app.example.evil.example")],
+    &[("Origin", "http://app.example")],
+];
+
+fn with_headers(request: Request, headers: Headers<'_>) -> Request {
+    headers
+        .iter()
+        .fold(request, |request, (name, value)| request.header(name, value))
+}
+
+fn by_cookie(server: &Server, user: &User<'_>, method: &str, path: &str) -> Request {
+    let cookie = format!("svc-session={}; {ACTIVE}={}", user.token, user.account);
+    server.request(method, path).cookie(&cookie)
+}
+
+#[test]
+fn a_foreign_page_changes_nothing_on_any_route() {
+    let server = Server::start(Options::default().with("CORS_ORIGINS", "https://app.example"));
+    let ana = server.owner();
+    let things = belongings(&ana);
+    let before = dump(&server);
+    let mut tried = 0;
+    for spec in changes() {
+        for headers in FOREIGN {
+            let request = by_cookie(&server, &ana, spec.method.as_str(), &path_of(spec, &things));
+            let request = with_headers(with_body(request, row(spec)), headers);
+            let error = request.send().refused(403, "FORBIDDEN");
+            assert_eq!(error["details"], json!({}), "{}", label(spec));
+            tried += 1;
+        }
+        // A form can only send such a body; it is refused before it is looked at.
+        let form = by_cookie(&server, &ana, spec.method.as_str(), &path_of(spec, &things));
+        let form = form
+            .header("Origin", "https://evil.example")
+            .body("text/plain", "{\"name\":\"x\"}");
+        form.send().refused(403, "FORBIDDEN");
+    }
+    assert!(tried >= 7 * 18, "{tried}");
+    assert_eq!(dump(&server), before);
+    // It reads nothing, either, that the browser would show it: reads are let through, without a word that allows it.
+    for headers in FOREIGN {
+        let read = with_headers(by_cookie(&server, &ana, "GET", "/api/contacts"), headers).send();
+        let told = read.header("access-control-allow-origin").map(str::to_owned);
+        read.ok();
+        assert!(
+            told.as_deref().is_none_or(|origin| origin == "https://app.example"),
+            "{told:?}"
+        );
+    }
+}
+
+#[test]
+fn own_pages_programs_and_callbacks_are_let_through() {
+    let server = Server::start(Options::default().with("CORS_ORIGINS", "https://app.example, http://localhost:3000"));
+    let ana = server.owner();
+    let key = api_keys::key(&ana);
+    let own = format!("http://127.0.0.1:{}", server.port());
+    let own_pages: [Headers<'_>; 7] = [
+        &[("Origin", &own), ("Sec-Fetch-Site", "same-origin")],
+        &[("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site")],
+        &[("Origin", "HTTPS://App.Example:443")],
+        &[("Origin", "http://localhost:3000"), ("Sec-Fetch-Site", "same-site")],
+        &[("Sec-Fetch-Site", "same-origin")],
+        &[("Sec-Fetch-Site", "none")],
+        &[],
+    ];
+    let mut number = 0;
+    let mut named = |request: Request| {
+        number += 1;
+        request.json(&json!({ "name": format!("tag {number}") })).send()
+    };
+    for headers in own_pages {
+        named(with_headers(by_cookie(&server, &ana, "POST", "/api/tags"), headers)).created();
+    }
+    // A browser adds neither of these by itself.
+    for headers in FOREIGN {
+        named(with_headers(ana.request("POST", "/api/tags"), headers)).created();
+        named(with_headers(server.post("/api/tags").bearer(&key), headers)).created();
+        let by_key = server.post("/api/tags").header("X-API-Key", &key);
+        named(with_headers(
+            by_key.cookie(&format!("svc-session={}", ana.token)),
+            headers,
+        ))
+        .created();
+    }
+    let plain = by_cookie(&server, &ana, "POST", "/api/tags").body("text/plain", "{\"name\":\"x\"}");
+    plain.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
+    // The platform proves itself by its signature, whatever it says of its origin.
+    let body = json!({ "object": "whatsapp_business_account", "entry": [] }).to_string();
+    let signature = recado_simulators::whatsapp::signature(crate::harness::APP_SECRET, body.as_bytes());
+    for headers in FOREIGN {
+        let callback = server
+            .post("/api/whatsapp/webhook")
+            .header("X-Hub-Signature-256", &signature);
+        let callback = with_headers(callback.cookie(&format!("svc-session={}", ana.token)), headers);
+        assert_eq!(callback.body("application/json", body.clone()).send().status, 200);
+    }
+}
+
+#[test]
+fn who_is_nobody_is_told_that_first() {
+    let server = Server::new();
+    let ana = server.owner();
+    let viewer = server.member(&ana.account, "viewer");
+    for headers in FOREIGN {
+        let stranger = with_headers(server.post("/api/tags"), headers).json(&json!({ "name": "x" }));
+        stranger.send().refused(401, "AUTH_ERROR");
+        let viewer = with_headers(by_cookie(&server, &viewer, "POST", "/api/tags"), headers);
+        viewer.json(&json!({ "name": "x" })).send().refused(401, "AUTH_ERROR");
+    }
+    until("nothing is there", || server.db.count("FROM tags") == 0);
+    let none: Value = ana.get("/api/tags").ok()["data"].clone();
+    assert_eq!(none, json!([]));
+}

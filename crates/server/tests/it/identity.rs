@@ -1,0 +1,494 @@
+//! Tokens of an identity provider that publishes its keys: forged in every known way, and by the thousand while the
+//! provider is down.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use uuid::Uuid;
+
+use crate::harness::people::now;
+use crate::harness::{DEADLINE, Options, Server};
+
+const ISSUER: &str = "https://id.example/auth/v1";
+const AUDIENCE: &str = "authenticated";
+
+/// An identity provider: a key of each kind, and an address that publishes them, or fails to.
+struct Provider {
+    port: u16,
+    ec: EcdsaKeyPair,
+    rsa: RsaKeyPair,
+    down: Arc<AtomicBool>,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Provider {
+    fn start() -> Self {
+        let ec = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let rsa = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (down, asked) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<String>>>::default());
+        let provider = Self {
+            port,
+            ec,
+            rsa,
+            down,
+            asked,
+        };
+        let body = json!({ "keys": [provider.ec_key(), provider.rsa_key()] }).to_string();
+        let (down, asked) = (Arc::clone(&provider.down), Arc::clone(&provider.asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                publish(stream, &body, &down, &asked);
+            }
+        });
+        provider
+    }
+
+    fn ec_key(&self) -> Value {
+        let point = self.ec.public_key().as_ref();
+        let part = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        json!({ "kty": "EC", "crv": "P-256", "kid": "e", "use": "sig", "alg": "ES256",
+                "x": part(&point[1..33]), "y": part(&point[33..65]) })
+    }
+
+    /// The modulus and the exponent out of the key's DER: a sequence of two numbers.
+    fn rsa_key(&self) -> Value {
+        let der = self.rsa.public_key().as_ref();
+        json!({ "kty": "RSA", "kid": "r", "use": "sig", "alg": "RS256", "e": "AQAB",
+                "n": URL_SAFE_NO_PAD.encode(&der[9..265]) })
+    }
+
+    fn es256(&self, head: &Value, claims: &Value) -> String {
+        let text = unsigned(head, claims);
+        let signature = self.ec.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn rs256(&self, head: &Value, claims: &Value) -> String {
+        let text = unsigned(head, claims);
+        let mut signature = vec![0; self.rsa.public_modulus_len()];
+        self.rsa
+            .sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
+            .unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    /// A session as the provider makes them.
+    fn session(&self) -> String {
+        self.es256(&json!({ "alg": "ES256", "typ": "JWT", "kid": "e" }), &claims(json!({})))
+    }
+
+    fn fetches(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+
+    fn options(&self) -> Options {
+        Options::default()
+            .with("SESSION_JWT_SECRET", "")
+            .with("SESSION_JWKS_URL", format!("http://127.0.0.1:{}/jwks.json", self.port))
+            .with("SESSION_JWT_ISSUER", ISSUER)
+            .with("SESSION_JWT_AUDIENCE", AUDIENCE)
+    }
+}
+
+fn publish(mut stream: TcpStream, body: &str, down: &AtomicBool, asked: &Mutex<Vec<String>>) {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut byte) {
+            Ok(1) => head.push(byte[0]),
+            _ => return,
+        }
+    }
+    asked
+        .lock()
+        .unwrap()
+        .push(String::from_utf8_lossy(&head).lines().next().unwrap().to_owned());
+    let (status, body) = if down.load(Ordering::SeqCst) {
+        ("500 Down", "")
+    } else {
+        ("200 OK", body)
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+    .ok();
+}
+
+fn unsigned(head: &Value, claims: &Value) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    format!("{}.{}", part(head), part(claims))
+}
+
+fn hs256(head: &Value, claims: &Value, secret: &[u8]) -> String {
+    let text = unsigned(head, claims);
+    let mac = Hmac::<Sha256>::new_from_slice(secret).unwrap().chain_update(&text);
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+}
+
+/// Good claims of somebody new, with these changes; null removes.
+fn claims(changes: Value) -> Value {
+    let id = Uuid::new_v4();
+    let mut claims = json!({ "sub": id, "email": format!("{}@example.com", id.simple()), "iss": ISSUER,
+                             "aud": AUDIENCE, "exp": now() + 3600, "iat": now() });
+    for (name, value) in changes.as_object().unwrap() {
+        if value.is_null() {
+            claims.as_object_mut().unwrap().remove(name);
+        } else {
+            claims[name] = value.clone();
+        }
+    }
+    claims
+}
+
+fn status(server: &Server, token: &str) -> u16 {
+    server.get("/api/accounts").bearer(token).send().status
+}
+
+#[track_caller]
+fn refused(server: &Server, what: &str, token: &str) {
+    for request in [
+        server.get("/api/accounts").bearer(token),
+        server.get("/api/contacts").bearer(token),
+        server.get("/api/accounts").cookie(&format!("svc-session={token}")),
+    ] {
+        let reply = request.send();
+        assert_eq!(reply.status, 401, "{what}: {reply:?}");
+        let error = reply.refused(401, "AUTH_ERROR");
+        assert_eq!(error["details"], json!({}), "{what}");
+    }
+}
+
+#[test]
+fn forged_tokens_prove_nothing_and_lead_nowhere() {
+    let (provider, canary) = (Provider::start(), TcpListener::bind("127.0.0.1:0").unwrap());
+    canary.set_nonblocking(true).unwrap();
+    let server = Server::start(provider.options());
+    let good = provider.session();
+    assert_eq!(status(&server, &good), 200);
+    let by_rsa = provider.rs256(&json!({ "alg": "RS256", "kid": "r" }), &claims(json!({})));
+    assert_eq!(status(&server, &by_rsa), 200);
+
+    let claims = claims(json!({}));
+    for algorithm in ["none", "None", "NONE", "nOnE", "", "ES256K", "HS256"] {
+        let head = json!({ "alg": algorithm, "kid": "e" });
+        refused(&server, algorithm, &format!("{}.", unsigned(&head, &claims)));
+        refused(&server, algorithm, &unsigned(&head, &claims));
+    }
+    let der = provider.rsa.public_key().as_ref();
+    let pem = format!(
+        "-----BEGIN RSA PUBLIC KEY-----\n{}\n-----END RSA PUBLIC KEY-----\n",
+        STANDARD.encode(der)
+    );
+    let (rsa, ec) = (provider.rsa_key(), provider.ec_key());
+    let secrets: [&[u8]; 9] = [
+        der,
+        pem.as_bytes(),
+        pem.trim().as_bytes(),
+        &der[9..265],
+        rsa["n"].as_str().unwrap().as_bytes(),
+        provider.ec.public_key().as_ref(),
+        ec["x"].as_str().unwrap().as_bytes(),
+        &ec.to_string().into_bytes(),
+        b"",
+    ];
+    for secret in secrets {
+        for kid in ["r", "e"] {
+            let head = json!({ "alg": "HS256", "typ": "JWT", "kid": kid });
+            refused(&server, "a public key as a secret", &hs256(&head, &claims, secret));
+        }
+    }
+    brought_keys(&server, &provider, &canary);
+    // Cut, swapped and patched.
+    let (signed, signature) = good.rsplit_once('.').unwrap();
+    let (_, other) = by_rsa.rsplit_once('.').unwrap();
+    for token in [
+        format!("{signed}."),
+        format!("{signed}.{other}"),
+        format!("{signed}.{signature}="),
+        format!("{signed}.{}", &signature[..signature.len() - 2]),
+        format!("{signed}.{signature}.{signature}"),
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode([0; 64])),
+        good.replacen('.', "..", 1),
+    ] {
+        refused(&server, "not what was signed", &token);
+    }
+    assert_eq!(provider.fetches(), 1);
+    assert!(provider.asked.lock().unwrap()[0].starts_with("GET /jwks.json "));
+    assert_eq!(
+        canary.accept().unwrap_err().kind(),
+        std::io::ErrorKind::WouldBlock,
+        "somebody called"
+    );
+    assert_eq!(status(&server, &good), 200);
+}
+
+/// Tokens that bring a key along, say where one is, or name one that no key set can have.
+fn brought_keys(server: &Server, provider: &Provider, canary: &TcpListener) {
+    let foreign = Provider::start();
+    let address = format!("http://127.0.0.1:{}/jwks.json", canary.local_addr().unwrap().port());
+    let heads = [
+        json!({ "jku": address }),
+        json!({ "x5u": address }),
+        json!({ "jku": format!("http://127.0.0.1:{}/jwks.json", foreign.port) }),
+        json!({ "jwk": foreign.ec_key() }),
+        json!({ "x5c": [STANDARD.encode(b"certificate")] }),
+        json!({ "jku": address, "x5u": address, "jwk": foreign.ec_key(), "crit": ["jku"] }),
+        json!({ "kid": "../../../../dev/null" }),
+        json!({ "kid": "..\\..\\windows\\win.ini" }),
+        json!({ "kid": "' UNION SELECT 'x' --" }),
+        json!({ "kid": "e' OR '1'='1" }),
+        json!({ "kid": address }),
+        json!({ "kid": "e\u{0}" }),
+        json!({ "kid": "" }),
+        json!({ "kid": "k".repeat(10_000) }),
+        json!({ "kid": 7 }),
+        json!({ "kid": ["e"] }),
+        json!({ "kid": { "e": "e" } }),
+        json!({ "b64": false, "crit": ["b64"] }),
+        json!({ "zip": "DEF", "crit": ["zip"] }),
+    ];
+    for extra in heads {
+        let mut head = json!({ "alg": "ES256", "typ": "JWT", "kid": "e" });
+        head.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        refused(server, &extra.to_string(), &foreign.es256(&head, &claims(json!({}))));
+    }
+    assert_eq!(foreign.fetches(), 0, "its own keys were fetched");
+    // Beside a signature that is right they change nothing.
+    let head = json!({ "alg": "ES256", "kid": "e", "jku": address, "x5u": address, "jwk": foreign.ec_key() });
+    assert_eq!(status(server, &provider.es256(&head, &claims(json!({})))), 200);
+}
+
+#[test]
+fn claims_that_speak_against_a_token_refuse_it() {
+    let provider = Provider::start();
+    let server = Server::start(provider.options());
+    let head = json!({ "alg": "ES256", "kid": "e" });
+    assert_eq!(status(&server, &provider.es256(&head, &claims(json!({})))), 200);
+    let (now, later) = (now(), now() + 3600);
+    for wrong in [
+        json!({ "iss": "https://evil.example" }),
+        json!({ "iss": format!("{ISSUER}/") }),
+        json!({ "iss": [ISSUER] }),
+        json!({ "iss": null }),
+        json!({ "aud": "other" }),
+        json!({ "aud": ["other", "another"] }),
+        json!({ "aud": [] }),
+        json!({ "aud": null }),
+        json!({ "exp": later.to_string() }),
+        json!({ "exp": now - 60 }),
+        json!({ "exp": 0 }),
+        json!({ "exp": -1 }),
+        json!({ "exp": true }),
+        json!({ "exp": [later] }),
+        json!({ "exp": 1e300 }),
+        json!({ "exp": later * 1000 * 1000 }),
+        json!({ "exp": null }),
+        json!({ "nbf": later }),
+        json!({ "nbf": (now - 60).to_string() }),
+        json!({ "nbf": {} }),
+        json!({ "sub": null }),
+        json!({ "sub": "not-a-uuid" }),
+        json!({ "sub": "' OR 1=1 --" }),
+        json!({ "email": null }),
+        json!({ "email": ["a@example.com"] }),
+        json!({ "email": "" }),
+        json!({ "role": "service_role" }),
+    ] {
+        refused(
+            &server,
+            &wrong.to_string(),
+            &provider.es256(&head, &claims(wrong.clone())),
+        );
+    }
+    for good in [
+        json!({ "aud": ["other", AUDIENCE] }),
+        json!({ "nbf": now - 60 }),
+        json!({ "exp": f64::from(u32::try_from(later).unwrap()) + 0.5 }),
+    ] {
+        assert_eq!(
+            status(&server, &provider.es256(&head, &claims(good.clone()))),
+            200,
+            "{good}"
+        );
+    }
+    assert_eq!(server.db.count("FROM users"), 4);
+}
+
+/// The status of a request with this header, and whether the connection outlived it.
+fn raw(port: u16, name: &str, value: &str) -> Option<u16> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let request = format!("GET /api/accounts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n\r\n");
+    // Whoever refuses it may close before all of it is written.
+    stream.write_all(request.as_bytes()).ok();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).ok();
+    String::from_utf8_lossy(&answer).split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn a_token_of_any_length_is_refused_and_harmless() {
+    let provider = Provider::start();
+    let server = Server::start(provider.options());
+    assert_eq!(status(&server, &provider.session()), 200);
+    let before = server.memory();
+    for bytes in [17 * 1024, 60 * 1024, 100 * 1024] {
+        let padded = claims(json!({ "padding": "x".repeat(bytes * 3 / 4) }));
+        let token = provider.es256(&json!({ "alg": "ES256", "kid": "e" }), &padded);
+        assert_eq!(
+            raw(server.port(), "Authorization", &format!("Bearer {token}")),
+            Some(401),
+            "{bytes}"
+        );
+        assert_eq!(
+            raw(server.port(), "Cookie", &format!("svc-session={token}")),
+            Some(401),
+            "{bytes}"
+        );
+    }
+    for _ in 0..8 {
+        let token = "x".repeat(1 << 20);
+        for (name, value) in [
+            ("Authorization", format!("Bearer {token}")),
+            ("Cookie", format!("svc-session={token}")),
+        ] {
+            let refused = raw(server.port(), name, &value);
+            // None: closed before it was all taken, and the answer lost with the connection.
+            assert!(matches!(refused, None | Some(400 | 401 | 431)), "{name}: {refused:?}");
+        }
+    }
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 32 * 1024, "{grown} KiB more");
+    assert_eq!(status(&server, &provider.session()), 200);
+}
+
+/// Sends one request on an open connection and reads its whole answer.
+fn exchange(stream: &mut TcpStream, token: &str) -> u16 {
+    write!(
+        stream,
+        "GET /api/accounts HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = Vec::new();
+    let mut buffer = [0; 8192];
+    loop {
+        let read = stream.read(&mut buffer).unwrap();
+        assert!(read > 0, "closed: {}", String::from_utf8_lossy(&answer));
+        answer.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&answer);
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let mut lengths = head
+            .lines()
+            .filter_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+        if lengths
+            .next_back()
+            .is_some_and(|length| body.len() >= length.parse::<usize>().unwrap())
+        {
+            return text.split(' ').nth(1).unwrap().parse().unwrap();
+        }
+    }
+}
+
+/// Thousands of tokens, each naming a key that nobody has, from several connections at once; `meanwhile` runs beside
+/// them. How many there were of each status.
+fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
+    const THREADS: usize = 4;
+    let (left, found) = (AtomicUsize::new(THREADS), Mutex::new(std::collections::BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                stream.set_nodelay(true).unwrap();
+                stream.set_read_timeout(Some(DEADLINE)).unwrap();
+                for _ in 0..tokens / THREADS {
+                    // Long enough to be missed if each were remembered.
+                    let kid = format!("{}{}", Uuid::new_v4(), "k".repeat(5000));
+                    let head = json!({ "alg": "ES256", "kid": kid });
+                    let token = format!(
+                        "{}.{}",
+                        unsigned(&head, &claims(json!({}))),
+                        URL_SAFE_NO_PAD.encode([7; 64])
+                    );
+                    let status = exchange(&mut stream, &token);
+                    *found.lock().unwrap().entry(status).or_default() += 1;
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        while left.load(Ordering::SeqCst) > 0 {
+            meanwhile();
+        }
+    });
+    found.into_inner().unwrap().into_iter().collect()
+}
+
+/// How many fetches a time allows.
+fn allowed(began: Instant) -> usize {
+    1 + usize::try_from(began.elapsed().as_secs() / 30).unwrap()
+}
+
+#[test]
+fn a_flood_of_unknown_keys_disturbs_nobody_while_the_provider_is_down() {
+    let provider = Provider::start();
+    let server = Server::start(provider.options());
+    let known = provider.session();
+    let began = Instant::now();
+    assert_eq!(status(&server, &known), 200);
+    provider.down.store(true, Ordering::SeqCst);
+    flood(server.port(), 400, || assert_eq!(status(&server, &known), 200));
+    let before = server.memory();
+    let statuses = flood(server.port(), 6000, || {
+        // Proved before, and proved now, by a key that is known.
+        assert_eq!(status(&server, &known), 200);
+        assert_eq!(status(&server, &provider.session()), 200);
+    });
+    assert_eq!(statuses, [(401, 6000)]);
+    assert!(
+        provider.fetches() <= allowed(began),
+        "{} fetches in {:?}",
+        provider.fetches(),
+        began.elapsed()
+    );
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 16 * 1024, "{grown} KiB more after 6000 tokens of 7 KiB");
+}
+
+#[test]
+fn a_flood_at_a_provider_that_never_answered_asks_it_once() {
+    let provider = Provider::start();
+    provider.down.store(true, Ordering::SeqCst);
+    let server = Server::start(provider.options());
+    let began = Instant::now();
+    let statuses = flood(server.port(), 2000, || {
+        // That much can be said without any key.
+        let none = format!("{}.", unsigned(&json!({ "alg": "none" }), &claims(json!({}))));
+        assert_eq!(status(&server, &none), 401);
+        server.get("/healthz").send().ok();
+    });
+    assert_eq!(statuses, [(503, 2000)], "nobody can tell");
+    assert!(
+        provider.fetches() <= allowed(began),
+        "{} fetches in {:?}",
+        provider.fetches(),
+        began.elapsed()
+    );
+    assert_eq!(server.db.count("FROM users"), 0);
+}

@@ -1,0 +1,265 @@
+//! Campaigns that nobody waits for: sent, scheduled, held up, tried again.
+
+use recado_simulators::whatsapp::{Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::harness::client::Reply;
+use crate::harness::people::{User, phone};
+use crate::harness::setting::{calls, ended, silent};
+use crate::harness::{Server, eventually, text, until};
+
+fn act(user: &User<'_>, campaign: &str, action: &str) -> Reply {
+    user.request("POST", &format!("/api/campaigns/{campaign}/{action}"))
+        .send()
+}
+
+fn schedule(user: &User<'_>, campaign: &str, body: Value) -> Reply {
+    user.post(&format!("/api/campaigns/{campaign}/schedule"), body)
+}
+
+/// A moment from now, as the interface writes it.
+fn moment(milliseconds: i64) -> String {
+    let at = time::OffsetDateTime::now_utc() + time::Duration::milliseconds(milliseconds);
+    at.format(&time::format_description::well_known::Rfc3339).unwrap()
+}
+
+fn notified(server: &Server, kind: &str) -> Vec<String> {
+    let rows = server
+        .db
+        .rows(&format!("SELECT message FROM notifications WHERE type = '{kind}'"));
+    rows.into_iter()
+        .filter_map(|row| row.into_iter().next().flatten())
+        .collect()
+}
+
+#[test]
+fn send_answers_at_once_and_the_run_goes_on_by_itself() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(12);
+    let id = ana.plain_campaign();
+    let sent = act(&ana, &id, "send").ok();
+    assert_eq!((&sent["id"], &sent["status"]), (&json!(id), &json!("sending")));
+    assert_eq!(ended(&ana, &id), "completed");
+    let calls = calls(&server);
+    assert!(
+        calls.len() == 12 && calls.values().all(|count| *count == 1),
+        "{calls:?}"
+    );
+    let audit = "FROM audit_logs WHERE action = 'create' AND entity_type = 'campaign_send'";
+    until("the audit row", || server.db.count(audit) == 1);
+    assert_eq!(server.db.text(&format!("SELECT entity_id {audit}")), id);
+    until("the notification", || notified(&server, "success").len() == 1);
+    act(&ana, &id, "send").refused(400, "VALIDATION_ERROR");
+}
+
+#[test]
+fn what_cannot_be_sent_is_a_draft_again_and_says_why() {
+    let server = Server::new();
+    let ana = server.owner();
+    let without_template = ana.campaign(json!({ "name": "C" }));
+    assert_eq!(act(&ana, &without_template, "send").ok()["status"], "sending");
+    until("it is a draft again", || ana.status(&without_template) == "draft");
+    until("somebody is told", || {
+        notified(&server, "error")
+            .iter()
+            .any(|message| message.contains("no template"))
+    });
+    let nobody = ana.plain_campaign();
+    act(&ana, &nobody, "send").ok();
+    until("it is a draft again", || ana.status(&nobody) == "draft");
+    until("somebody is told", || notified(&server, "error").len() == 2);
+    assert_eq!(server.db.count("FROM campaign_queue"), 0);
+    // With what it lacked it goes.
+    ana.contacts(1);
+    act(&ana, &nobody, "send").ok();
+    assert_eq!(ended(&ana, &nobody), "sent");
+}
+
+#[test]
+fn of_many_sends_and_executes_at_once_one_begins() {
+    let server = Server::start(silent());
+    let other = server.sibling();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(5);
+    let id = ana.plain_campaign();
+    let tries = |action: &'static str| {
+        let path = format!("/api/campaigns/{id}/{action}");
+        let requests = [
+            ana.request("POST", &path),
+            other.request("POST", &path).bearer(&ana.token),
+        ];
+        std::iter::repeat_n(requests, 2).flatten()
+    };
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let threads: Vec<_> = tries("send")
+            .chain(tries("execute"))
+            .map(|request| scope.spawn(move || request.send().status))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 200).count(),
+        1,
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| [200, 400, 429].contains(status)),
+        "{statuses:?}"
+    );
+    ended(&ana, &id);
+    assert!(calls(&server).values().all(|count| *count == 1));
+    assert_eq!(server.whatsapp.sends().len(), 5);
+}
+
+#[test]
+fn a_scheduled_campaign_starts_by_itself() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.contacts(2);
+    let id = ana.plain_campaign();
+    schedule(&ana, &id, json!({})).refused(400, "VALIDATION_ERROR");
+    schedule(&ana, &id, json!({ "scheduled_at": moment(-1000) })).refused(400, "VALIDATION_ERROR");
+    assert_eq!(
+        schedule(&ana, &id, json!({ "scheduled_at": "soon" })).invalid(),
+        ["scheduled_at"]
+    );
+    let far = schedule(&ana, &id, json!({ "scheduled_at": moment(86_400_000) })).ok();
+    assert_eq!(far["status"], "scheduled");
+    let near = schedule(&ana, &id, json!({ "scheduled_at": moment(1500) })).ok();
+    assert!(text(&near["scheduled_at"]) < text(&far["scheduled_at"]));
+    until("it has begun", || ana.status(&id) != "scheduled");
+    assert_eq!(ended(&ana, &id), "sent");
+    until("the audit rows", || {
+        server.db.count("FROM audit_logs WHERE entity_type = 'campaign_send'") == 1
+            && server
+                .db
+                .count("FROM audit_logs WHERE action = 'update' AND entity_type = 'campaign'")
+                == 2
+    });
+    schedule(&ana, &id, json!({ "scheduled_at": moment(86_400_000) })).refused(400, "VALIDATION_ERROR");
+}
+
+#[test]
+fn an_unscheduled_campaign_is_a_draft_and_stays_one() {
+    let server = Server::new();
+    let ana = server.owner();
+    let id = ana.campaign(json!({ "name": "C", "scheduled_at": moment(86_400_000) }));
+    act(&ana, &id, "unschedule").refused(400, "VALIDATION_ERROR");
+    // The stored time suffices.
+    assert_eq!(act(&ana, &id, "schedule").ok()["status"], "scheduled");
+    let put = |body: Value| ana.put(&format!("/api/campaigns/{id}"), body);
+    assert_eq!(put(json!({ "scheduled_at": null })).invalid(), ["scheduled_at"]);
+    assert_eq!(
+        put(json!({ "scheduled_at": moment(-1000) })).invalid(),
+        ["scheduled_at"]
+    );
+    assert_eq!(
+        put(json!({ "name": "D", "scheduled_at": moment(80_000_000) })).ok()["status"],
+        "scheduled"
+    );
+    let draft = act(&ana, &id, "unschedule").ok();
+    assert_eq!(draft["status"], "draft");
+    server
+        .db
+        .run("UPDATE campaigns SET scheduled_at = now() - interval '1 second'");
+    let audits = "FROM audit_logs WHERE action = 'update' AND entity_type = 'campaign'";
+    until("the audit rows", || server.db.count(audits) == 2);
+    assert_eq!(ana.status(&id), "draft");
+}
+
+#[test]
+fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(60);
+    let id = ana.plain_campaign();
+    act(&ana, &id, "pause").refused(400, "VALIDATION_ERROR");
+    act(&ana, &id, "send").ok();
+    until("some were sent", || server.whatsapp.sends().len() > 5);
+    let paused = act(&ana, &id, "pause").ok();
+    assert_eq!(paused["status"], "sending");
+    assert!(
+        paused["paused_at"].is_string() && paused["pause_reason"].is_string(),
+        "{paused}"
+    );
+    until("the worker let go", || {
+        server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
+    });
+    let before = server.whatsapp.sends().len();
+    assert!(before < 60);
+    act(&ana, &id, "pause").ok();
+    let resumed = act(&ana, &id, "resume").ok();
+    assert_eq!(
+        (&resumed["paused_at"], &resumed["pause_reason"]),
+        (&json!(null), &json!(null))
+    );
+    act(&ana, &id, "resume").ok();
+    assert_eq!(ended(&ana, &id), "completed");
+    let calls = calls(&server);
+    assert!(
+        calls.len() == 60 && calls.values().all(|count| *count == 1),
+        "{calls:?}"
+    );
+    act(&ana, &id, "resume").refused(400, "VALIDATION_ERROR");
+}
+
+#[test]
+fn a_suspended_account_sends_nothing_and_goes_on_when_it_may() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(40);
+    let id = ana.plain_campaign();
+    act(&ana, &id, "send").ok();
+    until("some were sent", || server.whatsapp.sends().len() > 3);
+    server.db.run("UPDATE accounts SET status = 'suspended'");
+    until("the worker let go", || {
+        server.db.count("FROM campaign_queue WHERE worker IS NOT NULL") == 0
+    });
+    assert!(server.whatsapp.sends().len() < 40);
+    server.db.run("UPDATE accounts SET status = 'active'");
+    eventually("the door is open", || {
+        (ana.get("/api/campaigns").status == 200).then_some(())
+    });
+    assert_eq!(ended(&ana, &id), "completed");
+    assert!(calls(&server).values().all(|count| *count == 1));
+    assert_eq!(server.whatsapp.sends().len(), 40);
+}
+
+#[test]
+fn failed_sends_are_tried_again_and_the_others_left_alone() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(6);
+    let undeliverable = || FaultKind::Error {
+        code: 131_026,
+        http_status: 400,
+        details: String::new(),
+    };
+    let faults = [1, 4].map(|number| Fault::send_to(&phone(number), undeliverable()));
+    server.whatsapp.script(faults.to_vec());
+    let id = ana.plain_campaign();
+    act(&ana, &id, "retry-failed").refused(400, "VALIDATION_ERROR");
+    act(&ana, &id, "send").ok();
+    assert_eq!(ended(&ana, &id), "partial");
+    assert_eq!(ana.stats(&id)["failed"], 2);
+    let again = act(&ana, &id, "retry-failed").ok();
+    assert_eq!(
+        (&again["status"], &again["completed_at"]),
+        (&json!("sending"), &json!(null))
+    );
+    assert_eq!(ended(&ana, &id), "completed");
+    let calls = calls(&server);
+    assert!(calls.values().all(|count| (1..=2).contains(count)), "{calls:?}");
+    assert_eq!(calls.values().sum::<usize>(), 8);
+    let stats = ana.stats(&id);
+    assert_eq!((&stats["total"], &stats["failed"]), (&json!(6), &json!(0)));
+    act(&ana, &id, "retry-failed").refused(400, "VALIDATION_ERROR");
+    let usage = server.db.text("SELECT sent || '/' || reserved FROM message_usage");
+    assert_eq!(usage, "6/0");
+}

@@ -1,0 +1,290 @@
+//! Another tenant's ids, wherever an id may stand: they are ids of nothing, and what they name is not touched.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::client::Reply;
+use crate::harness::people::User;
+use crate::harness::{Server, text, until};
+
+/// Everything that carries an account's id, in every table there is.
+fn everything(server: &Server, account: &str) -> BTreeMap<String, String> {
+    let tables = "SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
+      WHERE c.table_schema = 'public' AND c.column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
+    let names = server.db.rows(tables).into_iter().map(|mut row| row.remove(0).unwrap());
+    let dump = |name: String| {
+        let rows = server.db.text(&format!(
+            "SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {name} t WHERE account_id = '{account}'"
+        ));
+        (name, rows)
+    };
+    names.map(dump).collect()
+}
+
+/// A tenant with one of everything.
+struct Belongings {
+    contact: String,
+    tag: String,
+    template: String,
+    profile: String,
+    campaign: String,
+    segment: String,
+    campaign_folder: String,
+    template_folder: String,
+}
+
+fn made(owner: &User<'_>, table: &str, columns: &str, values: &str) -> String {
+    let (id, account) = (Uuid::now_v7(), &owner.account);
+    owner.server.db.run(&format!(
+        "INSERT INTO {table} (account_id, id, {columns}) VALUES ('{account}', '{id}', {values})"
+    ));
+    id.to_string()
+}
+
+impl Belongings {
+    fn of(owner: &User<'_>) -> Self {
+        let tag = owner.tag("vip");
+        let body = json!({ "name": "Contato", "phone": "+5511961111111", "tag_ids": [tag] });
+        let contact = text(&owner.post("/api/contacts", body).created()["id"]);
+        let template = owner.template("own", "Oi {{1}}", &["Ana"]);
+        let things = Self {
+            campaign: owner.campaign(json!({ "name": "Minha", "template_id": template,
+                                             "segment_config": { "tag_ids": [tag] } })),
+            segment: made(owner, "segments", "name, filters", "'S', '{}'"),
+            campaign_folder: made(owner, "folders", "name, kind", "'F', 'campaign'"),
+            template_folder: made(owner, "folders", "name, kind", "'G', 'template'"),
+            profile: owner.profile(),
+            contact,
+            tag,
+            template,
+        };
+        let (account, segment, contact) = (&owner.account, &things.segment, &things.contact);
+        owner.server.db.run(&format!(
+            "INSERT INTO segment_members (account_id, segment_id, contact_id) VALUES ('{account}', '{segment}', '{contact}')"
+        ));
+        until("the outbox is empty", || {
+            owner.server.db.count("FROM outbox_events") == 0
+        });
+        things
+    }
+}
+
+/// The answer with another tenant's id, which has to be the one with an id of nothing.
+#[track_caller]
+fn same(what: &str, foreign: &str, call: impl Fn(&str) -> Reply) -> Reply {
+    let unknown = Uuid::now_v7().to_string();
+    let (one, other) = (call(foreign), call(&unknown));
+    let without = |reply: &Reply, id: &str| reply.text.replace(id, "<id>");
+    assert_eq!(
+        (one.status, without(&one, foreign)),
+        (other.status, without(&other, &unknown)),
+        "{what}"
+    );
+    assert!(one.status < 500, "{what}: {one:?}");
+    one
+}
+
+#[test]
+fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
+    let (before, mine) = (everything(&server, &bia.account), everything(&server, &ana.account));
+    let campaign = format!("/api/campaigns/{}", own.campaign);
+    let contact = format!("/api/contacts/{}", own.contact);
+    let template = format!("/api/templates/{}", own.template);
+    let fields = |reply: Reply| reply.invalid();
+    // Beside a good id, a bad one spoils the whole request.
+    for ids in [|id: &str, _: &str| json!([id]), |id: &str, own: &str| json!([own, id])] {
+        let new = |id: &str| json!({ "name": "B", "phone": "11961230000", "tag_ids": ids(id, &own.tag) });
+        let named = fields(same("a contact's tags", &foreign.tag, |id| {
+            ana.post("/api/contacts", new(id))
+        }));
+        assert!(named[0].starts_with("tag_ids"), "{named:?}");
+        let tags = |id: &str| json!({ "tag_ids": ids(id, &own.tag) });
+        same("a contact's new tags", &foreign.tag, |id| ana.put(&contact, tags(id))).invalid();
+        same("the tags alone", &foreign.tag, |id| {
+            ana.put(&format!("{contact}/tags"), tags(id))
+        })
+        .invalid();
+        let segment = |id: &str| json!({ "name": "C", "segment_config": { "tag_ids": ids(id, &own.tag) } });
+        same("a campaign's audience", &foreign.tag, |id| {
+            ana.post("/api/campaigns", segment(id))
+        })
+        .invalid();
+        same("a new audience", &foreign.tag, |id| ana.put(&campaign, segment(id))).invalid();
+    }
+    let references = [
+        ("template_id", &foreign.template),
+        ("segment_id", &foreign.segment),
+        ("folder_id", &foreign.campaign_folder),
+    ];
+    for (field, foreign) in references {
+        let body = |id: &str| json!({ "name": "C", field: id });
+        assert_eq!(
+            fields(same(field, foreign, |id| ana.post("/api/campaigns", body(id)))),
+            [field]
+        );
+        assert_eq!(fields(same(field, foreign, |id| ana.put(&campaign, body(id)))), [field]);
+    }
+    let fold = |id: &str| json!({ "folder_id": id });
+    let folded = same("a template's folder", &foreign.template_folder, |id| {
+        ana.put(&template, fold(id))
+    });
+    assert_eq!(fields(folded), ["folder_id"]);
+    let new = |id: &str| json!({ "name": "n", "category": "UTILITY", "language": "pt", "template_type": "standard", "folder_id": id });
+    same("a new template's folder", &foreign.template_folder, |id| {
+        ana.post("/api/templates", new(id))
+    })
+    .invalid();
+    let submit = |id: &str| ana.post(&format!("{template}/submit"), json!({ "profile_id": id }));
+    assert_eq!(
+        fields(same("the number to submit by", &foreign.profile, submit)),
+        ["profile_id"]
+    );
+    let switch = |id: &str| ana.post("/api/accounts/switch", json!({ "account_id": id }));
+    same("another account", &bia.account, switch).refused(401, "AUTH_ERROR");
+    assert_eq!(everything(&server, &bia.account), before);
+    assert_eq!(everything(&server, &ana.account), mine, "nothing of it was half done");
+}
+
+#[test]
+fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
+    let before = everything(&server, &bia.account);
+    let calls: [(&str, &str, &str, Value); 9] = [
+        (
+            "PUT",
+            "/api/contacts/{}",
+            &foreign.contact,
+            json!({ "tag_ids": [foreign.tag] }),
+        ),
+        (
+            "PUT",
+            "/api/contacts/{}",
+            &foreign.contact,
+            json!({ "name": "X", "tag_ids": [own.tag] }),
+        ),
+        (
+            "PUT",
+            "/api/contacts/{}/tags",
+            &foreign.contact,
+            json!({ "tag_ids": [] }),
+        ),
+        (
+            "PUT",
+            "/api/contacts/{}/tags",
+            &foreign.contact,
+            json!({ "tag_ids": [own.tag] }),
+        ),
+        (
+            "PUT",
+            "/api/templates/{}",
+            &foreign.template,
+            json!({ "folder_id": null }),
+        ),
+        (
+            "PUT",
+            "/api/templates/{}",
+            &foreign.template,
+            json!({ "folder_id": own.template_folder }),
+        ),
+        (
+            "POST",
+            "/api/templates/{}/submit",
+            &foreign.template,
+            json!({ "profile_id": own.profile }),
+        ),
+        (
+            "PUT",
+            "/api/campaigns/{}",
+            &foreign.campaign,
+            json!({ "template_id": own.template }),
+        ),
+        (
+            "PUT",
+            "/api/whatsapp/profiles/{}",
+            &foreign.profile,
+            json!({ "access_token": "stolen" }),
+        ),
+    ];
+    for (method, path, foreign, body) in &calls {
+        let reply = same(path, foreign, |id| {
+            ana.request(method, &path.replace("{}", id)).json(body).send()
+        });
+        // A body's own faults may be told first; never with another answer than for an id of nothing.
+        assert!([404, 422].contains(&reply.status), "{path} {body}: {reply:?}");
+    }
+    assert_eq!(everything(&server, &bia.account), before);
+}
+
+#[test]
+fn ids_of_another_kind_are_of_nothing() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
+    let before = everything(&server, &bia.account);
+    for (path, id) in [
+        ("/api/contacts/", &own.campaign),
+        ("/api/campaigns/", &own.contact),
+        ("/api/templates/", &own.profile),
+        ("/api/contacts/", &foreign.tag),
+        ("/api/campaigns/", &bia.account),
+        ("/api/campaigns/", &ana.account),
+    ] {
+        same(path, id, |id| ana.get(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
+        same(path, id, |id| ana.delete(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
+    }
+    assert_eq!(everything(&server, &bia.account), before);
+}
+
+#[test]
+fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
+    let before = everything(&server, &bia.account);
+    let filters = [
+        ("/api/contacts?tag_id=", &foreign.tag),
+        ("/api/contacts?segment_id=", &foreign.segment),
+        ("/api/campaigns?folder_id=", &foreign.campaign_folder),
+        ("/api/templates?folder_id=", &foreign.template_folder),
+        ("/api/templates?cursor=&folder_id=", &foreign.template_folder),
+    ];
+    for (path, foreign) in filters {
+        let found = same(path, foreign, |id| ana.get(&format!("{path}{id}")));
+        let list = found.expect(200);
+        let rows = list["data"].as_array().or(list["data"]["data"].as_array()).unwrap();
+        assert_eq!(rows.len(), 0, "{path}: {list}");
+    }
+    // A position is a position, whoever's row it is: the id beside it, which is nobody's, gives the same.
+    let beside = |id: &str| Uuid::from_u128(Uuid::parse_str(id).unwrap().as_u128() + 1).to_string();
+    for (path, id) in [
+        ("/api/contacts", &foreign.contact),
+        ("/api/tags", &foreign.tag),
+        ("/api/whatsapp/profiles", &foreign.profile),
+    ] {
+        let list = |id: &str| ana.get(&format!("{path}?cursor={id}"));
+        let (there, nowhere) = (list(id), list(&beside(id)));
+        assert_eq!(there.text, nowhere.text, "{path}");
+        let seen = there.ok()["data"].to_string();
+        assert!(
+            seen.contains(&own.tag) || seen.contains(&own.contact) || seen.contains(&own.profile),
+            "{seen}"
+        );
+        assert!(!seen.contains(id.as_str()), "{seen}");
+    }
+    // A cursor made for another tenant's list is a position, too.
+    bia.template("second", "Oi", &[]);
+    let cursor = text(&bia.get("/api/templates?cursor=&limit=1").ok()["nextCursor"]);
+    let seen = ana.get(&format!("/api/templates?cursor={cursor}")).ok()["data"].to_string();
+    assert!(
+        !seen.contains(&foreign.template) && !seen.contains(&bia.account),
+        "{seen}"
+    );
+    assert_eq!(everything(&server, &bia.account)["contacts"], before["contacts"]);
+}

@@ -1,0 +1,314 @@
+//! A mail server: takes every mail and keeps it, or refuses, or hangs, as it is told.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crate::locked;
+
+/// The settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The address to listen on.
+    pub bind: String,
+    /// Whether every mail is written to standard output.
+    pub prints: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            bind: "127.0.0.1:0".into(),
+            prints: false,
+        }
+    }
+}
+
+/// How mail is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// Taken.
+    #[default]
+    Takes,
+    /// The recipient is refused with this code.
+    Refuses(u16),
+    /// The greeting never comes.
+    Hangs,
+    /// The mail is kept, and the connection closed before that is said.
+    KeepsAndCloses,
+}
+
+/// A mail as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The envelope's sender.
+    pub from: String,
+    /// The envelope's recipients.
+    pub to: Vec<String>,
+    /// Headers and body, lines ended by LF.
+    pub message: String,
+}
+
+impl Received {
+    /// The headers, each in one line.
+    pub fn headers(&self) -> Vec<String> {
+        let head = self.message.split("\n\n").next().unwrap_or_default();
+        head.replace("\n ", " ")
+            .replace("\n\t", " ")
+            .lines()
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The value of a header, as it came.
+    pub fn header(&self, name: &str) -> Option<String> {
+        let matches = |line: &String| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
+        };
+        self.headers().iter().find_map(matches)
+    }
+
+    /// The body, with the line breaks and signs of `quoted-printable` undone.
+    pub fn text(&self) -> String {
+        let body = self.message.split_once("\n\n").map_or("", |(_, body)| body);
+        match self.header("Content-Transfer-Encoding").as_deref() {
+            Some("quoted-printable") => unquoted(body),
+            _ => body.to_owned(),
+        }
+    }
+}
+
+fn unquoted(body: &str) -> String {
+    let joined = body.replace("=\n", "");
+    let mut bytes = Vec::with_capacity(joined.len());
+    let mut rest = joined.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let sign = (first == b'=').then(|| after.get(..2)).flatten();
+        let sign = sign.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match sign {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[derive(Default)]
+struct Core {
+    mails: Mutex<Vec<Received>>,
+    mood: Mutex<Mood>,
+    connections: Mutex<Vec<TcpStream>>,
+    attempts: Mutex<usize>,
+    stopped: AtomicBool,
+    prints: bool,
+}
+
+/// The running simulator; it stops when dropped.
+pub struct Smtp {
+    address: SocketAddr,
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Smtp {
+    /// Listens and returns, or says why it cannot listen.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let listener = TcpListener::bind(&options.bind)?;
+        let address = listener.local_addr()?;
+        let core = Arc::new(Core {
+            prints: options.prints,
+            ..Core::default()
+        });
+        let served = Arc::clone(&core);
+        let thread = thread::Builder::new()
+            .name("mail server".into())
+            .spawn(move || accept(&listener, &served))?;
+        Ok(Self {
+            address,
+            core,
+            thread: Some(thread),
+        })
+    }
+
+    /// `smtp://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("smtp://{}", self.address)
+    }
+
+    /// Every mail taken, oldest first.
+    pub fn mails(&self) -> Vec<Received> {
+        locked(&self.core.mails).clone()
+    }
+
+    /// How many connections came in.
+    pub fn attempts(&self) -> usize {
+        *locked(&self.core.attempts)
+    }
+
+    /// Changes how mail is met from the next connection on.
+    pub fn set_mood(&self, mood: Mood) {
+        *locked(&self.core.mood) = mood;
+    }
+}
+
+impl Drop for Smtp {
+    fn drop(&mut self) {
+        self.core.stopped.store(true, Ordering::SeqCst);
+        for connection in locked(&self.core.connections).drain(..) {
+            // It may have been closed by the other side already.
+            let _ = connection.shutdown(Shutdown::Both);
+        }
+        // The listener waits for a connection: this is one.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, core: &Arc<Core>) {
+    for stream in listener.incoming() {
+        if core.stopped.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        *locked(&core.attempts) += 1;
+        if let Ok(copy) = stream.try_clone() {
+            locked(&core.connections).push(copy);
+        }
+        let core = Arc::clone(core);
+        let conversation = move || {
+            // A client that goes away in the middle ends its conversation, and nothing else.
+            let _ = talk(&stream, &core);
+            // The copy that is kept for the end would hold the connection open.
+            let _ = stream.shutdown(Shutdown::Both);
+        };
+        if thread::Builder::new().name("mail".into()).spawn(conversation).is_err() {
+            return;
+        }
+    }
+}
+
+/// One conversation.
+fn talk(stream: &TcpStream, core: &Core) -> io::Result<()> {
+    let mood = *locked(&core.mood);
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    let mut lines = BufReader::new(stream);
+    let say = |words: &str| (&*stream).write_all(format!("{words}\r\n").as_bytes());
+    if mood == Mood::Hangs {
+        lines.read_line(&mut String::new())?;
+        return Ok(());
+    }
+    say("220 simulator ESMTP")?;
+    let mut mail = empty();
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        let line = line.trim_end();
+        let verb = line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase();
+        match verb.as_str() {
+            "EHLO" => say("250-simulator\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 AUTH PLAIN LOGIN")?,
+            "HELO" | "NOOP" | "RSET" => say("250 OK")?,
+            "AUTH" => say("235 OK")?,
+            "MAIL" => {
+                mail = empty();
+                mail.from = address(line);
+                say("250 OK")?;
+            }
+            "RCPT" => match mood {
+                Mood::Refuses(code) => say(&format!("{code} {} is not wanted", address(line)))?,
+                Mood::Takes | Mood::Hangs | Mood::KeepsAndCloses => {
+                    mail.to.push(address(line));
+                    say("250 OK")?;
+                }
+            },
+            "DATA" => {
+                say("354 go on")?;
+                mail.message = message(&mut lines)?;
+                core.keep(mail.clone());
+                if mood == Mood::KeepsAndCloses {
+                    return stream.shutdown(Shutdown::Both);
+                }
+                say("250 OK")?;
+            }
+            "QUIT" => return say("221 bye"),
+            _ => say("500 what?")?,
+        }
+    }
+}
+
+impl Core {
+    #[expect(clippy::print_stdout, reason = "in development this is where mail is read")]
+    fn keep(&self, mail: Received) {
+        if self.prints {
+            println!("mail from {} to {}\n{}\n", mail.from, mail.to.join(", "), mail.text());
+        }
+        locked(&self.mails).push(mail);
+    }
+}
+
+fn empty() -> Received {
+    Received {
+        from: String::new(),
+        to: Vec::new(),
+        message: String::new(),
+    }
+}
+
+/// What stands between the angle brackets.
+fn address(line: &str) -> String {
+    let inside = line.split_once('<').and_then(|(_, rest)| rest.rsplit_once('>'));
+    inside.map_or_else(String::new, |(address, _)| address.to_owned())
+}
+
+/// The lines up to the one that is a dot, the dots that were doubled made single.
+fn message(lines: &mut impl BufRead) -> io::Result<String> {
+    let mut message = String::new();
+    loop {
+        let mut line = Vec::new();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_end_matches(['\r', '\n']);
+        if line == "." {
+            return Ok(message);
+        }
+        message.push_str(line.strip_prefix('.').unwrap_or(line));
+        message.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mail_is_kept_as_it_was_meant() {
+        let server = Smtp::start(Options::default()).unwrap();
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mail = "EHLO me\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nSubject: A\r\n B\r\n\
+            Content-Transfer-Encoding: quoted-printable\r\n\r\n..one=3Dtwo=\r\n three\r\n.\r\nQUIT\r\n";
+        stream.write_all(mail.as_bytes()).unwrap();
+        let answers: Vec<String> = BufReader::new(&stream).lines().map(Result::unwrap).collect();
+        assert!(answers.last().unwrap().starts_with("221"), "{answers:?}");
+        let mails = server.mails();
+        assert_eq!((mails.len(), mails[0].from.as_str()), (1, "a@x.example"));
+        assert_eq!(mails[0].to, ["b@x.example"]);
+        assert_eq!(mails[0].header("subject").unwrap(), "A B");
+        assert_eq!(mails[0].text(), ".one=two three\n");
+        assert_eq!(server.attempts(), 1);
+    }
+}

@@ -1,0 +1,3 @@
+DROP TABLE outgoing_mail;
+DROP TABLE invite_tokens;
+DROP TABLE team_invites;

@@ -1,0 +1,110 @@
+//! How much of a read is proving who asks, in instructions: they do not depend on what else the machine does.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::Options;
+use super::figures::Figure;
+use super::stage::{Launch, Stage};
+use crate::error::{Result, fail};
+use crate::process;
+use crate::services::find::on_path;
+
+/// The functions that a token costs which was proved before: finding it in the request, and finding it again.
+const FUNCTIONS: [&str; 2] = ["Authenticator::credential", "Authenticator::remembered"];
+
+const REQUESTS: usize = 1000;
+
+/// Instructions of one run of the server.
+struct Count {
+    all: u64,
+    verifying: u64,
+}
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let (Some(valgrind), Some(annotate)) = (on_path("valgrind"), on_path("callgrind_annotate")) else {
+        println!("instructions are not counted: valgrind is not installed");
+        return Ok(Vec::new());
+    };
+    let counted = |requests: usize| {
+        let file = stage.dir().join(format!("callgrind.{requests}"));
+        let server = stage.launch(&Launch {
+            under: vec![
+                valgrind.clone().into(),
+                "--tool=callgrind".into(),
+                format!("--callgrind-out-file={}", file.display()).into(),
+            ],
+            ..stage.routes()
+        })?;
+        stage.read(&server, requests)?;
+        // The counts are written when it ends.
+        drop(server);
+        read(&annotate, &file)
+    };
+    let (without, with) = (counted(0)?, counted(REQUESTS)?);
+    let all = with.all.saturating_sub(without.all);
+    let verifying = with.verifying.saturating_sub(without.verifying);
+    println!("{REQUESTS} reads: {all} instructions, {verifying} of them for the token");
+    let share = Figure::less(
+        "auth: instructions for a repeated token",
+        percent(verifying, all)?,
+        " %",
+        1,
+    );
+    Ok(vec![share.floor(10.0).target(3.0)])
+}
+
+fn percent(part: u64, whole: u64) -> Result<f64> {
+    match (u32::try_from(part / 1000), u32::try_from(whole / 1000)) {
+        (Ok(part @ 1..), Ok(whole @ 1..)) => Ok(100.0 * f64::from(part) / f64::from(whole)),
+        _ => fail(format!("{part} of {whole} instructions make no share")),
+    }
+}
+
+/// With everything that the functions call.
+fn read(annotate: &Path, file: &Path) -> Result<Count> {
+    let mut command = Command::new(annotate);
+    command.args(["--inclusive=yes", "--threshold=100", "--show-percs=no"]);
+    let text = process::quietly(command.arg(file), "callgrind_annotate")?;
+    parse(&text)
+}
+
+fn parse(text: &str) -> Result<Count> {
+    let number = |line: &str| -> Option<u64> { line.split_whitespace().next()?.replace(',', "").parse().ok() };
+    let total = text
+        .lines()
+        .find(|line| line.contains("PROGRAM TOTALS"))
+        .and_then(number);
+    let of = |function: &&str| -> u64 {
+        let found = text.lines().find(|line| line.contains(function)).and_then(number);
+        found.unwrap_or_default()
+    };
+    match total {
+        Some(all) => Ok(Count {
+            all,
+            verifying: FUNCTIONS.iter().map(of).sum(),
+        }),
+        None => fail("callgrind_annotate says no total"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_read() {
+        let text = "--------\nIr\n--------\n1,234,567 PROGRAM TOTALS\n\n\
+            1,000,000  ???:main [/x/recado]\n   12,345  ???:recado_server::web::auth::Authenticator::remembered [/x]\n\
+            \x20     5  ???:recado_server::web::auth::Authenticator::credential [/x]\n";
+        let count = parse(text).unwrap();
+        assert_eq!((count.all, count.verifying), (1_234_567, 12_350));
+        assert!(parse("nothing").is_err());
+    }
+
+    #[test]
+    fn a_share_needs_both() {
+        assert!((percent(100_000, 1_000_000).unwrap() - 10.0).abs() < 1e-9);
+        assert!(percent(0, 1_000_000).is_err() && percent(1000, 0).is_err());
+    }
+}

@@ -1,0 +1,246 @@
+//! What counting a request in Redis costs: commands, and time.
+//!
+//! The request is one that does nothing but be counted: a creation whose body is refused. It goes in turns to a server
+//! that counts it, to Redis as the one command that counting takes, and to a server whose Redis is not there, which
+//! counts nothing. What the first takes longer than the last is the price of counting; the command alone is what it
+//! could be at best.
+
+use std::fs;
+
+use super::data::accounts;
+use super::figures::{Figure, median_and_spread};
+use super::stage::{Launch, Server, Stage};
+use super::wire::Wire;
+use super::{Options, stage};
+use crate::error::{Context, Result, fail};
+use crate::paths;
+use crate::scratch::OTHER_LOG;
+use crate::services::free_port;
+use crate::services::redis::Redis;
+
+const SCRIPT: &str = "crates/redis/src/hit.lua";
+
+/// What the script calls; Redis counts these beside what clients call.
+const BY_THE_SCRIPT: [&str; 7] = [
+    "time",
+    "zremrangebyscore",
+    "zcard",
+    "zrevrange",
+    "zadd",
+    "pexpire",
+    "zrange",
+];
+
+/// What this bench calls itself.
+const BY_US: [&str; 6] = ["info", "auth", "config|resetstat", "flushall", "script|load", "hello"];
+
+/// So many requests of each kind in a round, spread over the accounts: nobody reaches the limit of 30.
+const REQUESTS: usize = 2000;
+
+struct Rig {
+    counting: Wire,
+    uncounting: Wire,
+    redis: Wire,
+    script: String,
+    requests: Vec<Vec<u8>>,
+    keys: Vec<String>,
+}
+
+/// Medians of one round, in microseconds.
+struct Round {
+    counted: f64,
+    uncounted: f64,
+    command: f64,
+}
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let store = Redis::start(&stage.dir().join("redis"))?;
+    let counting = stage.launch(&Launch {
+        redis: Some(store.url()),
+        ..stage.routes()
+    })?;
+    let uncounting = stage.launch(&Launch {
+        redis: Some(format!("redis://127.0.0.1:{}", free_port()?)),
+        log: OTHER_LOG,
+        ..stage.routes()
+    })?;
+    let mut rig = Rig::new(stage, &store, (&counting, &uncounting))?;
+    rig.warm_up()?;
+    let (limited, others) = rig.commands(stage)?;
+    let mut rounds = Vec::new();
+    for number in 1..=options.pairs {
+        let round = rig.round()?;
+        println!(
+            "{number}/{}: counted {:.0} us, uncounted {:.0} us, the command alone {:.0} us",
+            options.pairs, round.counted, round.uncounted, round.command
+        );
+        rounds.push(round);
+    }
+    drop((counting, uncounting, store));
+    Ok(figures(&rounds, limited, others))
+}
+
+fn figures(rounds: &[Round], limited: f64, others: f64) -> Vec<Figure> {
+    let of = |value: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
+    let (ratio, spread) = of(|round| (round.counted - round.uncounted) / round.command);
+    let time = |name: &str, value| Figure::less(format!("limit: {name}"), of(value).0, " us", 0);
+    vec![
+        Figure::less("limit: Redis commands of a limited request", limited, "", 2)
+            .floor(1.0)
+            .target(1.0),
+        Figure::less("limit: Redis commands of any other request", others, "", 2)
+            .floor(0.0)
+            .target(0.0),
+        Figure::less("limit: added time, in times of the command alone", ratio, "", 2)
+            .spread(spread)
+            .floor(2.0)
+            .target(1.3),
+        time("a counted request", |round| round.counted),
+        time("the same uncounted", |round| round.uncounted),
+        time("the command alone", |round| round.command),
+    ]
+}
+
+impl Rig {
+    fn new(stage: &Stage, store: &Redis, servers: (&Server, &Server)) -> Result<Self> {
+        let (port, password) = store.entrance();
+        let mut redis = Wire::connect(port)?;
+        redis.redis(&["AUTH", password])?;
+        let file = paths::root().join(SCRIPT);
+        let source = fs::read_to_string(&file).context(|| format!("cannot read {SCRIPT}"))?;
+        let (_, loaded) = redis.redis(&["SCRIPT", "LOAD", &source])?;
+        let Some(script) = loaded.split("\r\n").nth(1).map(str::to_owned) else {
+            return fail(format!("Redis did not take {SCRIPT}: {loaded}"));
+        };
+        let accounts = accounts();
+        let requests = accounts.iter().map(|account| request(stage, account));
+        Ok(Self {
+            counting: Wire::connect(stage::port(servers.0)?)?,
+            uncounting: Wire::connect(stage::port(servers.1)?)?,
+            redis,
+            script,
+            requests: requests.collect::<Result<_>>()?,
+            keys: accounts
+                .iter()
+                .map(|account| format!("recado:limit:bench:{account}"))
+                .collect(),
+        })
+    }
+
+    /// Connects, remembers the token, loads the script; and finds out that the other Redis is not there.
+    fn warm_up(&mut self) -> Result<()> {
+        for _ in 0..3 {
+            self.redis.redis(&["FLUSHALL"])?;
+            for request in self.requests.clone() {
+                self.counting.http(&request)?;
+                self.uncounting.http(&request)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counted(&mut self, at: usize) -> Result<f64> {
+        let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
+        match self.counting.http(&request)? {
+            (time, 422, true) => Ok(time),
+            (_, status, counted) => fail(format!("a counted request: {status}, counted: {counted}")),
+        }
+    }
+
+    fn uncounted(&mut self, at: usize) -> Result<f64> {
+        let request = self.requests.get(at % self.requests.len()).cloned().unwrap_or_default();
+        match self.uncounting.http(&request)? {
+            (time, 422, false) => Ok(time),
+            (_, status, counted) => fail(format!("an uncounted request: {status}, counted: {counted}")),
+        }
+    }
+
+    fn command(&mut self, at: usize) -> Result<f64> {
+        let key = self.keys.get(at % self.keys.len()).cloned().unwrap_or_default();
+        let words = ["EVALSHA", &self.script, "1", &key, "30", "60000000"];
+        let (time, answer) = self.redis.redis(&words)?;
+        if answer.starts_with("*3\r\n:1\r\n") {
+            Ok(time)
+        } else {
+            fail(format!("the command alone was answered: {answer}"))
+        }
+    }
+
+    fn round(&mut self) -> Result<Round> {
+        self.redis.redis(&["FLUSHALL"])?;
+        let (mut counted, mut uncounted, mut command) = (vec![], vec![], vec![]);
+        for at in 0..REQUESTS {
+            counted.push(self.counted(at)?);
+            command.push(self.command(at)?);
+            uncounted.push(self.uncounted(at)?);
+        }
+        let median = |times: &[f64]| median_and_spread(times).0;
+        Ok(Round {
+            counted: median(&counted),
+            uncounted: median(&uncounted),
+            command: median(&command),
+        })
+    }
+
+    /// How many commands a limited request is, and any other one.
+    fn commands(&mut self, stage: &Stage) -> Result<(f64, f64)> {
+        self.redis.redis(&["FLUSHALL"])?;
+        self.redis.redis(&["CONFIG", "RESETSTAT"])?;
+        for at in 0..REQUESTS {
+            self.counted(at)?;
+        }
+        let limited = self.called()?;
+        self.redis.redis(&["CONFIG", "RESETSTAT"])?;
+        let reads = stage.requests()?;
+        for read in reads.iter().cycle().take(REQUESTS) {
+            let (_, status, _) = self.counting.http(&head("GET", &read.path, &read.headers, ""))?;
+            if status != 200 {
+                return fail(format!("{} answered {status}", read.path));
+            }
+        }
+        Ok((limited, self.called()?))
+    }
+
+    /// What clients but us called since the statistics were set back, for each request.
+    fn called(&mut self) -> Result<f64> {
+        let (_, text) = self.redis.redis(&["INFO", "commandstats"])?;
+        let ours = |name: &str| BY_THE_SCRIPT.contains(&name) || BY_US.contains(&name);
+        let calls = text.lines().filter_map(|line| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let calls: u32 = rest.split(',').next()?.parse().ok()?;
+            (!ours(name)).then_some(calls)
+        });
+        let requests = u32::try_from(REQUESTS).context(|| "too many requests".to_owned())?;
+        Ok(f64::from(calls.sum::<u32>()) / f64::from(requests))
+    }
+}
+
+/// A creation that is refused for its body, of this account.
+fn request(stage: &Stage, account: &str) -> Result<Vec<u8>> {
+    let mut headers = stage.headers(account)?;
+    headers.push(("content-type", "application/json".to_owned()));
+    Ok(head("POST", "/api/campaigns", &headers, "{}"))
+}
+
+fn head(method: &str, path: &str, headers: &[(&'static str, String)], body: &str) -> Vec<u8> {
+    let mut text = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\n");
+    for (name, value) in headers {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str(&format!("content-length: {}\r\n\r\n{body}", body.len()));
+    text.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_says_how_long_it_is() {
+        let text = head("POST", "/x", &[("a", "b".to_owned())], "{}");
+        assert_eq!(
+            text,
+            b"POST /x HTTP/1.1\r\nhost: localhost\r\na: b\r\ncontent-length: 2\r\n\r\n{}"
+        );
+    }
+}
