@@ -10,8 +10,8 @@ use diesel::result::QueryResult;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
-    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, FolderId, InviteId, MailId, ProfileId, SegmentId, SendId,
-    TagId, TemplateId, UserId,
+    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, InviteId, MailId, MessageId,
+    NotificationId, ProfileId, SegmentId, SendId, TagId, TemplateId, UserId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -171,8 +171,23 @@ macro_rules! id_params {
 }
 
 id_params!(
-    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, FolderId, InviteId, MailId, ProfileId, SegmentId, SendId,
-    TagId, TemplateId, UserId,
+    AccountId,
+    ApiKeyId,
+    CallbackId,
+    CampaignId,
+    ContactId,
+    ConversationId,
+    FolderId,
+    InviteId,
+    MailId,
+    MessageId,
+    NotificationId,
+    ProfileId,
+    SegmentId,
+    SendId,
+    TagId,
+    TemplateId,
+    UserId,
 );
 
 /// The bare ids of typed ones.

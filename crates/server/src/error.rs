@@ -10,15 +10,19 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::campaigns::CampaignError;
 use recado_domain::contacts::ContactError;
+use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
 use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
+use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
 use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
+
+use crate::streams::NoStream;
 
 /// A refused request.
 #[derive(Debug)]
@@ -282,12 +286,42 @@ impl From<SegmentError> for ApiError {
     }
 }
 
+impl From<ConversationError> for ApiError {
+    fn from(error: ConversationError) -> Self {
+        match error {
+            ConversationError::NotFound => Self::NotFound,
+            ConversationError::Invalid(errors) => errors.into(),
+            ConversationError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            ConversationError::Platform(error) => Self::Whatsapp(error),
+            ConversationError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<FolderError> for ApiError {
     fn from(error: FolderError) -> Self {
         match error {
             FolderError::NotFound => Self::NotFound,
             FolderError::Invalid(errors) => errors.into(),
             FolderError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<NotificationError> for ApiError {
+    fn from(error: NotificationError) -> Self {
+        match error {
+            NotificationError::NotFound => Self::NotFound,
+            NotificationError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<NoStream> for ApiError {
+    fn from(error: NoStream) -> Self {
+        match error {
+            NoStream::Full => Self::Unavailable("too many streams are open".into()),
+            NoStream::Store(error) => error.into(),
         }
     }
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
+use crate::streams::Streams;
 use crate::web::cors::cors;
 use crate::web::request::around;
 use crate::wiring::{Services, Shared};
@@ -51,7 +52,7 @@ async fn live(config: Config, parts: Parts) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let desk = RunDesk::new(parts != Parts::Routes, stop.clone());
-    let shared = Shared::new(config, desk)?;
+    let shared = Shared::new(config, desk, Streams::new(stop.clone()))?;
     match parts {
         Parts::Everything | Parts::Workers => workers::start(&shared, &stop, &tasks)?,
         Parts::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
@@ -60,6 +61,7 @@ async fn live(config: Config, parts: Parts) -> anyhow::Result<()> {
         tracing::info!("workers are running");
         terminated(&stop).await?;
     } else {
+        tasks.spawn(shared.streams.clone().tell(shared.notification_feed()?));
         serve(&shared, &stop).await?;
     }
     tasks.close();

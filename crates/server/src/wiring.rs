@@ -10,10 +10,12 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::campaigns::Campaigns;
 use recado_domain::contacts::{Contacts, Tags};
+use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
 use recado_domain::mail::{Mailer, Post};
+use recado_domain::notifications::Notifications;
 use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
@@ -24,15 +26,16 @@ use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgDeliveries, PgFolders, PgIdempotency,
-    PgInvites, PgMailQueue, PgMembers, PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig,
-    TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFolders,
+    PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns,
+    PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{Config, SessionProof};
+use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
@@ -45,6 +48,9 @@ const PLATFORM_CONNECTIONS: usize = 2;
 /// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
 /// waits for a log that is locked keeps nobody from being let in.
 const AUDIT_CONNECTIONS: usize = 1;
+
+/// The same for notifications that are still on their way.
+const NOTIFICATION_CONNECTIONS: usize = 1;
 
 /// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
 /// the run change hands.
@@ -73,6 +79,8 @@ pub struct Shared {
     in_process: Arc<InProcessCounter>,
     /// Where runs are carried out.
     pub desk: RunDesk,
+    /// Streams of notifications.
+    pub streams: Streams,
     /// Wakes whoever carries mail out.
     pub mailed: Arc<Notify>,
     /// Woken after a change.
@@ -81,7 +89,7 @@ pub struct Shared {
 
 impl Shared {
     /// Checks what can be checked without a connection.
-    pub fn new(config: Config, desk: RunDesk) -> anyhow::Result<Self> {
+    pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
@@ -96,6 +104,7 @@ impl Shared {
             config: Arc::new(config),
             clock,
             desk,
+            streams,
         })
     }
 
@@ -112,6 +121,20 @@ impl Shared {
         let config = PoolConfig::new(self.config.database_url.clone(), AUDIT_CONNECTIONS);
         let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
+    }
+
+    /// Notifications, with connections of their own to what is still on its way.
+    fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
+        let config = PoolConfig::new(self.config.database_url.clone(), NOTIFICATION_CONNECTIONS);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
+    }
+
+    /// Where the streams' task looks for new notifications, with a connection of its own.
+    pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
+        let config = PoolConfig::new(self.config.database_url.clone(), 1);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        Ok(PgNotificationFeed::new(pool))
     }
 
     /// The messaging platform, with connections of its own.
@@ -183,6 +206,7 @@ impl Stores {
         Callbacks::new(
             Arc::new(PgCallbacks::new(self.platform.clone())),
             Arc::new(PgDeliveries::new(self.tenant.clone())),
+            Arc::new(PgInbox::new(self.tenant.clone())),
             Arc::new(PgTemplates::new(self.tenant.clone())),
             shared.clock.clone(),
             shared.ids.clone(),
@@ -192,6 +216,11 @@ impl Stores {
     /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
         PgIdempotency::new(self.platform.clone())
+    }
+
+    /// Conversations.
+    pub fn conversations(&self) -> PgConversations {
+        PgConversations::new(self.tenant.clone(), self.platform.clone())
     }
 
     /// Mail on its way out; none where there is no way out.
@@ -247,6 +276,14 @@ pub struct Services {
     pub callbacks: Callbacks,
     /// Campaigns.
     pub campaigns: Campaigns,
+    /// Conversations.
+    pub conversations: Conversations,
+    /// Notifications.
+    pub notifications: Notifications,
+    /// Where streams begin.
+    pub feed: PgNotificationFeed,
+    /// Whose turn it is, of the thread's streams, to ask whether its caller may go on.
+    pub stream_checks: Semaphore,
     /// Who is in an account.
     pub members: Members,
     /// Who is invited.
@@ -296,8 +333,17 @@ impl Services {
                 clock.clone(),
                 ids.clone(),
             ),
-            profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids),
+            profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
             callbacks: stores.callbacks(shared),
+            conversations: Conversations::new(
+                Arc::new(stores.conversations()),
+                Arc::new(shared.whatsapp()?),
+                shared.cipher.clone(),
+                ids,
+            ),
+            notifications: shared.notifications(&stores.tenant)?,
+            feed: PgNotificationFeed::new(stores.platform.clone()),
+            stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: invites(shared, &stores),

@@ -43,12 +43,18 @@ ids! {
     CampaignId,
     /// A person who receives messages.
     ContactId,
+    /// What is said with one contact.
+    ConversationId,
     /// A folder of campaigns or templates.
     FolderId,
     /// An invitation into an account.
     InviteId,
     /// A mail of the system's own, on its way out.
     MailId,
+    /// A message of a conversation.
+    MessageId,
+    /// A notification inside the product.
+    NotificationId,
     /// A connected WhatsApp number.
     ProfileId,
     /// A segment of contacts.

@@ -6,15 +6,22 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::inbound;
 use crate::campaigns::SendStatus;
+use crate::conversations::InboundNews;
 use crate::shared::SendId;
 use crate::templates::{MetaStatus, platform_verdict};
 
+/// The longest id, in bytes: whatever is longer is none of the platform's.
+const ID_BYTES: usize = 512;
+
 /// A piece of news.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum News {
-    /// Of a message.
+    /// Of a message that left.
     Delivery(Delivery),
+    /// Of a sender.
+    Inbound(Inbound),
     /// Of a template.
     Template(TemplateNews),
 }
@@ -26,6 +33,15 @@ pub struct Delivery {
     pub phone_number_id: String,
     /// The news.
     pub news: DeliveryNews,
+}
+
+/// News of a sender, and the number it came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inbound {
+    /// The platform's id of the number.
+    pub phone_number_id: String,
+    /// The news.
+    pub news: InboundNews,
 }
 
 /// What became of a message.
@@ -64,7 +80,7 @@ pub struct TemplateNews {
 pub struct Unreadable;
 
 /// A callback's news.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallbackBody {
     /// In the order given.
     pub news: Vec<News>,
@@ -77,11 +93,14 @@ impl CallbackBody {
         let entries = json.get("entry").and_then(Value::as_array).ok_or(Unreadable)?;
         let mut news = Vec::new();
         for entry in entries {
-            let waba_id = text(entry, "id").unwrap_or_default();
+            let waba_id = id(entry, "id").unwrap_or_default();
             for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
                 let Some(value) = change.get("value") else { continue };
                 match change.get("field").and_then(Value::as_str) {
-                    Some("messages") => news.extend(deliveries(value).map(News::Delivery)),
+                    Some("messages" | "user_preferences") => {
+                        news.extend(deliveries(value).map(News::Delivery));
+                        news.extend(arrivals(value).map(News::Inbound));
+                    }
                     Some("message_template_status_update") => {
                         news.extend(template_news(&waba_id, value).map(News::Template));
                     }
@@ -93,10 +112,25 @@ impl CallbackBody {
     }
 }
 
-fn deliveries(value: &Value) -> impl Iterator<Item = Delivery> + '_ {
-    let phone_number_id = value
+/// The number that a change is about.
+fn number(value: &Value) -> Option<String> {
+    value
         .get("metadata")
-        .and_then(|metadata| text(metadata, "phone_number_id"));
+        .and_then(|metadata| id(metadata, "phone_number_id"))
+}
+
+fn arrivals(value: &Value) -> impl Iterator<Item = Inbound> + '_ {
+    let phone_number_id = number(value);
+    inbound::news(value).filter_map(move |news| {
+        Some(Inbound {
+            phone_number_id: phone_number_id.clone()?,
+            news,
+        })
+    })
+}
+
+fn deliveries(value: &Value) -> impl Iterator<Item = Delivery> + '_ {
+    let phone_number_id = number(value);
     let statuses = value.get("statuses").and_then(Value::as_array).into_iter().flatten();
     statuses.filter_map(move |status| {
         Some(Delivery {
@@ -109,7 +143,6 @@ fn deliveries(value: &Value) -> impl Iterator<Item = Delivery> + '_ {
 fn delivery_news(status: &Value) -> Option<DeliveryNews> {
     let word = status.get("status")?.as_str()?;
     let known = word.parse().ok().filter(|status| *status != SendStatus::Pending)?;
-    let seconds = text(status, "timestamp")?.parse().ok()?;
     let error = status.get("errors").and_then(|errors| errors.get(0));
     let details = error.and_then(|error| {
         let details = error.get("error_data").and_then(|data| text(data, "details"));
@@ -118,12 +151,12 @@ fn delivery_news(status: &Value) -> Option<DeliveryNews> {
             .or_else(|| text(error, "title"))
     });
     Some(DeliveryNews {
-        send_id: text(status, "biz_opaque_callback_data")
+        send_id: id(status, "biz_opaque_callback_data")
             .and_then(|id| Uuid::parse_str(&id).ok())
             .map(SendId),
-        message_id: text(status, "id")?,
+        message_id: id(status, "id")?,
         status: known,
-        at: OffsetDateTime::from_unix_timestamp(seconds).ok()?,
+        at: moment(status, "timestamp")?,
         error_code: error.and_then(|error| error.get("code")).and_then(Value::as_i64),
         error_message: details,
     })
@@ -135,16 +168,32 @@ fn template_news(waba_id: &str, value: &Value) -> Option<TemplateNews> {
     let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
     Some(TemplateNews {
         waba_id: waba_id.to_owned(),
-        meta_template_id: text(value, "message_template_id")?,
+        meta_template_id: id(value, "message_template_id")?,
         verdict,
         reason: reason.filter(|_| verdict == MetaStatus::Rejected),
     })
 }
 
-/// A field that the platform gives as a string or as a number.
+/// An id, which the platform gives as a string or as a number.
+pub(super) fn id(object: &Value, field: &str) -> Option<String> {
+    let given = match object.get(field)? {
+        Value::String(id) => id.clone(),
+        Value::Number(number) => number.to_string(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
+    };
+    (!given.is_empty() && given.len() <= ID_BYTES && !given.contains('\0')).then_some(given)
+}
+
+/// A moment in seconds, which the platform gives as a string or as a number.
+pub(super) fn moment(object: &Value, field: &str) -> Option<OffsetDateTime> {
+    let seconds = text(object, field)?.parse().ok()?;
+    OffsetDateTime::from_unix_timestamp(seconds).ok()
+}
+
+/// A text without what cannot be stored.
 fn text(object: &Value, field: &str) -> Option<String> {
     match object.get(field)? {
-        Value::String(text) => Some(text.clone()),
+        Value::String(text) => Some(text.replace('\0', "")),
         Value::Number(number) => Some(number.to_string()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
@@ -201,6 +250,33 @@ mod tests {
             panic!("{news:?}")
         };
         assert_eq!((delivery.news.message_id.as_str(), delivery.news.send_id), ("d", None));
+    }
+
+    #[test]
+    fn news_of_senders_comes_with_the_number_it_came_to() {
+        let value = json!({ "metadata": { "phone_number_id": "1065" }, "contacts": [],
+            "statuses": [{ "id": "d", "status": "read", "timestamp": "1" }],
+            "messages": [{ "from": "5511961234567", "id": "m", "timestamp": "1", "type": "text", "text": { "body": "Oi" } }] });
+        let mut body = messages(&json!([]));
+        body["entry"][0]["changes"][0]["value"] = value;
+        let news = read(&body);
+        let [News::Delivery(_), News::Inbound(inbound)] = &news[..] else {
+            panic!("{news:?}")
+        };
+        assert_eq!(inbound.phone_number_id, "1065");
+        body["entry"][0]["changes"][0]["value"]["metadata"] = json!({});
+        assert_eq!(read(&body), []);
+    }
+
+    #[test]
+    fn what_cannot_be_stored_is_left_out() {
+        let news = read(&messages(&json!([
+            { "id": "a\u{0}", "status": "read", "timestamp": "1" },
+            { "id": "b", "status": "failed", "timestamp": "1", "errors": [{ "code": 1, "message": "x\u{0}y" }] }])));
+        let [News::Delivery(only)] = &news[..] else {
+            panic!("{news:?}")
+        };
+        assert_eq!(only.news.error_message.as_deref(), Some("xy"));
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use time::Duration;
 
-use super::{CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, News, StoredCallback, TemplateNews};
+use super::{
+    CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback, TemplateNews,
+};
+use crate::conversations::{Arrival, InboundNews, InboxStore};
 use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
 use crate::templates::{MetaStatus, Template, TemplateCommand, TemplateStore, transition};
 
@@ -22,6 +25,7 @@ const VERDICT_ATTEMPTS: u32 = 3;
 pub struct Callbacks {
     callbacks: Arc<dyn CallbackStore>,
     deliveries: Arc<dyn DeliveryStore>,
+    inbox: Arc<dyn InboxStore>,
     templates: Arc<dyn TemplateStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -31,6 +35,7 @@ impl Callbacks {
     pub fn new(
         callbacks: Arc<dyn CallbackStore>,
         deliveries: Arc<dyn DeliveryStore>,
+        inbox: Arc<dyn InboxStore>,
         templates: Arc<dyn TemplateStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -38,6 +43,7 @@ impl Callbacks {
         Self {
             callbacks,
             deliveries,
+            inbox,
             templates,
             clock,
             ids,
@@ -80,19 +86,41 @@ impl Callbacks {
     /// Whether all news found its subject.
     async fn apply(&self, news: Vec<News>) -> Result<bool, StoreError> {
         let mut by_number: BTreeMap<String, Vec<DeliveryNews>> = BTreeMap::new();
+        let mut inbound: BTreeMap<String, Vec<InboundNews>> = BTreeMap::new();
         let mut complete = true;
         for item in news {
             match item {
                 News::Delivery(Delivery { phone_number_id, news }) => {
                     by_number.entry(phone_number_id).or_default().push(news);
                 }
+                News::Inbound(Inbound { phone_number_id, news }) => {
+                    inbound.entry(phone_number_id).or_default().push(news);
+                }
                 News::Template(news) => complete &= self.apply_verdict(&news).await?,
             }
+        }
+        for (number, news) in inbound {
+            self.take_in(&number, &news).await?;
         }
         for (number, news) in by_number {
             complete &= self.apply_deliveries(&number, news).await?;
         }
         Ok(complete)
+    }
+
+    /// Whoever writes to a number writes to every account that connected it.
+    async fn take_in(&self, number: &str, news: &[InboundNews]) -> Result<(), StoreError> {
+        for account in self.callbacks.accounts_of_number(number).await? {
+            let arrival = |news: &InboundNews| Arrival {
+                news: news.clone(),
+                contact_id: self.ids.next().into(),
+                conversation_id: self.ids.next().into(),
+                message_id: self.ids.next().into(),
+            };
+            let arrivals: Vec<Arrival> = news.iter().map(arrival).collect();
+            self.inbox.receive(account, number, &arrivals).await?;
+        }
+        Ok(())
     }
 
     /// A number is usually one account's. Where several connected it, each is offered what the others had not: a send
@@ -168,6 +196,7 @@ mod tests {
 
     use super::super::{MockCallbackStore, MockDeliveryStore};
     use super::*;
+    use crate::conversations::MockInboxStore;
     use crate::shared::{MockClock, MockIds};
     use crate::templates::MockTemplateStore;
     use crate::templates::tests::approved_template;
@@ -195,14 +224,30 @@ mod tests {
     }
 
     fn callbacks(store: MockCallbackStore, deliveries: MockDeliveryStore, templates: MockTemplateStore) -> Callbacks {
+        with_inbox(store, deliveries, MockInboxStore::new(), templates)
+    }
+
+    fn with_inbox(
+        store: MockCallbackStore,
+        deliveries: MockDeliveryStore,
+        inbox: MockInboxStore,
+        templates: MockTemplateStore,
+    ) -> Callbacks {
+        let mut ids = MockIds::new();
+        let mut next = 0;
+        ids.expect_next().returning(move || {
+            next += 1;
+            Uuid::from_u128(next)
+        });
         let mut clock = MockClock::new();
         clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
         Callbacks::new(
             Arc::new(store),
             Arc::new(deliveries),
+            Arc::new(inbox),
             Arc::new(templates),
             Arc::new(clock),
-            Arc::new(MockIds::new()),
+            Arc::new(ids),
         )
     }
 
@@ -226,6 +271,38 @@ mod tests {
             .process(&statuses(0))
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_message_reaches_every_account_of_its_number_in_order() {
+        let message = |id: &str| json!({ "from": "5511961234567", "id": id, "timestamp": "1", "type": "text", "text": { "body": "Oi" } });
+        let told = callback(
+            0,
+            "messages",
+            &json!({ "metadata": { "phone_number_id": "1065" }, "messages": [message("a"), message("b")] }),
+        );
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
+        store.expect_forget().times(1).returning(|_| Ok(()));
+        let mut inbox = MockInboxStore::new();
+        for account in [A, B] {
+            inbox
+                .expect_receive()
+                .times(1)
+                .withf(move |a, number, arrivals| {
+                    let ids: std::collections::BTreeSet<Uuid> = arrivals
+                        .iter()
+                        .flat_map(|one| [one.contact_id.0, one.conversation_id.0, one.message_id.0])
+                        .collect();
+                    let told = arrivals
+                        .iter()
+                        .map(|one| matches!(&one.news, InboundNews::Message(message) if message.wa_message_id == "a"));
+                    *a == account && number == "1065" && ids.len() == 6 && told.eq([true, false])
+                })
+                .returning(|_, _, _| Ok(()));
+        }
+        let callbacks = with_inbox(store, MockDeliveryStore::new(), inbox, MockTemplateStore::new());
+        callbacks.process(&told).await.unwrap();
     }
 
     #[tokio::test]

@@ -1,15 +1,17 @@
 //! WhatsApp: the connected numbers, and what the platform calls back about.
 //!
 //! Owns profiles (numbers with their tokens), the gateway port, and the reading of callbacks. Does not own what a
-//! status means for a campaign's send (`campaigns`) or a template (`templates`): it only delivers the news.
+//! status means for a campaign's send (`campaigns`) or a template (`templates`), nor what a sender's message changes
+//! (`conversations`): it only delivers the news.
 
 mod callback;
 mod callbacks;
+mod inbound;
 mod model;
 mod ports;
 mod service;
 
-pub use callback::{CallbackBody, Delivery, DeliveryNews, News, TemplateNews};
+pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateNews};
 pub use callbacks::{Callbacks, PROCESSING_LEASE};
 pub use model::*;
 pub use ports::*;

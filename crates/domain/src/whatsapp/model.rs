@@ -7,6 +7,9 @@ use time::OffsetDateTime;
 
 use crate::shared::{FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
+/// The platform's code of a message to somebody who stopped marketing messages.
+pub const STOPPED_MARKETING: i64 = 131_050;
+
 /// A connected WhatsApp number, as published: the token is never part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Profile {

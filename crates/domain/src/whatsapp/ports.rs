@@ -5,7 +5,7 @@ use time::Duration;
 
 use super::{DeliveryNews, Line, StoredProfile};
 use crate::campaigns::SendOutcome;
-use crate::shared::{AccountId, CallbackId, GatewayError, ProfileId, SendId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError};
 use crate::templates::TemplateSubmission;
 
 /// Connected numbers. Every method sees the one account alone.
@@ -66,13 +66,14 @@ pub struct StoredCallback {
     pub attempts: u32,
 }
 
-/// Applies delivery news to campaign sends.
+/// Applies delivery news to campaign sends and to replies.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait DeliveryStore: Send + Sync {
-    /// Applies the news to the account's sends (found by send id, else by the platform's message id), in one
+    /// Applies the news to the account's sends and replies (found by our id, else by the platform's message id), in one
     /// transaction with the counters, each by `SendStatus::advance`, and each send at most once forward. Learns
-    /// `wa_message_id` where it was missing. Returns the positions in `news` of those whose send the account has not.
+    /// `wa_message_id` where it was missing; a contact who stopped marketing (`STOPPED_MARKETING`) is opted out.
+    /// Returns the positions in `news` of those whose subject the account has not.
     async fn apply(&self, account: AccountId, news: &[DeliveryNews]) -> Result<Vec<usize>, StoreError>;
 }
 
@@ -95,6 +96,26 @@ pub struct OutboundTemplate {
     pub buttons: Vec<(usize, String)>,
 }
 
+/// Whom a message is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addressee {
+    /// A number, E.164.
+    Phone(String),
+    /// The platform's user id of somebody who hides their number.
+    User(String),
+}
+
+/// One text to one person, free in form: the platform takes it within 24 hours of the person's last message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundText {
+    /// Our id of the message; comes back in every status callback.
+    pub message_id: MessageId,
+    /// To whom.
+    pub to: Addressee,
+    /// 1 to 4096 characters.
+    pub text: String,
+}
+
 /// The messaging platform. Every call has a time-out; none is repeated by the adapter.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
@@ -102,6 +123,9 @@ pub trait WhatsappGateway: Send + Sync {
     /// Sends one template message. Every way this can end is an outcome, by the error classes of the platform:
     /// a request that may have reached it and was not clearly answered is `Unknown`, never an error to retry.
     async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome;
+
+    /// Sends one text. Every way this can end is an outcome, as of `send_template`.
+    async fn send_text(&self, line: &Line, message: &OutboundText) -> SendOutcome;
 
     /// Submits a template, or replaces the content of the one known by `meta_template_id`.
     async fn submit_template<'a>(

@@ -1,9 +1,25 @@
-//! A template message as the platform takes it.
+//! Messages as the platform takes them.
 
-use recado_domain::whatsapp::OutboundTemplate;
+use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText};
 use serde_json::{Value, json};
 
-/// The body of `POST /{phone_number_id}/messages`.
+/// The body of `POST /{phone_number_id}/messages` with a text. Links in it are shown as they are.
+pub(super) fn text(message: &OutboundText) -> Value {
+    let (field, to) = match &message.to {
+        Addressee::Phone(phone) => ("to", phone),
+        Addressee::User(user) => ("recipient", user),
+    };
+    json!({
+        "messaging_product": "whatsapp",
+        "recipient_type": "individual",
+        field: to,
+        "type": "text",
+        "biz_opaque_callback_data": message.message_id.to_string(),
+        "text": { "body": message.text, "preview_url": false },
+    })
+}
+
+/// The body of `POST /{phone_number_id}/messages` with a template.
 pub(super) fn body(message: &OutboundTemplate) -> Value {
     let mut template = json!({ "name": message.template, "language": { "code": message.language } });
     let components = components(message);
@@ -41,7 +57,7 @@ fn parameters(values: &[String]) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use recado_domain::shared::SendId;
+    use recado_domain::shared::{MessageId, SendId};
     use uuid::Uuid;
 
     use super::*;
@@ -76,6 +92,23 @@ mod tests {
                 { "type": "button", "sub_type": "url", "index": 1,
                   "parameters": [{ "type": "text", "text": "860198" }] } ] } });
         assert_eq!(body(&message), expected);
+    }
+
+    #[test]
+    fn a_text_goes_to_a_number_or_to_a_user() {
+        let message = |to| OutboundText {
+            message_id: MessageId(Uuid::from_u128(7)),
+            to,
+            text: "Oi!\n\u{1f600}".into(),
+        };
+        let mut expected = json!({
+            "messaging_product": "whatsapp", "recipient_type": "individual", "to": "+5511961234567", "type": "text",
+            "biz_opaque_callback_data": "00000000-0000-0000-0000-000000000007",
+            "text": { "body": "Oi!\n\u{1f600}", "preview_url": false } });
+        assert_eq!(text(&message(Addressee::Phone("+5511961234567".into()))), expected);
+        expected.as_object_mut().unwrap().remove("to");
+        expected["recipient"] = json!("BR.1");
+        assert_eq!(text(&message(Addressee::User("BR.1".into()))), expected);
     }
 
     #[test]

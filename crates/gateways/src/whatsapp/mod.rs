@@ -1,5 +1,5 @@
 //! The messaging platform: the WhatsApp Cloud API of Meta's Graph (`developers.facebook.com/documentation/
-//! business-messaging/whatsapp`), for sending template messages and submitting templates.
+//! business-messaging/whatsapp`), for sending messages and submitting templates.
 
 mod answer;
 mod graph;
@@ -13,7 +13,7 @@ use hyper::Uri;
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::TemplateSubmission;
-use recado_domain::whatsapp::{Line, OutboundTemplate, SubmittedTemplate, WhatsappGateway};
+use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, SubmittedTemplate, WhatsappGateway};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -65,11 +65,9 @@ impl CloudApi {
     fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<Request, CallError> {
         Request::post(url, body).timeout(self.timeout).bearer(token)
     }
-}
 
-#[async_trait]
-impl WhatsappGateway for CloudApi {
-    async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome {
+    /// Sends one message, once.
+    async fn send(&self, line: &Line, body: &Value) -> SendOutcome {
         let Some(base) = &self.base else {
             return SendOutcome::Halted {
                 code: 0,
@@ -77,13 +75,24 @@ impl WhatsappGateway for CloudApi {
             };
         };
         let url = format!("{base}/{}/messages", segment(&line.phone_number_id));
-        match self.post(url, &line.token, &message::body(message)) {
+        match self.post(url, &line.token, body) {
             Ok(request) => answer::outcome(self.http.call(request).await, &line.token),
             Err(error) => SendOutcome::Halted {
                 code: TOKEN_INVALID,
                 message: error.to_string(),
             },
         }
+    }
+}
+
+#[async_trait]
+impl WhatsappGateway for CloudApi {
+    async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome {
+        self.send(line, &message::body(message)).await
+    }
+
+    async fn send_text(&self, line: &Line, message: &OutboundText) -> SendOutcome {
+        self.send(line, &message::text(message)).await
     }
 
     async fn submit_template<'a>(

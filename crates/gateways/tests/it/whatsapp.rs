@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use recado_domain::campaigns::SendOutcome;
-use recado_domain::shared::{GatewayError, SendId};
+use recado_domain::shared::{GatewayError, MessageId, SendId};
 use recado_domain::templates::{Category, TemplateSubmission};
-use recado_domain::whatsapp::{Line, OutboundTemplate, WhatsappGateway};
+use recado_domain::whatsapp::{Addressee, Line, OutboundTemplate, OutboundText, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
 use recado_simulators::whatsapp::{Approval, Fault, FaultKind, Options, Whatsapp};
@@ -99,6 +99,60 @@ async fn a_message_is_accepted_with_its_ids() {
     assert_eq!(sends[0].request.path, "/v25.0/1065/messages");
     assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(7).to_string()));
     assert_eq!(sends[0].parameters, ["Ana", "R$ 10,00", "860198"]);
+}
+
+fn words(to: Addressee) -> OutboundText {
+    OutboundText {
+        message_id: MessageId(Uuid::from_u128(8)),
+        to,
+        text: "Oi!".into(),
+    }
+}
+
+#[tokio::test]
+async fn a_text_goes_out_once_and_ends_as_a_template_does() {
+    let platform = platform();
+    let gateway = api(Some(&platform.base_url())).timeout(Duration::from_secs(1));
+    let line = line("token");
+    let to_phone = words(Addressee::Phone("+5531988887777".into()));
+    let outcome = gateway.send_text(&line, &to_phone).await;
+    assert!(
+        matches!(&outcome, SendOutcome::Accepted { wa_id: Some(id), .. } if id == "553188887777"),
+        "{outcome:?}"
+    );
+    let outcome = gateway.send_text(&line, &words(Addressee::User("BR.1".into()))).await;
+    assert!(
+        matches!(outcome, SendOutcome::Accepted { wa_id: None, .. }),
+        "{outcome:?}"
+    );
+    let sends = platform.sends();
+    assert_eq!(sends[0].request.body["text"]["body"], "Oi!");
+    assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(8).to_string()));
+    assert_eq!(sends[1].request.body["recipient"], "BR.1");
+    let error = |code| FaultKind::Error {
+        code,
+        http_status: 400,
+        details: String::new(),
+    };
+    let ends: [(FaultKind, fn(&SendOutcome) -> bool); 5] = [
+        (error(131_047), |end| {
+            matches!(end, SendOutcome::Failed { code: 131_047, .. })
+        }),
+        (error(190), |end| matches!(end, SendOutcome::Halted { code: 190, .. })),
+        (FaultKind::Throttle, |end| matches!(end, SendOutcome::Throttled { .. })),
+        (FaultKind::Hang { ms: 60_000 }, |end| {
+            matches!(end, SendOutcome::Unknown { .. })
+        }),
+        (FaultKind::GarbageJson, |end| matches!(end, SendOutcome::Unknown { .. })),
+    ];
+    for (position, (kind, fits)) in ends.into_iter().enumerate() {
+        platform.script(vec![Fault::send(kind.clone())]);
+        let outcome = gateway.send_text(&line, &to_phone).await;
+        assert!(fits(&outcome), "{kind:?}: {outcome:?}");
+        assert_eq!(platform.sends().len(), position + 3);
+    }
+    let unset = api(None).send_text(&line, &to_phone).await;
+    assert!(matches!(unset, SendOutcome::Halted { code: 0, .. }), "{unset:?}");
 }
 
 #[tokio::test]

@@ -13,11 +13,13 @@ use recado_domain::campaigns::{
     RunStart, RunStore, SendResult, StartOutcome,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, Write};
+use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::sends::{Settlement, lock_sends};
 use super::{claims, ending, rows, starting};
+use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
@@ -224,7 +226,7 @@ async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[
 async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> Attempt<()> {
     let ids: Vec<SendId> = results.iter().map(|(id, _)| *id).collect();
     let mut sends = lock_sends(conn, run.account_id, bare(&ids), vec![]).await?;
-    let (mut contacts, mut wa_ids) = (Vec::new(), Vec::new());
+    let (mut contacts, mut wa_ids, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for (id, result) in results {
         let Some(send) = sends.by_id(*id).filter(|send| send.campaign() == run.campaign_id) else {
             continue;
@@ -234,19 +236,19 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
             contacts.push(send.contact());
             wa_ids.push(wa_id.clone());
         }
+        if matches!(
+            result,
+            SendResult::Failed {
+                code: Some(STOPPED_MARKETING),
+                ..
+            }
+        ) {
+            refusals.push((send.contact(), send.now()));
+        }
     }
     Settlement::of(sends).write(conn, run.account_id).await?;
-    if !contacts.is_empty() {
-        sql(
-            "UPDATE contacts c SET wa_id = w.wa_id FROM unnest($2, $3) AS w (id, wa_id)
-             WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id",
-        )
-        .bind(run.account_id)
-        .bind(contacts)
-        .bind(wa_ids)
-        .execute(conn)
-        .await?;
-    }
+    learn_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
+    withdraw(conn, run.account_id, &refusals).await?;
     Ok(())
 }
 

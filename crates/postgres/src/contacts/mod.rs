@@ -1,8 +1,10 @@
 //! Contacts and tags.
 
+mod consent;
 mod store;
 mod tags;
 mod upsert;
 
+pub(crate) use consent::{learn_wa_ids, withdraw};
 pub use store::PgContacts;
 pub use tags::PgTags;

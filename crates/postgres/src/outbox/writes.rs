@@ -14,6 +14,9 @@ use crate::derived;
 use crate::errors::{Attempt, corrupt};
 use crate::sql::{Param, sql};
 
+/// Any number that names nothing else in the database.
+const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
+
 /// An event on its way.
 #[derive(QueryableByName)]
 pub(super) struct Waiting {
@@ -84,12 +87,22 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
     Ok(())
 }
 
+/// One transaction at a time writes notifications, until it is over: their places are given in the order in which they
+/// become visible, so that a stream which saw one has seen every smaller one.
 async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Notification>>) -> Attempt<()> {
+    if !events.is_empty() {
+        sql("SELECT pg_advisory_xact_lock($1)")
+            .bind(NOTIFICATIONS_LOCK)
+            .execute(&mut *conn)
+            .await?;
+    }
     sql(
         "INSERT INTO notifications (account_id, id, type, title, message, data, created_at)
          SELECT e.account_id, e.id, e.type, e.title, e.message, e.data, e.created_at
-         FROM unnest($1, $2, $3, $4, $5, $6, $7) AS e (account_id, id, type, title, message, data, created_at)
+         FROM unnest($1, $2, $3, $4, $5, $6, $7) WITH ORDINALITY
+           AS e (account_id, id, type, title, message, data, created_at, position)
          JOIN accounts a ON a.id = e.account_id
+         ORDER BY e.position
          ON CONFLICT DO NOTHING",
     )
     .bind(column(&events, |(event, _)| event.account_id))

@@ -1,16 +1,18 @@
-//! Delivery news, applied to campaign sends.
+//! Delivery news, applied to campaign sends and to replies.
 
 use async_trait::async_trait;
 use diesel_async::AsyncPgConnection;
 use recado_domain::shared::{AccountId, StoreError};
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, STOPPED_MARKETING};
 use uuid::Uuid;
 
 use crate::campaigns::{Settlement, lock_sends};
+use crate::contacts::withdraw;
+use crate::conversations::{find_message, lock_messages, write_messages};
 use crate::errors::{Attempt, retry};
 use crate::pool::TenantPool;
 
-/// Delivery news, applied to campaign sends.
+/// Delivery news, applied to campaign sends and to replies.
 #[derive(Clone, Debug)]
 pub struct PgDeliveries(TenantPool);
 
@@ -35,20 +37,52 @@ impl DeliveryStore for PgDeliveries {
     }
 }
 
+/// One statement to lock the sends, one to write them, one a campaign and a month for what counts them; two more where
+/// something is no send, two more where somebody stopped marketing.
 async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[DeliveryNews]) -> Attempt<Vec<usize>> {
     let ids: Vec<Uuid> = news.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
     let messages: Vec<String> = news.iter().map(|item| item.message_id.clone()).collect();
     let mut sends = lock_sends(conn, account, ids, messages).await?;
-    let mut unmatched = Vec::new();
+    let (mut others, mut refusals) = (Vec::new(), Vec::new());
     for (position, item) in news.iter().enumerate() {
         match sends.find(item.send_id, &item.message_id) {
-            None => unmatched.push(position),
+            None => others.push((position, item)),
             Some(send) => {
                 send.learn_message(&item.message_id);
                 send.advance(item.status, item.at, item.error_code, item.error_message.as_deref());
+                if item.error_code == Some(STOPPED_MARKETING) {
+                    refusals.push((send.contact(), item.at));
+                }
             }
         }
     }
     Settlement::of(sends).write(conn, account).await?;
+    withdraw(conn, account, &refusals).await?;
+    apply_to_replies(conn, account, others).await
+}
+
+/// The positions of what is of no reply either.
+async fn apply_to_replies(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    news: Vec<(usize, &DeliveryNews)>,
+) -> Attempt<Vec<usize>> {
+    if news.is_empty() {
+        return Ok(vec![]);
+    }
+    let ids = news.iter().filter_map(|(_, item)| item.send_id).map(Uuid::from);
+    let messages = news.iter().map(|(_, item)| item.message_id.clone());
+    let mut replies = lock_messages(conn, account, ids.collect(), messages.collect()).await?;
+    let mut unmatched = Vec::new();
+    for (position, item) in news {
+        match find_message(&mut replies, item.send_id.map(Uuid::from), &item.message_id) {
+            None => unmatched.push(position),
+            Some(reply) => {
+                reply.learn(&item.message_id);
+                reply.advance(item.status, item.error_message.as_deref());
+            }
+        }
+    }
+    write_messages(conn, account, &replies).await?;
     Ok(unmatched)
 }

@@ -163,3 +163,55 @@ async fn news_from_several_sides_at_once_is_counted_once() {
     assert_eq!(world.number("SELECT read FROM campaign_counters").await, 40);
     world.assert_recount().await;
 }
+
+#[tokio::test]
+async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
+    let (world, run, sends) = in_flight().await;
+    let refused = SendResult::Failed {
+        code: Some(131_050),
+        message: "stopped".into(),
+    };
+    let other = SendResult::Failed {
+        code: Some(131_049),
+        message: "limit".into(),
+    };
+    world
+        .runs()
+        .record(run, &[(sends[0], refused), (sends[1], other)])
+        .await
+        .unwrap();
+    let stopped = DeliveryNews {
+        error_code: Some(131_050),
+        ..news(Some(sends[2]), "m2", SendStatus::Failed)
+    };
+    for _ in 0..2 {
+        world
+            .deliveries()
+            .apply(world.account, std::slice::from_ref(&stopped))
+            .await
+            .unwrap();
+    }
+    let out = "SELECT string_agg(s.id::text, ' ' ORDER BY s.id) FROM campaign_sends s
+         JOIN contacts c ON c.id = s.contact_id WHERE c.opted_out_at IS NOT NULL";
+    let mut expected = [sends[0].to_string(), sends[2].to_string()];
+    expected.sort_unstable();
+    assert_eq!(world.text(out).await.unwrap(), expected.join(" "));
+    let at = format!(
+        "SELECT c.opted_out_at = '2026-03-01 12:00:00.123456Z' FROM contacts c JOIN campaign_sends s ON s.contact_id = c.id
+         WHERE s.id = '{}'",
+        sends[2]
+    );
+    assert_eq!(world.text(&at).await.unwrap(), "true", "since the news says so");
+    // A wish that came after it stands.
+    world
+        .sql("UPDATE contacts SET opted_out_at = NULL, consent_at = now()")
+        .await;
+    world.deliveries().apply(world.account, &[stopped]).await.unwrap();
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
+            .await,
+        0
+    );
+    world.assert_recount().await;
+}

@@ -49,7 +49,11 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO audit_logs (account_id, id, action, entity_type) VALUES ('{account}', '{tag}', 'create', 'x');
                  INSERT INTO audit_counts (account_id, entity_type, action, n) VALUES ('{account}', 'x', 'create', 1);
                  INSERT INTO notifications (account_id, id, type, title, message)
-                   VALUES ('{account}', '{tag}', 'info', 't', 'm')"
+                   VALUES ('{account}', '{tag}', 'info', 't', 'm');
+                 INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+                   VALUES ('{account}', '{tag}', '{contact}', now());
+                 INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
+                   VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now())"
             ))
             .await;
     }
@@ -74,7 +78,7 @@ async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    assert!(tables.len() >= 20, "{tables:?}");
+    assert!(tables.len() >= 22, "{tables:?}");
     tables
         .into_iter()
         .map(|table| {

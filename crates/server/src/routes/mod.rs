@@ -12,7 +12,9 @@ mod api_keys;
 mod audit;
 mod campaigns;
 mod contacts;
+mod conversations;
 mod folders;
+mod notifications;
 mod segments;
 mod service;
 mod tags;
@@ -123,6 +125,26 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::PUT, "/api/contacts/{id}/tags", Write, || {
         web::to(contacts::set_tags)
     }),
+    route(Method::GET, "/api/conversations", Read, || web::to(conversations::list)),
+    route(Method::PUT, "/api/conversations/{id}", Write, || {
+        web::to(conversations::update)
+    }),
+    route(Method::GET, "/api/conversations/{id}/messages", Read, || {
+        web::to(conversations::messages)
+    }),
+    route(Method::POST, "/api/conversations/{id}/messages", Write, || {
+        web::to(conversations::reply)
+    }),
+    route(Method::GET, "/api/notifications", Read, || web::to(notifications::list)),
+    route(Method::GET, "/api/notifications/stream", Read, || {
+        web::to(notifications::stream)
+    }),
+    route(Method::POST, "/api/notifications/read-all", Read, || {
+        web::to(notifications::read_all)
+    }),
+    route(Method::POST, "/api/notifications/{id}/read", Read, || {
+        web::to(notifications::read)
+    }),
     route(Method::GET, "/api/tags", Read, || web::to(tags::list)),
     route(Method::POST, "/api/tags", Write, || web::to(tags::create)),
     route(Method::DELETE, "/api/tags/{id}", Write, || web::to(tags::delete)),
@@ -203,7 +225,7 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/campaigns/{id}/retry-failed", Write, || {
         web::to(campaigns::retry_failed)
     })
-    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-retry"),
     route(Method::POST, "/api/campaigns/{id}/cancel", Write, || {
         web::to(campaigns::cancel)
     })

@@ -10,7 +10,8 @@ mod rounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::campaigns::{Dispatcher, RunStore as _};
+use recado_domain::campaigns::{Dispatcher, RunStore};
+use recado_domain::conversations::ConversationStore;
 use recado_domain::idempotency::IdempotencyStore as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -92,31 +93,47 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         },
     ));
     let keys = stores.idempotency();
+    let swept = move || {
+        let keys = keys.clone();
+        async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
+    };
     tasks.spawn(rounds::run(
         "idempotency keys",
         Rest::idle(SWEEP),
         stop.clone(),
         None,
-        move || {
-            let keys = keys.clone();
-            async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
-        },
+        swept,
     ));
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
+    settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
+    Ok(())
+}
+
+/// Fails what nobody ever heard of again.
+fn settle_unknown(
+    shared: &Shared,
+    runs: Arc<dyn RunStore>,
+    conversations: Arc<dyn ConversationStore>,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) {
     let ttl = shared.config.send_unknown_ttl;
     let rest = LOOK_FOR_UNKNOWN
         .min(ttl.try_into().unwrap_or(LOOK_FOR_UNKNOWN))
         .max(Duration::from_millis(100));
-    tasks.spawn(rounds::run(
-        "unknown sends",
-        Rest::idle(rest),
-        stop.clone(),
-        None,
-        move || {
-            let runs = runs.clone();
-            async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
-        },
-    ));
-    Ok(())
+    let sends = move || {
+        let runs = runs.clone();
+        async move { runs.fail_unknown(ttl, UNKNOWN_BATCH).await.map(|failed| failed > 0) }
+    };
+    let replies = move || {
+        let conversations = conversations.clone();
+        async move {
+            let failed = conversations.fail_unknown(ttl, UNKNOWN_BATCH).await?;
+            Ok(failed > 0)
+        }
+    };
+    let rest = Rest::idle(rest);
+    tasks.spawn(rounds::run("unknown sends", rest, stop.clone(), None, sends));
+    tasks.spawn(rounds::run("unknown replies", rest, stop.clone(), None, replies));
 }

@@ -144,7 +144,8 @@ fn nobody_sets_what_is_the_servers_on_any_route() {
         let whole = with_wishes(body, &wishes, extra);
         let reply = admin.request(spec.method.as_str(), &path).json(&whole).send();
         assert!(
-            [200, 201, 404, 422].contains(&reply.status),
+            // 400: what is not set leaves nothing that could be done, as with a schedule without its time.
+            [200, 201, 400, 404, 422].contains(&reply.status),
             "{}: {reply:?}",
             label(spec)
         );

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Core;
-use super::callback::{Job, messages_change, template_change};
+use super::callback::{Job, template_change};
 use super::definition::{parameters, text};
+use super::inbound::Inbound;
 use super::options::Options;
-use super::phone::wa_id;
 use crate::courier::Deliveries;
 use crate::host::{Answer, Call};
 use crate::ledger::Entry;
-use crate::{locked, now_ms, set};
+use crate::locked;
 
 /// A request as the ledger shows it, with what matters of a message taken out.
 #[derive(Debug, Clone, Serialize)]
@@ -54,24 +54,6 @@ pub struct Counters {
     pub callbacks: Deliveries,
 }
 
-/// A message from a user to the business.
-#[derive(Debug, Clone, Default, Deserialize)]
-pub struct Inbound {
-    pub phone_number_id: String,
-    /// The sender in any written form with the country code; it arrives as the platform's id.
-    pub from: String,
-    pub text: String,
-    /// The sender's profile name.
-    #[serde(default)]
-    pub name: Option<String>,
-    /// The id of the message this one answers.
-    #[serde(default)]
-    pub context_id: Option<String>,
-    /// The payload of a template's quick reply: the message then is a pressed button labelled `text`.
-    #[serde(default)]
-    pub button_payload: Option<String>,
-}
-
 #[derive(Deserialize)]
 struct StatusByHand {
     event: String,
@@ -104,8 +86,19 @@ impl Core {
                 Ok(_) => Answer::refuse(404, "no such template"),
                 Err(error) => Answer::refuse(400, error),
             },
-            ("POST", ["inbound"]) => match serde_json::from_slice(&call.body) {
+            ("POST", ["inbound"]) => match serde_json::from_slice::<Inbound>(&call.body) {
                 Ok(inbound) => Answer::ok(&json!({ "id": self.inbound(&inbound) })),
+                Err(error) => Answer::refuse(400, error),
+            },
+            ("POST", ["inbound", "batch"]) => match serde_json::from_slice(&call.body) {
+                Ok(batch) => Answer::ok(&json!({ "ids": self.inbound_batch(&batch) })),
+                Err(error) => Answer::refuse(400, error),
+            },
+            ("POST", ["preferences"]) => match serde_json::from_slice(&call.body) {
+                Ok(preference) => {
+                    self.preference(&preference);
+                    Answer::ok(&json!({}))
+                }
                 Err(error) => Answer::refuse(400, error),
             },
             ("GET", ["options"]) => Answer::ok(&json!(self.options())),
@@ -167,50 +160,6 @@ impl Core {
             },
         );
         true
-    }
-
-    pub(super) fn inbound(&self, inbound: &Inbound) -> String {
-        let id = format!("wamid.{}", uuid::Uuid::new_v4().simple());
-        let from = wa_id(&inbound.from);
-        let mut message = json!({ "from": from, "id": id, "timestamp": (now_ms() / 1000).to_string() });
-        match &inbound.button_payload {
-            Some(payload) => {
-                set(&mut message, "type", json!("button"));
-                set(
-                    &mut message,
-                    "button",
-                    json!({ "payload": payload, "text": inbound.text }),
-                );
-            }
-            None => {
-                set(&mut message, "type", json!("text"));
-                set(&mut message, "text", json!({ "body": inbound.text }));
-            }
-        }
-        if let Some(context) = &inbound.context_id {
-            set(
-                &mut message,
-                "context",
-                json!({ "from": super::DISPLAY_NUMBER, "id": context }),
-            );
-        }
-        let mut change = messages_change(&inbound.phone_number_id, "messages", message);
-        let name = inbound.name.as_deref().unwrap_or("Cliente");
-        if let Some(value) = change.get_mut("value") {
-            set(
-                value,
-                "contacts",
-                json!([{ "profile": { "name": name }, "wa_id": from }]),
-            );
-        }
-        self.queue.push(
-            Instant::now(),
-            Job::Change {
-                waba: self.options().waba_id,
-                change,
-            },
-        );
-        id
     }
 
     fn change_options(&self, changes: Value) -> Answer {

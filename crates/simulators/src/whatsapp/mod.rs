@@ -6,6 +6,7 @@ mod control;
 mod definition;
 mod fault;
 mod graph;
+mod inbound;
 mod media;
 mod options;
 mod pace;
@@ -21,8 +22,9 @@ use std::{io, thread};
 use serde_json::{Value, json};
 
 pub use callback::signature;
-pub use control::{Counters, Inbound, Received};
+pub use control::{Counters, Received};
 pub use fault::{Fault, FaultKind, On};
+pub use inbound::{Inbound, InboundBatch, Preference};
 pub use options::{Approval, Options};
 pub use phone::wa_id;
 
@@ -106,6 +108,16 @@ impl Whatsapp {
     /// Sends an inbound message's callback and returns the message's id.
     pub fn inbound(&self, inbound: &Inbound) -> String {
         self.core.inbound(inbound)
+    }
+
+    /// Sends several messages in one callback, and returns their ids in the order of writing.
+    pub fn inbound_batch(&self, batch: &InboundBatch) -> Vec<String> {
+        self.core.inbound_batch(batch)
+    }
+
+    /// Sends the callback of a user's wish to get marketing messages no more, or again.
+    pub fn preference(&self, preference: &Preference) {
+        self.core.preference(preference);
     }
 
     /// Changes the options while running; a changed `bind` has no effect.

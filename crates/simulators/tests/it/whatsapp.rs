@@ -250,3 +250,43 @@ fn control_routes() {
     assert!(whatsapp.ledger().is_empty());
     assert_eq!(control(&whatsapp, "GET", "/nothing", None).status, 404);
 }
+
+#[test]
+fn texts_are_accepted_and_users_do_as_they_are_told() {
+    let receiver = Receiver::start(0);
+    let options = Options {
+        callback_url: Some(receiver.url.clone()),
+        ..Options::default()
+    };
+    let whatsapp = start(options);
+    let text = json!({ "messaging_product": "whatsapp", "recipient": "BR.1", "type": "text",
+        "biz_opaque_callback_data": "reply-1", "text": { "body": "Oi" } });
+    let answer = call(&whatsapp, "POST", "/1065/messages", Some(&text)).json();
+    assert_eq!(answer["contacts"][0], json!({ "input": "BR.1", "user_id": "BR.1" }));
+    let hidden = json!({ "user_id": "BR.1", "text": "um", "timestamp": 7 });
+    let known = json!({ "from": "+5531988887777", "text": "dois", "id": "wamid.2" });
+    let batch = json!({ "phone_number_id": "1065", "messages": [hidden, known], "reversed": true, "repeated": 1 });
+    let ids = control(&whatsapp, "POST", "/inbound/batch", Some(&batch)).json();
+    assert_eq!(ids["ids"][1], "wamid.2");
+    let wish = json!({ "phone_number_id": "1065", "from": "+5531988887777", "value": "stop" });
+    assert_eq!(control(&whatsapp, "POST", "/preferences", Some(&wish)).status, 200);
+    let moved = json!({ "phone_number_id": "1065", "from": "+5531988887777", "new_number": "+5511961234567" });
+    assert_eq!(control(&whatsapp, "POST", "/inbound", Some(&moved)).status, 200);
+    until("everything was told", || receiver.changes("messages").len() == 5);
+    let told = receiver.changes("messages");
+    assert_eq!(
+        (&told[0]["id"], &told[0]["from"]),
+        (&json!("wamid.2"), &json!("553188887777"))
+    );
+    assert_eq!(
+        (&told[1]["from"], &told[1]["from_user_id"], &told[1]["timestamp"]),
+        (&json!(null), &json!("BR.1"), &json!("7"))
+    );
+    assert_eq!(told[2], told[0]);
+    assert_eq!(told[4]["system"]["wa_id"], "5511961234567");
+    let wishes = receiver.changes("user_preferences");
+    assert_eq!(
+        (&wishes[0]["value"], &wishes[0]["wa_id"]),
+        (&json!("stop"), &json!("553188887777"))
+    );
+}

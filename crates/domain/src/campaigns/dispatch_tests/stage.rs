@@ -19,7 +19,9 @@ use super::runs::{FakeRuns, Row};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed};
 use crate::templates::TemplateSubmission;
 use crate::templates::tests::approved_template;
-use crate::whatsapp::{Line, OutboundTemplate, Profile, StoredProfile, SubmittedTemplate, WhatsappGateway};
+use crate::whatsapp::{
+    Line, OutboundTemplate, OutboundText, Profile, StoredProfile, SubmittedTemplate, WhatsappGateway,
+};
 
 pub(super) const RUN: QueuedRun = QueuedRun {
     account_id: AccountId(Uuid::from_u128(9)),
@@ -70,6 +72,10 @@ impl WhatsappGateway for Platform {
             hook();
         }
         outcome
+    }
+
+    async fn send_text(&self, _: &Line, _: &OutboundText) -> SendOutcome {
+        unreachable!("runs send templates")
     }
 
     async fn submit_template<'a>(

@@ -76,22 +76,37 @@ impl Request {
             Some(body) => agent().run(request.body(body)?)?,
             None => agent().run(request.body(())?)?,
         };
-        Ok(Reply {
-            status: response.status().as_u16(),
-            headers: response.headers().clone(),
-            text: response.body_mut().read_to_string()?,
-        })
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        // A stream has no end to wait for.
+        let endless = headers
+            .get("content-type")
+            .is_some_and(|value| value == "text/event-stream");
+        let text = if endless {
+            String::new()
+        } else {
+            response.body_mut().read_to_string()?
+        };
+        Ok(Reply { status, headers, text })
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The request's head as it is written by hand, with these last lines.
+    pub fn head(&self, last: &str) -> String {
+        let mut head = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
+        for (name, value) in &self.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head + last
     }
 
     /// Writes the request by hand, with a chunked body, and returns the open connection.
     pub fn write_chunked(&self, pieces: &[&[u8]]) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        let mut head = format!("{} {} HTTP/1.1\r\nHost: localhost\r\n", self.method, self.path);
-        for (name, value) in &self.headers {
-            head.push_str(&format!("{name}: {value}\r\n"));
-        }
-        head.push_str("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+        let head = self.head("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         for piece in pieces {
             // Whoever refuses a body may close before it is all written.

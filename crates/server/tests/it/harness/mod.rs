@@ -6,6 +6,7 @@ pub mod database;
 pub mod people;
 pub mod process;
 pub mod setting;
+pub mod stream;
 pub mod wait;
 
 use std::cell::RefCell;

@@ -1,0 +1,20 @@
+//! Conversations: what an account and one contact write to each other outside of campaigns.
+//!
+//! Owns conversations, their messages, the service window, and what news of a sender means for the contact it is of.
+//! Does not own contacts (`contacts` edits them) nor campaign sends: those stay in `campaigns` and are no messages here.
+
+mod inbox;
+mod model;
+mod people;
+mod ports;
+mod reply;
+mod service;
+mod status;
+
+pub use inbox::{Arrival, Inbox, InboxChanges, InboxKeys, Thread};
+pub use model::*;
+pub use people::{Consent, Person, Sender, is_opt_out};
+pub use ports::*;
+pub use reply::{REPLY_CHARS, ReplyFacts, ReplyRefusal, ReplyResult, WINDOW, prepare, settle};
+pub use service::Conversations;
+pub use status::{ConversationEvent, ConversationStatus, Direction, MessageStatus, transition};

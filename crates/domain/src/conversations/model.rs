@@ -1,0 +1,128 @@
+//! Conversations and messages.
+
+use serde::Serialize;
+use serde_json::Value;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
+use crate::shared::{
+    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, SliceQuery, StoreError, timestamp,
+};
+
+/// What is said with one contact, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Conversation {
+    /// Its id.
+    pub id: ConversationId,
+    /// With whom; a contact has one conversation.
+    pub contact_id: ContactId,
+    /// Whether somebody still looks after it.
+    pub status: ConversationStatus,
+    /// When the latest message was written.
+    #[serde(with = "timestamp")]
+    pub last_message_at: OffsetDateTime,
+    /// When it began here.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// A message, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Message {
+    /// Its id.
+    pub id: MessageId,
+    /// Where it was said.
+    pub conversation_id: ConversationId,
+    /// Who wrote it.
+    pub direction: Direction,
+    /// The platform's word for its kind, for example `text` or `image`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What can be read of it: the text, a caption, a button's label.
+    pub text: Option<String>,
+    /// What became of it.
+    pub status: MessageStatus,
+    /// The platform's id of it.
+    pub wa_message_id: Option<String>,
+    /// When it was written, by the clock of whoever wrote it.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// Asks for conversations, the one with the latest message first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConversationQuery {
+    /// Only these.
+    pub status: Option<ConversationStatus>,
+    /// Which part of the list.
+    pub slice: SliceQuery,
+}
+
+/// What the platform tells of a sender, in the order of the telling.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InboundNews {
+    /// They wrote.
+    Message(InboundMessage),
+    /// They want marketing messages no more, or again.
+    Preference {
+        /// Who.
+        sender: Sender,
+        /// Whether they want them.
+        wanted: bool,
+        /// When they said so.
+        at: OffsetDateTime,
+    },
+    /// They have another number, or another user id.
+    Moved {
+        /// Who, by what they were known as.
+        sender: Sender,
+        /// What they are known as now.
+        now: Sender,
+    },
+}
+
+/// A message from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboundMessage {
+    /// The platform's id of it; the same message may come any number of times.
+    pub wa_message_id: String,
+    /// Who wrote it.
+    pub sender: Sender,
+    /// When they wrote it, by the platform's clock.
+    pub at: OffsetDateTime,
+    /// The platform's word for its kind.
+    pub kind: String,
+    /// What can be read of it.
+    pub text: Option<String>,
+    /// Whether `text` is the sender's own words: typed, or the label of a template's button that they pressed.
+    pub said: bool,
+    /// What else it holds: ids of media, a location, what it answers.
+    pub payload: Value,
+}
+
+/// Why an operation on conversations did not happen.
+#[derive(Debug, Error)]
+pub enum ConversationError {
+    /// No such conversation in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The state of things does not allow a reply.
+    #[error(transparent)]
+    Refused(#[from] ReplyRefusal),
+    /// The platform did not take the reply.
+    #[error(transparent)]
+    Platform(GatewayError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for ConversationError {
+    fn from(error: StoreError) -> Self {
+        error.into_field_errors().map_or_else(Self::Store, Self::Invalid)
+    }
+}

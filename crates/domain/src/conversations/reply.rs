@@ -1,0 +1,268 @@
+//! Whether a reply may leave, by which number and to whom; and what its call came to.
+
+use thiserror::Error;
+use time::{Duration, OffsetDateTime};
+
+use crate::campaigns::SendOutcome;
+use crate::shared::{Cipher, GatewayError};
+use crate::whatsapp::{Addressee, Line, StoredProfile};
+
+use super::Conversation;
+
+/// How long after a contact's last message anything may be written to them.
+pub const WINDOW: Duration = Duration::hours(24);
+
+/// The longest reply, in characters.
+pub const REPLY_CHARS: usize = 4096;
+
+/// Everything that decides whether a reply may leave, of one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyFacts {
+    /// Where.
+    pub conversation: Conversation,
+    /// When the contact last wrote.
+    pub last_inbound_at: Option<OffsetDateTime>,
+    /// The contact's number, E.164.
+    pub phone: Option<String>,
+    /// The same as the platform writes it.
+    pub wa_id: Option<String>,
+    /// The contact's id with the business.
+    pub wa_user_id: Option<String>,
+    /// The number that the contact wrote to, else the account's default one.
+    pub profile: Option<StoredProfile>,
+    /// The store's clock.
+    pub now: OffsetDateTime,
+}
+
+/// Why a reply may not leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ReplyRefusal {
+    /// Outside the window only templates may be sent.
+    #[error("The 24 hours after the contact's last message are over: only a template message can be sent")]
+    WindowClosed,
+    /// Nothing to send with.
+    #[error("No WhatsApp number is connected")]
+    NoNumber,
+    /// Nowhere to send to.
+    #[error("The contact has neither a phone nor a WhatsApp user id")]
+    NoAddress,
+}
+
+/// The line and the addressee of a reply.
+pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(Line, Addressee), ReplyRefusal> {
+    let ends = facts.last_inbound_at.and_then(|at| at.checked_add(WINDOW));
+    if ends.is_none_or(|ends| facts.now >= ends) {
+        return Err(ReplyRefusal::WindowClosed);
+    }
+    let line = facts
+        .profile
+        .as_ref()
+        .and_then(|profile| profile.line(cipher))
+        .ok_or(ReplyRefusal::NoNumber)?;
+    let number = facts
+        .phone
+        .clone()
+        .or_else(|| facts.wa_id.as_ref().map(|id| format!("+{id}")));
+    let to = number
+        .map(Addressee::Phone)
+        .or_else(|| facts.wa_user_id.clone().map(Addressee::User));
+    Ok((line, to.ok_or(ReplyRefusal::NoAddress)?))
+}
+
+/// What is written of a reply after its call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyResult {
+    /// The platform accepted it.
+    Sent {
+        /// The platform's id of it.
+        message_id: String,
+        /// The contact's id with the platform, where it told one.
+        wa_id: Option<String>,
+    },
+    /// It did not leave, or was refused; it is never sent again.
+    Failed {
+        /// Why.
+        message: String,
+    },
+    /// Nobody knows: it stays pending until news or time settles it.
+    Unknown,
+}
+
+/// What follows from an outcome for the reply, and what the caller is told of a refusal.
+pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
+    let refused = |code, message: String| {
+        let failed = ReplyResult::Failed {
+            message: message.clone(),
+        };
+        (failed, Some(GatewayError::Refused { code, message }))
+    };
+    match outcome {
+        SendOutcome::Accepted { message_id, wa_id } => (ReplyResult::Sent { message_id, wa_id }, None),
+        SendOutcome::Failed { code, message }
+        | SendOutcome::Halted { code, message }
+        | SendOutcome::Throttled {
+            code: Some(code),
+            message,
+            ..
+        } => refused(code, message),
+        SendOutcome::Throttled {
+            code: None, message, ..
+        } => {
+            let failed = ReplyResult::Failed {
+                message: message.clone(),
+            };
+            (failed, Some(GatewayError::Unavailable(message)))
+        }
+        SendOutcome::Unknown { .. } => (ReplyResult::Unknown, None),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::ConversationStatus;
+    use super::*;
+    use crate::shared::{MockCipher, Sealed};
+    use crate::whatsapp::Profile;
+
+    pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+
+    pub(crate) fn cipher() -> MockCipher {
+        let mut cipher = MockCipher::new();
+        cipher
+            .expect_open()
+            .returning(|sealed| (sealed.0 != [0]).then(|| "token".into()));
+        cipher
+    }
+
+    pub(crate) fn facts() -> ReplyFacts {
+        let profile = Profile {
+            id: Uuid::from_u128(5).into(),
+            name: "Loja".into(),
+            phone_number_id: "1065".into(),
+            waba_id: "102".into(),
+            messages_per_second: None,
+            created_at: NOW,
+            updated_at: NOW,
+        };
+        ReplyFacts {
+            conversation: Conversation {
+                id: Uuid::from_u128(1).into(),
+                contact_id: Uuid::from_u128(2).into(),
+                status: ConversationStatus::Closed,
+                last_message_at: NOW,
+                created_at: NOW,
+            },
+            last_inbound_at: Some(NOW - Duration::hours(1)),
+            phone: Some("+5511961234567".into()),
+            wa_id: Some("5511961234567".into()),
+            wa_user_id: Some("BR.1".into()),
+            profile: Some(StoredProfile {
+                profile,
+                token: Sealed(vec![1]),
+            }),
+            now: NOW,
+        }
+    }
+
+    #[test]
+    fn the_window_counts_from_the_last_inbound_message_to_the_microsecond() {
+        let at = |since: Option<Duration>| {
+            let last_inbound_at = since.map(|since| NOW - since);
+            prepare(
+                &ReplyFacts {
+                    last_inbound_at,
+                    ..facts()
+                },
+                &cipher(),
+            )
+            .err()
+        };
+        assert_eq!(at(Some(Duration::ZERO)), None);
+        assert_eq!(at(Some(-Duration::HOUR)), None, "a clock that is ahead");
+        assert_eq!(at(Some(WINDOW - Duration::MICROSECOND)), None);
+        assert_eq!(at(Some(WINDOW)), Some(ReplyRefusal::WindowClosed));
+        assert_eq!(at(None), Some(ReplyRefusal::WindowClosed));
+    }
+
+    #[test]
+    fn the_best_address_is_taken() {
+        let to = |facts| prepare(&facts, &cipher()).map(|(_, to)| to);
+        assert_eq!(to(facts()), Ok(Addressee::Phone("+5511961234567".into())));
+        let raw = ReplyFacts {
+            phone: None,
+            wa_id: Some("99".into()),
+            ..facts()
+        };
+        assert_eq!(to(raw.clone()), Ok(Addressee::Phone("+99".into())));
+        let user = ReplyFacts { wa_id: None, ..raw };
+        assert_eq!(to(user.clone()), Ok(Addressee::User("BR.1".into())));
+        assert_eq!(
+            to(ReplyFacts {
+                wa_user_id: None,
+                ..user
+            }),
+            Err(ReplyRefusal::NoAddress)
+        );
+    }
+
+    #[test]
+    fn without_a_number_or_its_token_nothing_leaves() {
+        let profile = facts().profile.map(|profile| StoredProfile {
+            token: Sealed(vec![0]),
+            ..profile
+        });
+        for profile in [None, profile] {
+            let refused = prepare(&ReplyFacts { profile, ..facts() }, &cipher());
+            assert_eq!(refused.err(), Some(ReplyRefusal::NoNumber));
+        }
+    }
+
+    #[test]
+    fn every_outcome_settles() {
+        let text = || "m".to_owned();
+        let refused = [
+            SendOutcome::Failed {
+                code: 131_047,
+                message: text(),
+            },
+            SendOutcome::Halted {
+                code: 131_047,
+                message: text(),
+            },
+            SendOutcome::Throttled {
+                code: Some(131_047),
+                message: text(),
+                retry_after: None,
+            },
+        ];
+        for outcome in refused {
+            let (result, error) = settle(outcome);
+            assert_eq!(result, ReplyResult::Failed { message: text() });
+            assert!(matches!(error, Some(GatewayError::Refused { code: 131_047, .. })));
+        }
+        let (result, error) = settle(SendOutcome::Throttled {
+            code: None,
+            message: text(),
+            retry_after: None,
+        });
+        assert_eq!(result, ReplyResult::Failed { message: text() });
+        assert!(matches!(error, Some(GatewayError::Unavailable(_))));
+        let (result, error) = settle(SendOutcome::Unknown { detail: text() });
+        assert!(result == ReplyResult::Unknown && error.is_none());
+        let (result, error) = settle(SendOutcome::Accepted {
+            message_id: text(),
+            wa_id: None,
+        });
+        assert!(
+            result
+                == ReplyResult::Sent {
+                    message_id: text(),
+                    wa_id: None
+                }
+                && error.is_none()
+        );
+    }
+}

@@ -1,0 +1,287 @@
+//! The use cases of conversations.
+
+use std::sync::Arc;
+
+use super::{
+    Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
+    MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, settle,
+};
+use crate::shared::{Cipher, ConversationId, FieldErrors, Ids, Slice, SliceQuery, Tenant};
+use crate::whatsapp::{Addressee, Line, OutboundText, WhatsappGateway};
+
+/// The use cases of conversations.
+pub struct Conversations {
+    store: Arc<dyn ConversationStore>,
+    gateway: Arc<dyn WhatsappGateway>,
+    cipher: Arc<dyn Cipher>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Conversations {
+    pub fn new(
+        store: Arc<dyn ConversationStore>,
+        gateway: Arc<dyn WhatsappGateway>,
+        cipher: Arc<dyn Cipher>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            gateway,
+            cipher,
+            ids,
+        }
+    }
+
+    /// Conversations of the account, the one with the latest message first.
+    pub async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &ConversationQuery,
+    ) -> Result<Slice<Conversation>, ConversationError> {
+        Ok(self.store.list(tenant.account_id, query).await?)
+    }
+
+    /// Messages of a conversation, newest first.
+    pub async fn messages(
+        &self,
+        tenant: &Tenant,
+        id: ConversationId,
+        query: &SliceQuery,
+    ) -> Result<Slice<Message>, ConversationError> {
+        let found = self.store.messages(tenant.account_id, id, query).await?;
+        found.ok_or(ConversationError::NotFound)
+    }
+
+    /// Opens or closes a conversation.
+    pub async fn set_status(
+        &self,
+        tenant: &Tenant,
+        id: ConversationId,
+        status: ConversationStatus,
+    ) -> Result<Conversation, ConversationError> {
+        let changed = self.store.set_status(tenant.account_id, id, status).await?;
+        changed.ok_or(ConversationError::NotFound)
+    }
+
+    /// Writes to the contact: the reply is stored as pending, then the platform is called, once, whatever comes of it.
+    /// A reply of which nobody knows whether it left stays pending, and is no error.
+    pub async fn reply(&self, tenant: &Tenant, id: ConversationId, text: String) -> Result<Message, ConversationError> {
+        check_text(&text)?;
+        let account = tenant.account_id;
+        let facts = self
+            .store
+            .reply_facts(account, id)
+            .await?
+            .ok_or(ConversationError::NotFound)?;
+        let (line, to) = prepare(&facts, self.cipher.as_ref())?;
+        let profile = facts
+            .profile
+            .as_ref()
+            .map(|stored| stored.profile.id)
+            .ok_or(ReplyRefusal::NoNumber)?;
+        let reply = self.pending(&facts, text);
+        if !self.store.begin_reply(account, &reply, profile).await? {
+            return Err(ConversationError::NotFound);
+        }
+        let (result, refusal) = settle(self.call(&line, to, &reply).await);
+        let recorded = self.store.record_reply(account, reply.id, &result).await;
+        match (refusal, recorded) {
+            (Some(refusal), _) => Err(ConversationError::Platform(refusal)),
+            (None, Ok(recorded)) => Ok(recorded.unwrap_or(reply)),
+            // It may have left: whoever is told of a fault would send it again. The platform's news settles it.
+            (None, Err(_)) => Ok(reply),
+        }
+    }
+
+    fn pending(&self, facts: &ReplyFacts, text: String) -> Message {
+        Message {
+            id: self.ids.next().into(),
+            conversation_id: facts.conversation.id,
+            direction: Direction::Outbound,
+            kind: "text".to_owned(),
+            text: Some(text),
+            status: MessageStatus::Pending,
+            wa_message_id: None,
+            created_at: facts.now,
+        }
+    }
+
+    async fn call(&self, line: &Line, to: Addressee, reply: &Message) -> crate::campaigns::SendOutcome {
+        let message = OutboundText {
+            message_id: reply.id,
+            to,
+            text: reply.text.clone().unwrap_or_default(),
+        };
+        self.gateway.send_text(line, &message).await
+    }
+}
+
+fn check_text(text: &str) -> Result<(), FieldErrors> {
+    if text.trim().is_empty() || text.chars().count() > REPLY_CHARS {
+        return Err(FieldErrors::one("text", "must have 1 to 4096 characters"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::reply::tests::{NOW, cipher, facts};
+    use super::super::{MockConversationStore, ReplyResult};
+    use super::*;
+    use crate::campaigns::SendOutcome;
+    use crate::shared::{AccountId, GatewayError, MockIds, Role, StoreError, UserId};
+    use crate::whatsapp::MockWhatsappGateway;
+
+    const ID: ConversationId = ConversationId(Uuid::from_u128(1));
+
+    fn tenant() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
+    }
+
+    fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
+        let mut ids = MockIds::new();
+        ids.expect_next().returning(|| Uuid::from_u128(8));
+        Conversations::new(Arc::new(store), Arc::new(gateway), Arc::new(cipher()), Arc::new(ids))
+    }
+
+    /// A store with a conversation that can be replied to, and a gateway that ends like this, once.
+    fn stage(outcome: SendOutcome) -> (MockConversationStore, MockWhatsappGateway) {
+        let mut order = mockall::Sequence::new();
+        let mut store = MockConversationStore::new();
+        store
+            .expect_reply_facts()
+            .times(1)
+            .in_sequence(&mut order)
+            .returning(|_, _| Ok(Some(facts())));
+        store
+            .expect_begin_reply()
+            .times(1)
+            .in_sequence(&mut order)
+            .withf(|_, reply, _| {
+                reply.status == MessageStatus::Pending && reply.created_at == NOW && reply.text.as_deref() == Some("Oi")
+            })
+            .returning(|_, _, _| Ok(true));
+        let mut gateway = MockWhatsappGateway::new();
+        gateway
+            .expect_send_text()
+            .times(1)
+            .in_sequence(&mut order)
+            .withf(|line, message| line.phone_number_id == "1065" && message.message_id.0 == Uuid::from_u128(8))
+            .return_once(move |_, _| outcome);
+        (store, gateway)
+    }
+
+    fn unknown() -> SendOutcome {
+        SendOutcome::Unknown {
+            detail: "time-out".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_is_written_then_sent_then_recorded() {
+        let accepted = SendOutcome::Accepted {
+            message_id: "wamid.1".into(),
+            wa_id: None,
+        };
+        let (mut store, gateway) = stage(accepted);
+        store
+            .expect_record_reply()
+            .times(1)
+            .withf(|_, id, result| {
+                id.0 == Uuid::from_u128(8)
+                    && matches!(result, ReplyResult::Sent { message_id, .. } if message_id == "wamid.1")
+            })
+            .returning(|_, _, _| Ok(None));
+        let reply = conversations(store, gateway)
+            .reply(&tenant(), ID, "Oi".into())
+            .await
+            .unwrap();
+        assert_eq!((reply.direction, reply.kind.as_str()), (Direction::Outbound, "text"));
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_recorded_and_told_with_the_platforms_code() {
+        let (mut store, gateway) = stage(SendOutcome::Failed {
+            code: 131_047,
+            message: "closed".into(),
+        });
+        store
+            .expect_record_reply()
+            .times(1)
+            .withf(|_, _, result| {
+                *result
+                    == ReplyResult::Failed {
+                        message: "closed".into(),
+                    }
+            })
+            .returning(|_, _, _| Ok(None));
+        let refused = conversations(store, gateway).reply(&tenant(), ID, "Oi".into()).await;
+        assert!(matches!(
+            refused,
+            Err(ConversationError::Platform(GatewayError::Refused { code: 131_047, .. }))
+        ));
+    }
+
+    #[tokio::test]
+    async fn what_may_have_left_is_never_an_error() {
+        for unrecorded in [false, true] {
+            let (mut store, gateway) = stage(unknown());
+            store
+                .expect_record_reply()
+                .times(1)
+                .returning(move |_, _, _| match unrecorded {
+                    true => Err(StoreError::Corrupt("x".into())),
+                    false => Ok(None),
+                });
+            let reply = conversations(store, gateway)
+                .reply(&tenant(), ID, "Oi".into())
+                .await
+                .unwrap();
+            assert_eq!((reply.status, reply.wa_message_id), (MessageStatus::Pending, None));
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_that_was_not_written_first() {
+        let mut store = MockConversationStore::new();
+        store.expect_reply_facts().returning(|_, _| Ok(Some(facts())));
+        store.expect_begin_reply().times(1).returning(|_, _, _| Ok(false));
+        let gone = conversations(store, MockWhatsappGateway::new())
+            .reply(&tenant(), ID, "Oi".into())
+            .await;
+        assert!(matches!(gone, Err(ConversationError::NotFound)));
+        let mut store = MockConversationStore::new();
+        store.expect_reply_facts().returning(|_, _| {
+            Ok(Some(ReplyFacts {
+                last_inbound_at: None,
+                ..facts()
+            }))
+        });
+        let late = conversations(store, MockWhatsappGateway::new())
+            .reply(&tenant(), ID, "Oi".into())
+            .await;
+        assert!(matches!(
+            late,
+            Err(ConversationError::Refused(ReplyRefusal::WindowClosed))
+        ));
+        let mut store = MockConversationStore::new();
+        store.expect_reply_facts().returning(|_, _| Ok(None));
+        let missing = conversations(store, MockWhatsappGateway::new())
+            .reply(&tenant(), ID, "Oi".into())
+            .await;
+        assert!(matches!(missing, Err(ConversationError::NotFound)));
+    }
+
+    #[tokio::test]
+    async fn a_text_has_1_to_4096_characters() {
+        for text in [String::new(), " \n".into(), "é".repeat(4097)] {
+            let wrong = conversations(MockConversationStore::new(), MockWhatsappGateway::new())
+                .reply(&tenant(), ID, text)
+                .await;
+            assert!(matches!(wrong, Err(ConversationError::Invalid(_))));
+        }
+        check_text(&"é".repeat(4096)).unwrap();
+    }
+}

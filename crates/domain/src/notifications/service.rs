@@ -1,0 +1,88 @@
+//! The use cases of notifications. Read or unread is the account's, whoever read: every role may.
+
+use std::sync::Arc;
+
+use super::{Notification, NotificationError, NotificationQuery, NotificationStore};
+use crate::shared::{NotificationId, Slice, Tenant};
+
+/// The use cases of notifications.
+pub struct Notifications {
+    store: Arc<dyn NotificationStore>,
+}
+
+impl Notifications {
+    pub fn new(store: Arc<dyn NotificationStore>) -> Self {
+        Self { store }
+    }
+
+    /// Notifications of the account, newest first.
+    pub async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &NotificationQuery,
+    ) -> Result<Slice<Notification>, NotificationError> {
+        Ok(self.store.list(tenant.account_id, query).await?)
+    }
+
+    /// Marks one as read; again, it stays as it was.
+    pub async fn read(&self, tenant: &Tenant, id: NotificationId) -> Result<(), NotificationError> {
+        match self.store.read(tenant.account_id, id).await? {
+            true => Ok(()),
+            false => Err(NotificationError::NotFound),
+        }
+    }
+
+    /// Marks all as read.
+    pub async fn read_all(&self, tenant: &Tenant) -> Result<(), NotificationError> {
+        Ok(self.store.read_all(tenant.account_id).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::MockNotificationStore;
+    use super::*;
+    use crate::shared::{AccountId, Role, UserId};
+
+    fn tenant(role: Role) -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(7)), UserId(Uuid::nil()), role)
+    }
+
+    #[tokio::test]
+    async fn every_role_reads_its_own_account_and_a_missing_one_is_not_found() {
+        for role in Role::ALL {
+            let mut store = MockNotificationStore::new();
+            let known = NotificationId(Uuid::from_u128(1));
+            store
+                .expect_read()
+                .withf(|account, _| account.0 == Uuid::from_u128(7))
+                .returning(move |_, id| Ok(id == known));
+            store.expect_read_all().times(1).returning(|_| Ok(()));
+            let notifications = Notifications::new(Arc::new(store));
+            notifications.read(&tenant(role), known).await.unwrap();
+            notifications.read_all(&tenant(role)).await.unwrap();
+            let missing = notifications.read(&tenant(role), NotificationId(Uuid::nil())).await;
+            assert!(matches!(missing, Err(NotificationError::NotFound)));
+        }
+    }
+
+    #[test]
+    fn the_published_shape() {
+        let notification = Notification {
+            id: NotificationId(Uuid::from_u128(1)),
+            kind: "warning".into(),
+            title: "t".into(),
+            message: "m".into(),
+            data: json!({ "a": 1 }),
+            read_at: None,
+            created_at: datetime!(2026-03-01 12:00:00.123456 UTC),
+        };
+        let expected = json!({ "id": Uuid::from_u128(1), "type": "warning", "title": "t", "message": "m",
+            "data": { "a": 1 }, "read_at": null, "created_at": "2026-03-01T12:00:00.123Z" });
+        assert_eq!(json!(notification), expected);
+    }
+}

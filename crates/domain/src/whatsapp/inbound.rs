@@ -1,0 +1,336 @@
+//! Reading what senders do: their messages, their moves, their wishes.
+
+use serde_json::{Map, Value, json};
+use time::OffsetDateTime;
+
+use super::callback::{id, moment};
+use crate::conversations::{InboundMessage, InboundNews, Sender};
+
+/// The longest text kept of a message, in characters, and the largest rest of it, in bytes.
+const TEXT_CHARS: usize = 10_000;
+const PAYLOAD_BYTES: usize = 8 * 1024;
+
+/// The longest word for a kind, and the longest ids of a person.
+const KIND_CHARS: usize = 32;
+const WA_ID_DIGITS: usize = 20;
+
+/// Where the words of each kind stand, best first.
+const WORDS: &[(&str, &[&str])] = &[
+    ("text", &["/text/body"]),
+    ("button", &["/button/text"]),
+    (
+        "interactive",
+        &[
+            "/interactive/button_reply/title",
+            "/interactive/list_reply/title",
+            "/interactive/nfm_reply/body",
+        ],
+    ),
+    ("image", &["/image/caption"]),
+    ("video", &["/video/caption"]),
+    ("document", &["/document/caption", "/document/filename"]),
+    ("location", &["/location/name", "/location/address"]),
+    ("reaction", &["/reaction/emoji"]),
+];
+
+/// The news of senders in one change of a number.
+pub(super) fn news(value: &Value) -> impl Iterator<Item = InboundNews> + '_ {
+    let items = |list: &str| value.get(list).and_then(Value::as_array).into_iter().flatten();
+    let messages = items("messages").filter_map(move |item| message(item, value));
+    messages.chain(items("user_preferences").filter_map(move |item| preference(item, value)))
+}
+
+fn message(item: &Value, value: &Value) -> Option<InboundNews> {
+    let sender = sender(item, "from", "from_user_id", value)?;
+    let kind = item.get("type")?.as_str()?;
+    if kind == "system" {
+        return moved(item, sender);
+    }
+    let known = kind.len() <= KIND_CHARS && kind.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let places = WORDS
+        .iter()
+        .find(|(word, _)| *word == kind)
+        .map_or(&[][..], |(_, places)| places);
+    let text = places.iter().find_map(|place| item.pointer(place)?.as_str()).map(words);
+    Some(InboundNews::Message(InboundMessage {
+        wa_message_id: id(item, "id")?,
+        sender,
+        at: at(item)?,
+        kind: if known { kind } else { "unsupported" }.to_owned(),
+        text,
+        said: matches!(kind, "text" | "button"),
+        payload: payload(item, kind),
+    }))
+}
+
+/// A changed number brings a new user id with it.
+fn moved(item: &Value, sender: Sender) -> Option<InboundNews> {
+    let system = item.get("system")?;
+    if !matches!(
+        system.get("type")?.as_str()?,
+        "user_changed_number" | "user_changed_user_id"
+    ) {
+        return None;
+    }
+    let now = Sender {
+        wa_id: wa_id(system, "wa_id").or_else(|| wa_id(system, "new_wa_id")),
+        user_id: user_id(system, "user_id").or_else(|| user_id(system, "new_user_id")),
+        name: None,
+    };
+    Some(InboundNews::Moved { sender, now })
+}
+
+fn preference(item: &Value, value: &Value) -> Option<InboundNews> {
+    let wanted = match item.get("value")?.as_str()? {
+        "stop" => false,
+        "resume" => true,
+        _ => return None,
+    };
+    let category = item.get("category").and_then(Value::as_str);
+    if category.is_some_and(|category| category != "marketing_messages") {
+        return None;
+    }
+    Some(InboundNews::Preference {
+        sender: sender(item, "wa_id", "user_id", value)?,
+        wanted,
+        at: at(item)?,
+    })
+}
+
+/// Whoever the item is of, with what the callback tells of them elsewhere.
+fn sender(item: &Value, wa_field: &str, user_field: &str, value: &Value) -> Option<Sender> {
+    let (own_wa_id, own_user_id) = (wa_id(item, wa_field), user_id(item, user_field));
+    let contacts = value
+        .get("contacts")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    let same = |contact: &&Value| {
+        (own_wa_id.is_some() && wa_id(contact, "wa_id") == own_wa_id)
+            || (own_user_id.is_some() && user_id(contact, "user_id") == own_user_id)
+    };
+    let nameless = own_wa_id.is_none() && own_user_id.is_none();
+    let contact = match contacts {
+        [only] if nameless => Some(only),
+        all => all.iter().find(same),
+    };
+    let sender = Sender {
+        wa_id: own_wa_id.or_else(|| wa_id(contact?, "wa_id")),
+        user_id: own_user_id.or_else(|| user_id(contact?, "user_id")),
+        name: contact
+            .and_then(|contact| contact.pointer("/profile/name")?.as_str())
+            .map(words),
+    };
+    (sender.wa_id.is_some() || sender.user_id.is_some()).then_some(sender)
+}
+
+fn wa_id(object: &Value, field: &str) -> Option<String> {
+    let given = id(object, field)?;
+    let digits = given.strip_prefix('+').unwrap_or(&given);
+    let fits = (1..=WA_ID_DIGITS).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+    fits.then(|| digits.to_owned())
+}
+
+fn user_id(object: &Value, field: &str) -> Option<String> {
+    id(object, field).filter(|given| given.bytes().all(|byte| byte.is_ascii_graphic()))
+}
+
+fn at(item: &Value) -> Option<OffsetDateTime> {
+    moment(item, "timestamp")
+}
+
+/// Text as it can be kept.
+fn words(text: &str) -> String {
+    text.chars().filter(|&c| c != '\0').take(TEXT_CHARS).collect()
+}
+
+/// What the message holds beside its text, for whoever shows it; what is too large to keep is left out.
+fn payload(item: &Value, kind: &str) -> Value {
+    let mut kept = Map::new();
+    for field in [kind, "context", "errors"] {
+        if field == "text" {
+            continue;
+        }
+        if let Some(value) = item.get(field) {
+            kept.insert(words(field), without_nul(value));
+        }
+    }
+    let kept = Value::Object(kept);
+    if kept.to_string().len() > PAYLOAD_BYTES {
+        json!({ "too_large": true })
+    } else {
+        kept
+    }
+}
+
+fn without_nul(value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace('\0', "")),
+        Value::Array(items) => items.iter().map(without_nul).collect(),
+        Value::Object(fields) => {
+            let fields = fields
+                .iter()
+                .map(|(key, value)| (key.replace('\0', ""), without_nul(value)));
+            Value::Object(fields.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn read(value: &Value) -> Vec<InboundNews> {
+        news(value).collect()
+    }
+
+    fn messages(items: &Value) -> Value {
+        json!({ "metadata": { "phone_number_id": "1065" }, "messages": items,
+            "contacts": [{ "profile": { "name": "Ana" }, "wa_id": "553188887777", "user_id": "BR.1" },
+                         { "profile": { "name": "Bia" }, "user_id": "BR.2" }] })
+    }
+
+    fn one(item: &Value) -> InboundMessage {
+        match read(&messages(&json!([item]))).remove(0) {
+            InboundNews::Message(message) => message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_text_with_its_sender_and_its_own_moment() {
+        let message = one(
+            &json!({ "from": "553188887777", "id": "wamid.1", "timestamp": "1750030073", "type": "text",
+            "text": { "body": "Oi\u{0}!" }, "context": { "id": "wamid.0" } }),
+        );
+        let sender = Sender {
+            wa_id: Some("553188887777".into()),
+            user_id: Some("BR.1".into()),
+            name: Some("Ana".into()),
+        };
+        let expected = InboundMessage {
+            wa_message_id: "wamid.1".into(),
+            sender,
+            at: datetime!(2025-06-15 23:27:53 UTC),
+            kind: "text".into(),
+            text: Some("Oi!".into()),
+            said: true,
+            payload: json!({ "context": { "id": "wamid.0" } }),
+        };
+        assert_eq!(message, expected);
+    }
+
+    #[test]
+    fn a_hidden_number_is_no_obstacle() {
+        let message = one(
+            &json!({ "from_user_id": "BR.2", "id": "m", "timestamp": 1, "type": "text", "text": { "body": "Oi" } }),
+        );
+        assert_eq!(
+            message.sender,
+            Sender {
+                wa_id: None,
+                user_id: Some("BR.2".into()),
+                name: Some("Bia".into())
+            }
+        );
+        let alone = json!({ "contacts": [{ "wa_id": "5511961234567" }],
+            "messages": [{ "id": "m", "timestamp": "1", "type": "text", "text": { "body": "Oi" } }] });
+        let InboundNews::Message(message) = &read(&alone)[0] else {
+            panic!()
+        };
+        assert_eq!(message.sender.wa_id.as_deref(), Some("5511961234567"));
+    }
+
+    #[test]
+    fn what_can_be_read_of_each_kind() {
+        let of = |kind: &str, content: Value| {
+            let mut item = json!({ "from": "551133334444", "id": "m", "timestamp": "1", "type": kind });
+            item[kind] = content;
+            let message = one(&item);
+            (message.kind, message.text, message.said, message.payload)
+        };
+        let image = json!({ "id": "77", "mime_type": "image/jpeg", "caption": "SAIR" });
+        assert_eq!(
+            of("image", image.clone()),
+            ("image".into(), Some("SAIR".into()), false, json!({ "image": image }))
+        );
+        let button = json!({ "payload": "p", "text": "Sair" });
+        assert_eq!(
+            of("button", button.clone()),
+            ("button".into(), Some("Sair".into()), true, json!({ "button": button }))
+        );
+        let chosen = of(
+            "interactive",
+            json!({ "type": "list_reply", "list_reply": { "id": "1", "title": "Pix" } }),
+        );
+        assert_eq!((chosen.1.as_deref(), chosen.2), (Some("Pix"), false));
+        assert_eq!(of("sticker", json!({ "id": "1" })).1, None);
+        assert_eq!(of("NEW KIND", json!(1)).0, "unsupported");
+        let large = of("contacts", json!([{ "name": "x".repeat(9000) }]));
+        assert_eq!(large.3, json!({ "too_large": true }));
+        let odd = of("order", json!({ "a\u{0}": ["b\u{0}", 1, null] }));
+        assert_eq!(odd.3, json!({ "order": { "a": ["b", 1, null] } }));
+    }
+
+    #[test]
+    fn wishes_and_moves() {
+        let wish = |value: &str, category: &str| json!({ "wa_id": "553188887777", "value": value, "category": category, "timestamp": 1_750_030_073 });
+        let value = json!({ "user_preferences": [wish("stop", "marketing_messages"), wish("resume", "marketing_messages"),
+            wish("pause", "marketing_messages"), wish("stop", "other"), { "value": "stop", "timestamp": 1 }] });
+        let wanted: Vec<bool> = read(&value)
+            .iter()
+            .map(|news| matches!(news, InboundNews::Preference { wanted: true, .. }))
+            .collect();
+        assert_eq!(wanted, [false, true]);
+        let system = |content: Value| json!({ "from": "5511961111111", "id": "m", "timestamp": "1", "type": "system", "system": content });
+        let value = messages(&json!([
+            system(json!({ "type": "user_changed_number", "wa_id": "5511962222222", "user_id": "BR.9" })),
+            system(json!({ "type": "user_changed_user_id", "user_id": "BR.10" })),
+            system(json!({ "type": "customer_identity_changed" })),
+        ]));
+        let now: Vec<Sender> = read(&value)
+            .into_iter()
+            .map(|news| match news {
+                InboundNews::Moved { now, .. } => now,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        let number = Sender {
+            wa_id: Some("5511962222222".into()),
+            user_id: Some("BR.9".into()),
+            name: None,
+        };
+        assert_eq!(
+            now,
+            [
+                number,
+                Sender {
+                    user_id: Some("BR.10".into()),
+                    ..Sender::default()
+                }
+            ]
+        );
+    }
+
+    #[test]
+    fn a_malformed_item_loses_nothing_else() {
+        let text = json!({ "body": "Oi" });
+        let items = json!([7, {}, { "id": "a" },
+            { "from": "x", "id": "a", "timestamp": "1", "type": "text" },
+            { "from": "551133334444", "id": "a\u{0}", "timestamp": "1", "type": "text", "text": text },
+            { "from": "551133334444", "id": "a".repeat(600), "timestamp": "1", "type": "text", "text": text },
+            { "from": "551133334444", "id": "a", "timestamp": "soon", "type": "text", "text": text },
+            { "from": "551133334444", "id": "b", "timestamp": "1", "type": "text" }]);
+        let read = read(&messages(&items));
+        let [InboundNews::Message(only)] = &read[..] else {
+            panic!("{read:?}")
+        };
+        assert_eq!((only.wa_message_id.as_str(), &only.text), ("b", &None));
+        assert_eq!(
+            super::news(&json!({ "messages": 7, "contacts": {}, "user_preferences": "x" })).count(),
+            0
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! What senders do, applied to an account: a fixed number of statements, however much of it.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::conversations::{
+    Arrival, Consent, Direction, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, Person, Thread,
+};
+use recado_domain::shared::{AccountId, ProfileId, StoreError};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, retry, word};
+use crate::pool::TenantPool;
+use crate::sql::{Param, Word, sql};
+
+/// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
+const ATTEMPTS: usize = 3;
+
+/// What senders do.
+#[derive(Clone, Debug)]
+pub struct PgInbox(TenantPool);
+
+impl PgInbox {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[async_trait]
+impl InboxStore for PgInbox {
+    async fn receive(&self, account: AccountId, phone_number_id: &str, arrivals: &[Arrival]) -> Result<(), StoreError> {
+        let mut left = ATTEMPTS;
+        loop {
+            let received = retry(|| async {
+                let mut tx = self.0.begin(account).await?;
+                let received = receive(tx.conn()?, account, phone_number_id, arrivals).await;
+                tx.end(received).await
+            })
+            .await;
+            left -= 1;
+            match received {
+                Err(StoreError::Taken { .. }) if left > 0 => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct ProfileRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Bool)]
+    wanted: bool,
+}
+
+#[derive(QueryableByName)]
+struct PersonRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    opted_out_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    consent_at: Option<OffsetDateTime>,
+}
+
+impl From<PersonRow> for Person {
+    fn from(row: PersonRow) -> Self {
+        Self {
+            id: row.id.into(),
+            name: row.name,
+            phone: row.phone,
+            wa_id: row.wa_id,
+            wa_user_id: row.wa_user_id,
+            consent: Consent {
+                opted_out_at: row.opted_out_at,
+                said_at: row.consent_at,
+            },
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct ThreadRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    profile_id: Option<Uuid>,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    last_message_at: OffsetDateTime,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_inbound_at: Option<OffsetDateTime>,
+}
+
+impl TryFrom<ThreadRow> for Thread {
+    type Error = StoreError;
+
+    fn try_from(row: ThreadRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            contact_id: row.contact_id.into(),
+            profile_id: row.profile_id.map(Into::into),
+            status: word(&row.status)?,
+            last_message_at: row.last_message_at,
+            last_inbound_at: row.last_inbound_at,
+        })
+    }
+}
+
+async fn receive(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    phone_number_id: &str,
+    arrivals: &[Arrival],
+) -> Attempt<()> {
+    let Some(profile) = queue_up(conn, account, phone_number_id).await? else {
+        return Ok(());
+    };
+    let inbox = load(conn, account, &InboxKeys::of(arrivals)).await?;
+    let changes = inbox.take_in(arrivals.to_vec(), profile);
+    meet(conn, account, &changes).await?;
+    change(conn, account, &changes).await?;
+    write_threads(conn, account, &changes).await?;
+    write_messages(conn, account, changes).await
+}
+
+/// Locks the account's numbers, so that its news is applied one batch after the other: two batches of one unknown
+/// sender, or one batch twice, must not both find that nobody knows it.
+async fn queue_up(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    phone_number_id: &str,
+) -> Attempt<Option<ProfileId>> {
+    let rows: Vec<ProfileRow> = sql("SELECT id, phone_number_id = $2 AS wanted FROM whatsapp_profiles
+         WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE")
+    .bind(account)
+    .bind(phone_number_id)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().find(|row| row.wanted).map(|row| row.id.into()))
+}
+
+async fn load(conn: &mut AsyncPgConnection, account: AccountId, keys: &InboxKeys) -> Attempt<Inbox> {
+    let people: Vec<PersonRow> = sql(
+        "SELECT id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at FROM contacts
+         WHERE account_id = $1 AND deleted_at IS NULL
+           AND (phone = ANY ($2) OR wa_id = ANY ($3) OR wa_user_id = ANY ($4))
+         ORDER BY id FOR NO KEY UPDATE",
+    )
+    .bind(account)
+    .bind(keys.phones.clone())
+    .bind(keys.wa_ids.clone())
+    .bind(keys.user_ids.clone())
+    .load(&mut *conn)
+    .await?;
+    let people: Vec<Person> = people.into_iter().map(Person::from).collect();
+    let threads: Vec<ThreadRow> = sql(
+        "SELECT id, contact_id, profile_id, status, last_message_at, last_inbound_at FROM conversations
+         WHERE account_id = $1 AND contact_id = ANY ($2) ORDER BY id FOR NO KEY UPDATE",
+    )
+    .bind(account)
+    .bind(people.iter().map(|person| person.id.0).collect::<Vec<_>>())
+    .load(&mut *conn)
+    .await?;
+    let threads = threads.into_iter().map(Thread::try_from);
+    let seen: Vec<Word> = sql("SELECT wa_message_id AS word FROM messages
+         WHERE account_id = $1 AND wa_message_id = ANY ($2)")
+    .bind(account)
+    .bind(keys.messages.clone())
+    .load(conn)
+    .await?;
+    let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
+    Ok(Inbox::new(people, threads.collect::<Result<_, _>>()?, seen))
+}
+
+fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
+where
+    Vec<V>: Param,
+{
+    rows.iter().map(value).collect()
+}
+
+async fn meet(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    InboxChanges { met, .. }: &InboxChanges,
+) -> Attempt<()> {
+    if met.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+         SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
+           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)",
+    )
+    .bind(account)
+    .bind(column(met, |person| person.id.0))
+    .bind(column(met, |person| person.name.clone()))
+    .bind(column(met, |person| person.phone.clone()))
+    .bind(column(met, |person| person.wa_id.clone()))
+    .bind(column(met, |person| person.wa_user_id.clone()))
+    .bind(column(met, |person| person.consent.opted_out_at))
+    .bind(column(met, |person| person.consent.said_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn change(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    InboxChanges { changed, .. }: &InboxChanges,
+) -> Attempt<()> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
+           opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now()
+         FROM unnest($2, $3, $4, $5, $6, $7) AS m (id, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+         WHERE c.account_id = $1 AND c.id = m.id",
+    )
+    .bind(account)
+    .bind(column(changed, |person| person.id.0))
+    .bind(column(changed, |person| person.phone.clone()))
+    .bind(column(changed, |person| person.wa_id.clone()))
+    .bind(column(changed, |person| person.wa_user_id.clone()))
+    .bind(column(changed, |person| person.consent.opted_out_at))
+    .bind(column(changed, |person| person.consent.said_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_threads(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    InboxChanges { threads, .. }: &InboxChanges,
+) -> Attempt<()> {
+    if threads.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO conversations (account_id, id, contact_id, profile_id, status, last_message_at, last_inbound_at)
+         SELECT $1, t.* FROM unnest($2, $3, $4, $5, $6, $7)
+           AS t (id, contact_id, profile_id, status, last_message_at, last_inbound_at)
+         ON CONFLICT (account_id, id) DO UPDATE SET profile_id = excluded.profile_id, status = excluded.status,
+           last_message_at = excluded.last_message_at, last_inbound_at = excluded.last_inbound_at, updated_at = now()",
+    )
+    .bind(account)
+    .bind(column(threads, |thread| thread.id.0))
+    .bind(column(threads, |thread| thread.contact_id.0))
+    .bind(column(threads, |thread| thread.profile_id.map(Uuid::from)))
+    .bind(column(threads, |thread| thread.status.as_str().to_owned()))
+    .bind(column(threads, |thread| thread.last_message_at))
+    .bind(column(threads, |thread| thread.last_inbound_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    InboxChanges { messages, .. }: InboxChanges,
+) -> Attempt<()> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
+           created_at)
+         SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.created_at
+         FROM unnest($4, $5, $6, $7, $8, $9, $10)
+           AS m (id, conversation_id, type, text, wa_message_id, payload, created_at)",
+    )
+    .bind(account)
+    .bind(Direction::Inbound.as_str())
+    .bind(MessageStatus::Received.as_str())
+    .bind(column(&messages, |(id, ..)| id.0))
+    .bind(column(&messages, |(_, conversation, _)| conversation.0))
+    .bind(column(&messages, |(.., message)| message.kind.clone()))
+    .bind(column(&messages, |(.., message)| message.text.clone()))
+    .bind(column(&messages, |(.., message)| message.wa_message_id.clone()))
+    .bind(column(&messages, |(.., message)| message.payload.clone()))
+    .bind(column(&messages, |(.., message)| message.at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Replies and what becomes of them: locked, moved forward in memory by the domain's rules, and written back in one
+//! statement.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::SendStatus;
+use recado_domain::conversations::{Message, MessageStatus};
+use recado_domain::shared::{AccountId, StoreError};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, word};
+use crate::sql::sql;
+
+/// The columns of a message, in whatever statement names it `m`.
+pub(super) const COLUMNS: &str =
+    "m.id, m.conversation_id, m.direction, m.type AS kind, m.text, m.status, m.wa_message_id, m.created_at";
+
+#[derive(QueryableByName)]
+pub(super) struct MessageRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    conversation_id: Uuid,
+    #[diesel(sql_type = Text)]
+    direction: String,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    text: Option<String>,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_message_id: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<MessageRow> for Message {
+    type Error = StoreError;
+
+    fn try_from(row: MessageRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            conversation_id: row.conversation_id.into(),
+            direction: word(&row.direction)?,
+            kind: row.kind,
+            text: row.text,
+            status: word(&row.status)?,
+            wa_message_id: row.wa_message_id,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// A locked message that left.
+pub(crate) struct HeldMessage {
+    message: Message,
+    error_message: Option<String>,
+    changed: bool,
+}
+
+impl HeldMessage {
+    pub(crate) fn learn(&mut self, wa_message_id: &str) {
+        if self.message.wa_message_id.is_none() {
+            self.message.wa_message_id = Some(wa_message_id.to_owned());
+            self.changed = true;
+        }
+    }
+
+    /// Takes in news of its status, unless it is old.
+    pub(crate) fn advance(&mut self, news: SendStatus, error_message: Option<&str>) {
+        let Some(next) = self.message.status.advance(news) else {
+            return;
+        };
+        self.message.status = next;
+        self.changed = true;
+        if next == MessageStatus::Failed {
+            self.error_message = error_message.map(str::to_owned);
+        }
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.message.status == MessageStatus::Pending
+    }
+
+    pub(super) fn into_message(self) -> Message {
+        self.message
+    }
+}
+
+/// Locks the outbound messages with these ids or these ids of the platform's, in the order of their ids.
+pub(crate) async fn lock_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: Vec<Uuid>,
+    wa_message_ids: Vec<String>,
+) -> Attempt<Vec<HeldMessage>> {
+    let query = sql(format!(
+        "SELECT {COLUMNS} FROM messages m
+         WHERE m.account_id = $1 AND m.direction = 'outbound' AND (m.id = ANY ($2) OR m.wa_message_id = ANY ($3))
+         ORDER BY m.id FOR NO KEY UPDATE"
+    ))
+    .bind(account)
+    .bind(ids)
+    .bind(wa_message_ids);
+    let rows: Vec<MessageRow> = query.load(conn).await?;
+    let held = rows.into_iter().map(|row| {
+        Ok(HeldMessage {
+            message: row.try_into()?,
+            error_message: None,
+            changed: false,
+        })
+    });
+    Ok(held.collect::<Result<_, StoreError>>()?)
+}
+
+/// By its own id, else by the platform's.
+pub(crate) fn find<'a>(
+    held: &'a mut [HeldMessage],
+    id: Option<Uuid>,
+    wa_message_id: &str,
+) -> Option<&'a mut HeldMessage> {
+    let by_id = held.iter().position(|one| Some(one.message.id.0) == id);
+    let by_message = || {
+        let same = |one: &HeldMessage| one.message.wa_message_id.as_deref() == Some(wa_message_id);
+        held.iter().position(same)
+    };
+    let position = by_id.or_else(by_message)?;
+    held.get_mut(position)
+}
+
+/// Writes what changed. An id of the platform's that another message has is not taken from it.
+pub(crate) async fn write_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    held: &[HeldMessage],
+) -> Attempt<()> {
+    let changed: Vec<&HeldMessage> = held.iter().filter(|one| one.changed).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = changed.iter().map(|one| one.message.id.0).collect();
+    let statuses: Vec<String> = changed
+        .iter()
+        .map(|one| one.message.status.as_str().to_owned())
+        .collect();
+    let names: Vec<Option<String>> = changed.iter().map(|one| one.message.wa_message_id.clone()).collect();
+    let errors: Vec<Option<String>> = changed.iter().map(|one| one.error_message.clone()).collect();
+    sql(
+        "UPDATE messages m SET status = w.status, error_message = coalesce(w.error_message, m.error_message),
+           wa_message_id = CASE WHEN m.wa_message_id IS NULL AND NOT EXISTS (SELECT FROM messages o
+             WHERE o.account_id = $1 AND o.wa_message_id = w.wa_message_id) THEN w.wa_message_id
+             ELSE m.wa_message_id END
+         FROM unnest($2, $3, $4, $5) AS w (id, status, wa_message_id, error_message)
+         WHERE m.account_id = $1 AND m.id = w.id",
+    )
+    .bind(account)
+    .bind(ids)
+    .bind(statuses)
+    .bind(names)
+    .bind(errors)
+    .execute(conn)
+    .await?;
+    Ok(())
+}

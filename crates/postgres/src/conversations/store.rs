@@ -1,0 +1,439 @@
+//! Conversations and their messages.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::SendStatus;
+use recado_domain::conversations::{
+    Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
+    ReplyResult, transition,
+};
+use recado_domain::shared::{AccountId, ConversationId, MessageId, ProfileId, Slice, SliceQuery, StoreError};
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
+use crate::contacts::learn_wa_ids;
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::pool::{PlatformPool, TenantPool};
+use crate::sql::{Sql, sql};
+use crate::whatsapp::one_profile;
+
+/// Behind every moment there is: where a list begins.
+const BEGINNING: (OffsetDateTime, Uuid) = (datetime!(9999-12-31 23:59:59 UTC), Uuid::max());
+
+/// What is said of a reply whose fate nobody could tell.
+const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
+
+/// Conversations and their messages.
+#[derive(Clone, Debug)]
+pub struct PgConversations {
+    tenants: TenantPool,
+    platform: PlatformPool,
+}
+
+impl PgConversations {
+    /// `platform` finds replies that wait for news, across accounts.
+    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+        Self { tenants, platform }
+    }
+}
+
+#[derive(QueryableByName)]
+struct ConversationRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    last_message_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<ConversationRow> for Conversation {
+    type Error = StoreError;
+
+    fn try_from(row: ConversationRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            contact_id: row.contact_id.into(),
+            status: word(&row.status)?,
+            last_message_at: row.last_message_at,
+            created_at: row.created_at,
+        })
+    }
+}
+
+/// What a reply is decided on, beside its conversation.
+#[derive(QueryableByName)]
+struct FactsRow {
+    #[diesel(embed)]
+    conversation: ConversationRow,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_inbound_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    phone: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_id: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_user_id: Option<String>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    profile_id: Option<Uuid>,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.created_at";
+
+/// A conversation of a contact who is there.
+const LIVE: &str = "conversations v JOIN contacts c
+    ON c.account_id = v.account_id AND c.id = v.contact_id AND c.deleted_at IS NULL";
+
+/// The position behind a row of a list that is sorted by a moment: the moment and the id, as opaque text.
+fn cursor(at: OffsetDateTime, id: Uuid) -> String {
+    hex::encode(format!("{} {id}", at.unix_timestamp_nanos() / 1000))
+}
+
+fn position(query: &SliceQuery) -> Result<(OffsetDateTime, Uuid), StoreError> {
+    let Some(cursor) = &query.cursor else {
+        return Ok(BEGINNING);
+    };
+    let read = || {
+        let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
+        let (at, id) = text.split_once(' ')?;
+        let nanoseconds = at.parse::<i128>().ok()?.checked_mul(1000)?;
+        let at = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?;
+        Some((at, id.parse().ok()?))
+    };
+    read().ok_or(StoreError::Dangling { field: "cursor" })
+}
+
+fn page(account: AccountId, query: &ConversationQuery) -> Result<Sql<'static>, StoreError> {
+    let (at, id) = position(&query.slice)?;
+    let wanted = if query.status.is_some() {
+        " AND v.status = $5"
+    } else {
+        ""
+    };
+    let page = sql(format!(
+        "SELECT {CONVERSATION} FROM {LIVE}
+         WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){wanted}
+         ORDER BY v.last_message_at DESC, v.id DESC LIMIT $4"
+    ))
+    .bind(account)
+    .bind(at)
+    .bind(id)
+    .bind(query.slice.limit + 1);
+    Ok(match query.status {
+        None => page,
+        Some(status) => page.bind(status.as_str()),
+    })
+}
+
+async fn exists(conn: &mut AsyncPgConnection, account: AccountId, id: ConversationId) -> Attempt<bool> {
+    Ok(find_one(conn, account, id, "").await?.is_some())
+}
+
+async fn find_one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ConversationId,
+    lock: &str,
+) -> Attempt<Option<Conversation>> {
+    let query = sql(format!(
+        "SELECT {CONVERSATION} FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2 {lock}"
+    ))
+    .bind(account)
+    .bind(id);
+    let row: Option<ConversationRow> = query.get_result(conn).await.optional()?;
+    Ok(row.map(Conversation::try_from).transpose()?)
+}
+
+async fn messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ConversationId,
+    (at, after): (OffsetDateTime, Uuid),
+    limit: i64,
+) -> Attempt<Option<Vec<Message>>> {
+    if !exists(conn, account, id).await? {
+        return Ok(None);
+    }
+    let query = sql(format!(
+        "SELECT {COLUMNS} FROM messages m
+         WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
+         ORDER BY m.created_at DESC, m.id DESC LIMIT $5"
+    ))
+    .bind(account)
+    .bind(id)
+    .bind(at)
+    .bind(after)
+    .bind(limit + 1);
+    let rows: Vec<MessageRow> = query.load(conn).await?;
+    let messages = rows.into_iter().map(Message::try_from);
+    Ok(Some(messages.collect::<Result<_, StoreError>>()?))
+}
+
+async fn write_conversation(conn: &mut AsyncPgConnection, account: AccountId, now: &Conversation) -> Attempt<()> {
+    sql(
+        "UPDATE conversations SET status = $3, last_message_at = $4, updated_at = now()
+         WHERE account_id = $1 AND id = $2",
+    )
+    .bind(account)
+    .bind(now.id)
+    .bind(now.status.as_str())
+    .bind(now.last_message_at)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn set_status(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ConversationId,
+    wanted: ConversationStatus,
+) -> Attempt<Option<Conversation>> {
+    let Some(before) = find_one(conn, account, id, "FOR NO KEY UPDATE OF v").await? else {
+        return Ok(None);
+    };
+    let now = Conversation {
+        status: transition(before.status, wanted.into()),
+        ..before
+    };
+    write_conversation(conn, account, &now).await?;
+    Ok(Some(now))
+}
+
+async fn reply_facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ConversationId,
+) -> Attempt<Option<ReplyFacts>> {
+    let query = sql(format!(
+        "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
+           coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
+             ORDER BY p.created_at, p.id LIMIT 1)) AS profile_id
+         FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2"
+    ))
+    .bind(account)
+    .bind(id);
+    let row: Option<FactsRow> = query.get_result(&mut *conn).await.optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let profile = match row.profile_id {
+        None => None,
+        Some(profile) => one_profile(conn, account, profile.into()).await?,
+    };
+    Ok(Some(ReplyFacts {
+        conversation: row.conversation.try_into()?,
+        last_inbound_at: row.last_inbound_at,
+        phone: row.phone,
+        wa_id: row.wa_id,
+        wa_user_id: row.wa_user_id,
+        profile,
+        now: row.now,
+    }))
+}
+
+/// The conversation first, so that a callback of the same contact is not met half way.
+async fn begin_reply(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    reply: &Message,
+    profile: ProfileId,
+) -> Attempt<bool> {
+    let Some(before) = find_one(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
+        return Ok(false);
+    };
+    let now = Conversation {
+        status: transition(before.status, ConversationEvent::Message),
+        last_message_at: before.last_message_at.max(reply.created_at),
+        ..before
+    };
+    write_conversation(conn, account, &now).await?;
+    sql(
+        "INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, payload, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+    )
+    .bind(account)
+    .bind(reply.id)
+    .bind(reply.conversation_id)
+    .bind(reply.direction.as_str())
+    .bind(reply.kind.as_str())
+    .bind(reply.text.as_deref())
+    .bind(reply.status.as_str())
+    .bind(serde_json::json!({ "profile_id": profile }))
+    .bind(reply.created_at)
+    .execute(conn)
+    .await?;
+    Ok(true)
+}
+
+async fn record_reply(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: MessageId,
+    result: &ReplyResult,
+) -> Attempt<Option<Message>> {
+    let mut held = lock_messages(conn, account, vec![id.0], vec![]).await?;
+    let Some(message) = find(&mut held, Some(id.0), "") else {
+        return Ok(None);
+    };
+    match result {
+        ReplyResult::Sent { message_id, .. } => {
+            message.learn(message_id);
+            message.advance(SendStatus::Sent, None);
+        }
+        ReplyResult::Failed { message: why } => message.advance(SendStatus::Failed, Some(why)),
+        ReplyResult::Unknown => {}
+    }
+    write_messages(conn, account, &held).await?;
+    let message = held.pop().map(super::messages::HeldMessage::into_message);
+    if let (ReplyResult::Sent { wa_id: Some(wa_id), .. }, Some(message)) = (result, &message)
+        && let Some(conversation) = find_one(conn, account, message.conversation_id, "").await?
+    {
+        learn_wa_ids(conn, account, vec![conversation.contact_id.0], vec![wa_id.clone()]).await?;
+    }
+    Ok(message)
+}
+
+async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> Attempt<u64> {
+    let mut held = lock_messages(conn, account, ids, vec![]).await?;
+    // News may have come since they were found.
+    held.retain(|one| one.is_pending());
+    for message in &mut held {
+        message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED));
+    }
+    write_messages(conn, account, &held).await?;
+    Ok(u64::try_from(held.len()).unwrap_or(u64::MAX))
+}
+
+/// One transaction of one account, again when it lost to another one.
+macro_rules! in_tenant {
+    ($self:ident, $account:expr, |$conn:ident| $work:expr) => {
+        retry(|| async {
+            let mut tx = $self.tenants.begin($account).await?;
+            let $conn = tx.conn()?;
+            let done = $work.await;
+            tx.end(done).await
+        })
+        .await
+    };
+}
+
+#[derive(QueryableByName)]
+struct PendingRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+}
+
+#[async_trait]
+impl ConversationStore for PgConversations {
+    async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
+        let wanted = page(account, query)?;
+        let rows: Vec<ConversationRow> = self
+            .tenants
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(wanted.load(&mut conn).await?) })
+            })
+            .await?;
+        let rows = rows.into_iter().map(Conversation::try_from);
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        Ok(Slice::cut(rows, query.slice.limit, |row| {
+            cursor(row.last_message_at, row.id.0)
+        }))
+    }
+
+    async fn messages(
+        &self,
+        account: AccountId,
+        id: ConversationId,
+        query: &SliceQuery,
+    ) -> Result<Option<Slice<Message>>, StoreError> {
+        let position = position(query)?;
+        let found = in_tenant!(self, account, |conn| messages(conn, account, id, position, query.limit))?;
+        Ok(found.map(|rows| Slice::cut(rows, query.limit, |row| cursor(row.created_at, row.id.0))))
+    }
+
+    async fn set_status(
+        &self,
+        account: AccountId,
+        id: ConversationId,
+        status: ConversationStatus,
+    ) -> Result<Option<Conversation>, StoreError> {
+        in_tenant!(self, account, |conn| set_status(conn, account, id, status))
+    }
+
+    async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError> {
+        in_tenant!(self, account, |conn| reply_facts(conn, account, id))
+    }
+
+    async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError> {
+        in_tenant!(self, account, |conn| begin_reply(conn, account, reply, profile))
+    }
+
+    async fn record_reply(
+        &self,
+        account: AccountId,
+        id: MessageId,
+        result: &ReplyResult,
+    ) -> Result<Option<Message>, StoreError> {
+        in_tenant!(self, account, |conn| record_reply(conn, account, id, result))
+    }
+
+    async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
+        let query = sql("SELECT account_id, id FROM messages
+             WHERE status = 'pending' AND recorded_at <= now() - $1 * interval '1 microsecond'
+             ORDER BY recorded_at LIMIT $2")
+        .bind(ttl)
+        .bind(limit);
+        let mut held = self.platform.get().await?;
+        let rows = query.load::<PendingRow>(held.conn()?).await;
+        let mut pending: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
+        for row in held.end(rows.map_err(Fault::from))? {
+            pending.entry(row.account_id.into()).or_default().push(row.id);
+        }
+        let mut failed = 0;
+        for (account, ids) in pending {
+            failed += in_tenant!(self, account, |conn| fail_pending(conn, account, ids.clone()))?;
+        }
+        Ok(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
+        let at = datetime!(2026-03-01 12:00:00.123456 UTC);
+        let id = Uuid::from_u128(7);
+        let asked = |cursor: String| {
+            position(&SliceQuery {
+                cursor: Some(cursor),
+                limit: 1,
+            })
+        };
+        assert_eq!(asked(cursor(at, id)).unwrap(), (at, id));
+        let huge = i128::MAX.to_string();
+        for text in ["", "x", "1", "1 x", " ", &format!("{huge} {id}"), &format!("x {id}")] {
+            let refused = asked(hex::encode(text));
+            assert!(
+                matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
+                "{text}"
+            );
+        }
+        assert!(asked("zz".into()).is_err() && asked("é".into()).is_err());
+    }
+}

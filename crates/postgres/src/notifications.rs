@@ -1,0 +1,187 @@
+//! Notifications: an account's own, and all of them in the order in which they became visible.
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use recado_domain::notifications::{Notification, NotificationFeed, NotificationQuery, NotificationStore, Told};
+use recado_domain::shared::{AccountId, EventKind, NotificationId, Slice, StoreError};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::Fault;
+use crate::outbox::PgOutbox;
+use crate::pool::{PlatformPool, TenantPool};
+use crate::sql::{Number, sql};
+
+/// Notifications of one account at a time.
+#[derive(Clone, Debug)]
+pub struct PgNotifications {
+    tenants: TenantPool,
+    outbox: PgOutbox,
+}
+
+impl PgNotifications {
+    /// `platform` carries out what still waits for the notifications.
+    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+        Self {
+            tenants,
+            outbox: PgOutbox::new(platform),
+        }
+    }
+
+    async fn catch_up(&self, account: AccountId) {
+        if let Err(error) = self.outbox.catch_up(EventKind::Notification, account).await {
+            tracing::warn!(cause = ?error, "notifications are read without what still waits for them");
+        }
+    }
+}
+
+/// Notifications of all accounts.
+#[derive(Clone, Debug)]
+pub struct PgNotificationFeed(PlatformPool);
+
+impl PgNotificationFeed {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct NotificationRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Text)]
+    title: String,
+    #[diesel(sql_type = Text)]
+    message: String,
+    #[diesel(sql_type = Jsonb)]
+    data: Value,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    read_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl From<NotificationRow> for Notification {
+    fn from(row: NotificationRow) -> Self {
+        Self {
+            id: row.id.into(),
+            kind: row.kind,
+            title: row.title,
+            message: row.message,
+            data: row.data,
+            read_at: row.read_at,
+            created_at: row.created_at,
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct ToldRow {
+    #[diesel(sql_type = BigInt)]
+    place: i64,
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(embed)]
+    notification: NotificationRow,
+}
+
+impl From<ToldRow> for Told {
+    fn from(row: ToldRow) -> Self {
+        Self {
+            place: row.place,
+            account_id: row.account_id.into(),
+            notification: row.notification.into(),
+        }
+    }
+}
+
+const COLUMNS: &str = "n.id, n.type AS kind, n.title, n.message, n.data, n.read_at, n.created_at";
+
+#[async_trait]
+impl NotificationStore for PgNotifications {
+    async fn list(&self, account: AccountId, query: &NotificationQuery) -> Result<Slice<Notification>, StoreError> {
+        let limit = query.slice.limit;
+        let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
+            None => Uuid::max(),
+            Some(Ok(after)) => after,
+            Some(Err(_)) => return Ok(Slice::cut(vec![], limit, |_| String::new())),
+        };
+        self.catch_up(account).await;
+        let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
+        let wanted = sql(format!(
+            "SELECT {COLUMNS} FROM notifications n
+             WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC LIMIT $3"
+        ))
+        .bind(account)
+        .bind(after)
+        .bind(limit + 1);
+        let rows: Vec<NotificationRow> = self
+            .tenants
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(wanted.load(&mut conn).await?) })
+            })
+            .await?;
+        let rows = rows.into_iter().map(Notification::from).collect();
+        Ok(Slice::cut(rows, limit, |row: &Notification| row.id.to_string()))
+    }
+
+    async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
+        let mark = sql("UPDATE notifications SET read_at = coalesce(read_at, now()) WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        let mut tx = self.tenants.begin(account).await?;
+        let marked = mark.execute(tx.conn()?).await;
+        tx.end(marked.map(|rows| rows > 0).map_err(Fault::from)).await
+    }
+
+    async fn read_all(&self, account: AccountId) -> Result<(), StoreError> {
+        self.catch_up(account).await;
+        let mark = sql("UPDATE notifications SET read_at = now() WHERE account_id = $1 AND read_at IS NULL");
+        let mut tx = self.tenants.begin(account).await?;
+        let marked = mark.bind(account).execute(tx.conn()?).await;
+        tx.end(marked.map(|_| ()).map_err(Fault::from)).await
+    }
+}
+
+#[async_trait]
+impl NotificationFeed for PgNotificationFeed {
+    async fn latest(&self) -> Result<i64, StoreError> {
+        let query = sql("SELECT coalesce(max(place), 0) AS n FROM notifications");
+        let mut held = self.0.get().await?;
+        let row = query.get_result::<Number>(held.conn()?).await;
+        Ok(held.end(row.map_err(Fault::from))?.n)
+    }
+
+    async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
+        let query = sql(format!(
+            "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n WHERE n.place > $1 ORDER BY n.place LIMIT $2"
+        ))
+        .bind(place)
+        .bind(limit);
+        let mut held = self.0.get().await?;
+        let rows = query.load::<ToldRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(Told::from).collect())
+    }
+
+    async fn since(&self, account: AccountId, id: NotificationId, limit: i64) -> Result<Vec<Told>, StoreError> {
+        let query = sql(format!(
+            "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n
+             WHERE n.account_id = $1
+               AND n.place > (SELECT l.place FROM notifications l WHERE l.account_id = $1 AND l.id = $2)
+             ORDER BY n.place DESC LIMIT $3"
+        ))
+        .bind(account)
+        .bind(id)
+        .bind(limit);
+        let mut held = self.0.get().await?;
+        let rows = query.load::<ToldRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().rev().map(Told::from).collect())
+    }
+}

@@ -1,0 +1,632 @@
+//! Conversations: what senders do to an account, and replies.
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use recado_domain::campaigns::SendStatus;
+use recado_domain::conversations::{
+    Arrival, Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundMessage,
+    InboundNews, InboxStore, Message, MessageStatus, ReplyResult, Sender,
+};
+use recado_domain::shared::{AccountId, ContactId, ConversationId, MessageId, ProfileId, SliceQuery, StoreError};
+use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, ProfileStore};
+use recado_postgres::{PgConversations, PgInbox, PgProfiles};
+use serde_json::json;
+use time::Duration;
+
+use crate::deliveries::news;
+use crate::support::{NOW, World, id};
+use crate::whatsapp::profile;
+
+const NUMBER: &str = "111";
+
+/// A world whose account has connected the number.
+async fn connected() -> (World, ProfileId) {
+    let world = World::new().await;
+    let stored = profile(NUMBER);
+    PgProfiles::new(world.tenants.clone())
+        .insert(world.account, &stored)
+        .await
+        .unwrap();
+    (world, stored.profile.id)
+}
+
+fn conversations(world: &World) -> PgConversations {
+    PgConversations::new(world.tenants.clone(), world.platform.clone())
+}
+
+async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
+    let arrivals = arrivals(news);
+    PgInbox::new(world.tenants.clone())
+        .receive(account, NUMBER, &arrivals)
+        .await
+        .unwrap();
+}
+
+fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
+    let arrival = |news| Arrival {
+        news,
+        contact_id: id().into(),
+        conversation_id: id().into(),
+        message_id: id().into(),
+    };
+    news.into_iter().map(arrival).collect()
+}
+
+fn sender(wa_id: &str) -> Sender {
+    Sender {
+        wa_id: Some(wa_id.into()),
+        user_id: None,
+        name: Some("Ana".into()),
+    }
+}
+
+fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> InboundNews {
+    InboundNews::Message(InboundMessage {
+        wa_message_id: wamid.into(),
+        sender,
+        at: NOW + Duration::minutes(minutes),
+        kind: "text".into(),
+        text: Some(text.into()),
+        said: true,
+        payload: json!({ "context": { "id": "x" } }),
+    })
+}
+
+fn all(limit: i64) -> ConversationQuery {
+    ConversationQuery {
+        status: None,
+        slice: slice(None, limit),
+    }
+}
+
+fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+    SliceQuery { cursor, limit }
+}
+
+async fn only(world: &World, account: AccountId) -> Conversation {
+    let found = conversations(world).list(account, &all(10)).await.unwrap().data;
+    let [one] = &found[..] else { panic!("{found:?}") };
+    one.clone()
+}
+
+async fn messages(world: &World, id: ConversationId) -> Vec<Message> {
+    conversations(world)
+        .messages(world.account, id, &slice(None, 100))
+        .await
+        .unwrap()
+        .unwrap()
+        .data
+}
+
+async fn contact(world: &World, column: &str) -> Option<String> {
+    world
+        .text(&format!(
+            "SELECT {column} FROM contacts WHERE account_id = '{}'",
+            world.account
+        ))
+        .await
+}
+
+#[tokio::test]
+async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
+    let (world, profile) = connected().await;
+    let other = world.another_account().await;
+    let hidden = Sender {
+        wa_id: None,
+        user_id: Some("BR.1".into()),
+        name: None,
+    };
+    receive(
+        &world,
+        world.account,
+        vec![
+            message("a", sender("553188887777"), "oi", 1),
+            message("b", hidden, "olá", 2),
+        ],
+    )
+    .await;
+    let people = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY id) FROM contacts";
+    assert_eq!(
+        world.text(people).await.unwrap(),
+        "Ana +5531988887777 553188887777, BR.1 BR.1"
+    );
+    let found = conversations(&world).list(world.account, &all(10)).await.unwrap().data;
+    let moments: Vec<_> = found.iter().map(|one| one.last_message_at).collect();
+    assert_eq!(moments, [NOW + Duration::minutes(2), NOW + Duration::minutes(1)]);
+    let said = messages(&world, found[1].id).await;
+    let [said] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(
+        (said.direction, said.status, said.kind.as_str()),
+        (Direction::Inbound, MessageStatus::Received, "text")
+    );
+    assert_eq!(
+        (said.text.as_deref(), said.wa_message_id.as_deref(), said.created_at),
+        (Some("oi"), Some("a"), NOW + Duration::minutes(1))
+    );
+    assert_eq!(
+        world
+            .text("SELECT payload FROM messages WHERE wa_message_id = 'a'")
+            .await
+            .unwrap(),
+        r#"{"context": {"id": "x"}}"#
+    );
+    let profiles = format!("SELECT count(*) FROM conversations WHERE profile_id = '{profile}'");
+    assert_eq!(world.number(&profiles).await, 2);
+    // Another account has none of it, and one without the number takes nothing in.
+    assert_eq!(conversations(&world).list(other, &all(10)).await.unwrap().data, []);
+    assert_eq!(
+        conversations(&world)
+            .messages(other, found[0].id, &slice(None, 9))
+            .await
+            .unwrap(),
+        None
+    );
+    receive(&world, other, vec![message("c", sender("5511961234567"), "oi", 0)]).await;
+    assert_eq!(world.number("SELECT count(*) FROM contacts").await, 2);
+}
+
+#[tokio::test]
+async fn the_same_batch_ten_times_at_once_is_taken_in_once() {
+    let (world, _) = connected().await;
+    let batch = || {
+        let text = |n: i64| {
+            message(
+                &format!("m{n}"),
+                sender(if n % 2 == 0 { "553188887777" } else { "5511961234567" }),
+                "oi",
+                n,
+            )
+        };
+        (0..6).map(text).collect::<Vec<_>>()
+    };
+    // Nobody's contact has a canonical number here either: only the lock keeps them apart.
+    let odd = || {
+        vec![message(
+            "odd",
+            Sender {
+                wa_id: Some("5500".into()),
+                ..Sender::default()
+            },
+            "oi",
+            0,
+        )]
+    };
+    join_all((0..10).map(|round| {
+        let mut news = batch();
+        if round % 2 == 0 {
+            news.reverse();
+        }
+        news.extend(odd());
+        receive(&world, world.account, news)
+    }))
+    .await;
+    assert_eq!(world.number("SELECT count(*) FROM contacts").await, 3);
+    assert_eq!(world.number("SELECT count(*) FROM conversations").await, 3);
+    assert_eq!(world.number("SELECT count(*) FROM messages").await, 7);
+    let latest = conversations(&world)
+        .list(world.account, &all(1))
+        .await
+        .unwrap()
+        .data
+        .remove(0);
+    assert_eq!(latest.last_message_at, NOW + Duration::minutes(5));
+}
+
+#[tokio::test]
+async fn a_contact_made_meanwhile_by_somebody_else_is_found() {
+    let (world, _) = connected().await;
+    let account = world.account;
+    let lock = world.db.client().await;
+    lock.batch_execute(&format!(
+        "BEGIN; INSERT INTO contacts (account_id, id, name, phone) VALUES ('{account}', '{}', 'Bia', '+5531988887777')",
+        id()
+    ))
+    .await
+    .unwrap();
+    let waiting = receive(&world, account, vec![message("a", sender("553188887777"), "oi", 0)]);
+    let commit = async {
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while world.number(waits).await == 0 {}
+        lock.batch_execute("COMMIT").await.unwrap();
+    };
+    tokio::join!(waiting, commit);
+    assert_eq!(
+        contact(&world, "name || ' ' || wa_id").await.unwrap(),
+        "Bia 553188887777"
+    );
+    assert_eq!(world.number("SELECT count(*) FROM messages").await, 1);
+}
+
+#[tokio::test]
+async fn ids_are_learned_only_where_nobody_has_them() {
+    let (world, _) = connected().await;
+    let account = world.account;
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone, wa_user_id) VALUES
+               ('{account}', '{}', 'Ana', '+5531988887777', NULL), ('{account}', '{}', 'Bia', NULL, 'BR.2')",
+            id(),
+            id()
+        ))
+        .await;
+    let both = Sender {
+        user_id: Some("BR.2".into()),
+        ..sender("553188887777")
+    };
+    receive(&world, account, vec![message("a", both, "oi", 0)]).await;
+    let known = "SELECT string_agg(concat_ws(' ', name, phone, wa_id, wa_user_id), ', ' ORDER BY name) FROM contacts";
+    assert_eq!(
+        world.text(known).await.unwrap(),
+        "Ana +5531988887777 553188887777, Bia BR.2"
+    );
+    let moved = InboundNews::Moved {
+        sender: Sender {
+            user_id: Some("BR.2".into()),
+            ..Sender::default()
+        },
+        now: sender("553188887777"),
+    };
+    receive(&world, account, vec![moved]).await;
+    assert_eq!(
+        world.text(known).await.unwrap(),
+        "Ana +5531988887777 553188887777, Bia BR.2",
+        "nobody is merged"
+    );
+    let moved = InboundNews::Moved {
+        sender: sender("553188887777"),
+        now: Sender {
+            user_id: Some("BR.3".into()),
+            ..sender("5511961234567")
+        },
+    };
+    receive(&world, account, vec![moved.clone(), moved]).await;
+    assert_eq!(
+        world.text(known).await.unwrap(),
+        "Ana +5511961234567 5511961234567 BR.3, Bia BR.2"
+    );
+}
+
+#[tokio::test]
+async fn wishes_count_by_their_moment_and_repeated_words_not_at_all() {
+    let (world, _) = connected().await;
+    let account = world.account;
+    let wish = |wanted, minutes| InboundNews::Preference {
+        sender: sender("5511961234567"),
+        wanted,
+        at: NOW + Duration::minutes(minutes),
+    };
+    let sair = || message("a", sender("5511961234567"), " Sair ", 1);
+    receive(
+        &world,
+        account,
+        vec![sair(), message("b", sender("5511961234567"), "STOP", 2)],
+    )
+    .await;
+    let out = "SELECT count(*) FROM contacts WHERE opted_out_at = '2026-03-01 12:01:00.123456Z'";
+    assert_eq!(world.number(out).await, 1, "the first time wins");
+    receive(&world, account, vec![wish(true, 1)]).await;
+    assert_eq!(world.number(out).await, 1, "older than the last word");
+    receive(&world, account, vec![wish(true, 5), wish(false, 4), sair()]).await;
+    receive(&world, account, vec![sair()]).await;
+    assert_eq!(contact(&world, "opted_out_at").await, None);
+    receive(&world, account, vec![wish(false, 6)]).await;
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM contacts WHERE opted_out_at IS NOT NULL")
+            .await,
+        1
+    );
+    assert_eq!(world.number("SELECT count(*) FROM messages").await, 2);
+}
+
+#[tokio::test]
+async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
+    let (world, _) = connected().await;
+    let account = world.account;
+    receive(&world, account, vec![message("a", sender("5511961234567"), "oi", 0)]).await;
+    let first = only(&world, account).await;
+    let store = conversations(&world);
+    let closed = store
+        .set_status(account, first.id, ConversationStatus::Closed)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        closed,
+        Conversation {
+            status: ConversationStatus::Closed,
+            ..first.clone()
+        }
+    );
+    let of = |status| ConversationQuery {
+        status: Some(status),
+        slice: slice(None, 9),
+    };
+    assert_eq!(
+        store.list(account, &of(ConversationStatus::Closed)).await.unwrap().data,
+        [closed]
+    );
+    assert_eq!(
+        store.list(account, &of(ConversationStatus::Open)).await.unwrap().data,
+        []
+    );
+    receive(&world, account, vec![message("b", sender("5511961234567"), "oi", 1)]).await;
+    assert_eq!(only(&world, account).await.status, ConversationStatus::Open);
+    assert_eq!(
+        store
+            .set_status(account, ConversationId(id()), ConversationStatus::Open)
+            .await
+            .unwrap(),
+        None
+    );
+    world.sql("UPDATE contacts SET deleted_at = now()").await;
+    assert_eq!(store.list(account, &all(9)).await.unwrap().data, []);
+    assert_eq!(store.messages(account, first.id, &slice(None, 9)).await.unwrap(), None);
+    receive(&world, account, vec![message("c", sender("5511961234567"), "oi", 2)]).await;
+    assert_ne!(only(&world, account).await.id, first.id);
+}
+
+#[tokio::test]
+async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
+    let (world, _) = connected().await;
+    let account = world.account;
+    let news = (0..7_i64).map(|n| message(&format!("m{n}"), sender(&format!("551196123456{n}")), "oi", n / 3));
+    receive(&world, account, news.collect()).await;
+    let store = conversations(&world);
+    let (mut seen, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = store
+            .list(
+                account,
+                &ConversationQuery {
+                    status: Some(ConversationStatus::Open),
+                    slice: slice(cursor, 2),
+                },
+            )
+            .await
+            .unwrap();
+        seen.extend(page.data);
+        cursor = page.next_cursor;
+        if !page.has_more {
+            break;
+        }
+    }
+    assert!(
+        seen.is_sorted_by(|a, b| (a.last_message_at, a.id) > (b.last_message_at, b.id)),
+        "{seen:?}"
+    );
+    assert_eq!(seen.len(), 7);
+    let one = seen[0].id;
+    let more = (0..9).map(|n| message(&format!("x{n}"), sender("5511961234566"), "oi", 2));
+    receive(&world, account, more.collect()).await;
+    let first = store.messages(account, one, &slice(None, 4)).await.unwrap().unwrap();
+    let rest = store
+        .messages(account, one, &slice(first.next_cursor, 100))
+        .await
+        .unwrap()
+        .unwrap();
+    let ids: HashSet<MessageId> = first.data.iter().chain(&rest.data).map(|message| message.id).collect();
+    assert_eq!((ids.len(), rest.has_more), (10, false));
+    for cursor in ["zz", "", "00"] {
+        let refused = store
+            .list(
+                account,
+                &ConversationQuery {
+                    status: None,
+                    slice: slice(Some(cursor.into()), 2),
+                },
+            )
+            .await;
+        assert!(
+            matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
+            "{cursor}"
+        );
+    }
+}
+
+/// A conversation whose contact just wrote, and a reply in it that was begun.
+async fn replied(world: &World, profile: ProfileId) -> Message {
+    receive(
+        world,
+        world.account,
+        vec![message("a", sender("5511961234567"), "oi", 0)],
+    )
+    .await;
+    let store = conversations(world);
+    let conversation = only(world, world.account).await;
+    store
+        .set_status(world.account, conversation.id, ConversationStatus::Closed)
+        .await
+        .unwrap();
+    let reply = Message {
+        id: id().into(),
+        conversation_id: conversation.id,
+        direction: Direction::Outbound,
+        kind: "text".into(),
+        text: Some("Olá".into()),
+        status: MessageStatus::Pending,
+        wa_message_id: None,
+        created_at: NOW + Duration::minutes(3),
+    };
+    assert!(store.begin_reply(world.account, &reply, profile).await.unwrap());
+    reply
+}
+
+fn sent(wamid: &str) -> ReplyResult {
+    ReplyResult::Sent {
+        message_id: wamid.into(),
+        wa_id: Some("551196".into()),
+    }
+}
+
+#[tokio::test]
+async fn the_facts_of_a_reply_and_its_beginning() {
+    let (world, profile) = connected().await;
+    let account = world.account;
+    let second = crate::whatsapp::profile("222");
+    PgProfiles::new(world.tenants.clone())
+        .insert(account, &second)
+        .await
+        .unwrap();
+    let reply = replied(&world, profile).await;
+    let store = conversations(&world);
+    let facts = store
+        .reply_facts(account, reply.conversation_id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (facts.last_inbound_at, facts.phone.as_deref()),
+        (Some(NOW), Some("+5511961234567"))
+    );
+    assert_eq!(facts.profile.as_ref().map(|stored| stored.profile.id), Some(profile));
+    assert_eq!(
+        (facts.conversation.status, facts.conversation.last_message_at),
+        (ConversationStatus::Open, reply.created_at)
+    );
+    let clock = (facts.now - time::OffsetDateTime::now_utc()).abs();
+    assert!(clock < Duration::MINUTE, "the database's own");
+    // Its number removed, the default one is taken; without any, none.
+    let profiles = PgProfiles::new(world.tenants.clone());
+    profiles.delete(account, profile).await.unwrap();
+    let facts = store
+        .reply_facts(account, reply.conversation_id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(facts.profile.map(|stored| stored.profile.id), Some(second.profile.id));
+    profiles.delete(account, second.profile.id).await.unwrap();
+    assert_eq!(
+        store
+            .reply_facts(account, reply.conversation_id)
+            .await
+            .unwrap()
+            .unwrap()
+            .profile,
+        None
+    );
+    let other = world.another_account().await;
+    assert_eq!(store.reply_facts(other, reply.conversation_id).await.unwrap(), None);
+    assert!(!store.begin_reply(other, &reply, profile).await.unwrap());
+    assert_eq!(store.record_reply(other, reply.id, &sent("w")).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_reply_goes_forward_only_whoever_comes_first() {
+    let (world, profile) = connected().await;
+    let reply = replied(&world, profile).await;
+    let (account, store) = (world.account, conversations(&world));
+    let told = |id: Option<MessageId>, wamid: &str, status| DeliveryNews {
+        send_id: id.map(|id| id.0.into()),
+        ..news(None, wamid, status)
+    };
+    let none: [usize; 0] = [];
+    // By the platform's id alone it is not known yet; by ours it is, before its record.
+    let batch = [told(None, "w", SendStatus::Read)];
+    assert_eq!(world.deliveries().apply(account, &batch).await.unwrap(), [0]);
+    for _ in 0..10 {
+        let batch = [
+            told(Some(reply.id), "w", SendStatus::Read),
+            told(None, "w", SendStatus::Delivered),
+            told(Some(reply.id), "w", SendStatus::Sent),
+        ];
+        assert_eq!(world.deliveries().apply(account, &batch[..1]).await.unwrap(), none);
+        assert_eq!(world.deliveries().apply(account, &batch).await.unwrap(), none);
+    }
+    let recorded = store
+        .record_reply(account, reply.id, &sent("w"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (recorded.status, recorded.wa_message_id.as_deref()),
+        (MessageStatus::Read, Some("w"))
+    );
+    assert_eq!(contact(&world, "wa_id").await.unwrap(), "551196");
+    let late = ReplyResult::Failed { message: "no".into() };
+    assert_eq!(
+        store
+            .record_reply(account, reply.id, &late)
+            .await
+            .unwrap()
+            .unwrap()
+            .status,
+        MessageStatus::Read
+    );
+    // News of what a contact wrote, and another account's, moves nothing.
+    let foreign = [
+        told(None, "a", SendStatus::Failed),
+        told(Some(reply.id), "w", SendStatus::Failed),
+    ];
+    assert_eq!(world.deliveries().apply(account, &foreign[..1]).await.unwrap(), [0]);
+    assert_eq!(
+        world
+            .deliveries()
+            .apply(world.another_account().await, &foreign)
+            .await
+            .unwrap(),
+        [0, 1]
+    );
+    // An id that another message has is not taken from it.
+    let second = Message {
+        id: id().into(),
+        ..reply.clone()
+    };
+    assert!(store.begin_reply(account, &second, profile).await.unwrap());
+    let recorded = store
+        .record_reply(account, second.id, &sent("w"))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(recorded.status, MessageStatus::Sent);
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM messages WHERE wa_message_id = 'w'")
+            .await,
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_refused_reply_says_why_and_a_forgotten_one_fails_in_time() {
+    let (world, profile) = connected().await;
+    let reply = replied(&world, profile).await;
+    let (account, store) = (world.account, conversations(&world));
+    let second = Message {
+        id: id().into(),
+        ..reply.clone()
+    };
+    assert!(store.begin_reply(account, &second, profile).await.unwrap());
+    let refused = ReplyResult::Failed {
+        message: "closed".into(),
+    };
+    let failed = store.record_reply(account, second.id, &refused).await.unwrap().unwrap();
+    assert_eq!(failed.status, MessageStatus::Failed);
+    let unknown = store
+        .record_reply(account, reply.id, &ReplyResult::Unknown)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(unknown.status, MessageStatus::Pending);
+    assert_eq!(store.fail_unknown(Duration::HOUR, 10).await.unwrap(), 0);
+    assert_eq!(store.fail_unknown(Duration::ZERO, 10).await.unwrap(), 1);
+    assert_eq!(store.fail_unknown(Duration::ZERO, 10).await.unwrap(), 0);
+    let errors = "SELECT string_agg(left(error_message, 22), ', ' ORDER BY id) FROM messages WHERE status = 'failed'";
+    assert_eq!(world.text(errors).await.unwrap(), "the outcome is unknown, closed");
+    let late = [DeliveryNews {
+        send_id: Some(reply.id.0.into()),
+        ..news(None, "w", SendStatus::Delivered)
+    }];
+    world.deliveries().apply(account, &late).await.unwrap();
+    let kept = messages(&world, reply.conversation_id).await;
+    assert!(kept.iter().all(|message| message.status != MessageStatus::Delivered));
+    let contact: ContactId = only(&world, account).await.contact_id;
+    assert_eq!(
+        world
+            .number(&format!("SELECT count(*) FROM contacts WHERE id = '{contact}'"))
+            .await,
+        1
+    );
+}

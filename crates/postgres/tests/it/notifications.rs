@@ -1,0 +1,139 @@
+//! Notifications: an account's own, and the order in which all of them become visible.
+
+use recado_domain::notifications::{NotificationFeed, NotificationQuery, NotificationStore, Told};
+use recado_domain::shared::{AccountId, Event, EventKind, Notification, NotificationId, NotificationKind, SliceQuery};
+use recado_postgres::{PgNotificationFeed, PgNotifications};
+use serde_json::json;
+
+use crate::support::{World, id};
+
+fn note(title: &str) -> Event {
+    Event::Notification(Notification {
+        kind: NotificationKind::Info,
+        title: title.into(),
+        message: "m".into(),
+        data: json!({ "a": [1] }),
+    })
+}
+
+fn store(world: &World) -> PgNotifications {
+    PgNotifications::new(world.tenants.clone(), world.platform.clone())
+}
+
+fn feed(world: &World) -> PgNotificationFeed {
+    PgNotificationFeed::new(world.platform.clone())
+}
+
+fn asked(unread: bool, cursor: Option<String>, limit: i64) -> NotificationQuery {
+    NotificationQuery {
+        unread,
+        slice: SliceQuery { cursor, limit },
+    }
+}
+
+async fn titles(world: &World, account: AccountId, unread: bool) -> Vec<String> {
+    let found = store(world).list(account, &asked(unread, None, 100)).await.unwrap();
+    found.data.into_iter().map(|one| one.title).collect()
+}
+
+fn told(told: &[Told]) -> Vec<&str> {
+    told.iter().map(|one| one.notification.title.as_str()).collect()
+}
+
+#[tokio::test]
+async fn what_still_waits_is_listed_newest_first_and_marked_once() {
+    let world = World::new().await;
+    let (account, other) = (world.account, world.another_account().await);
+    world.leave(account, &[note("a"), note("b"), note("c")]).await;
+    world.leave(other, &[note("x")]).await;
+    assert_eq!(titles(&world, account, false).await, ["c", "b", "a"]);
+    assert_eq!(
+        world.number("SELECT count(*) FROM outbox_events").await,
+        1,
+        "the other's is left to others"
+    );
+    let store = store(&world);
+    let first = store.list(account, &asked(true, None, 2)).await.unwrap();
+    assert!(first.has_more && first.data[0].read_at.is_none() && first.data[0].data == json!({ "a": [1] }));
+    let rest = store.list(account, &asked(true, first.next_cursor, 2)).await.unwrap();
+    assert_eq!((rest.data.len(), rest.has_more), (1, false));
+    assert!(store.read(account, first.data[1].id).await.unwrap());
+    let once = store.list(account, &asked(false, None, 9)).await.unwrap().data[1].read_at;
+    assert!(once.is_some() && store.read(account, first.data[1].id).await.unwrap());
+    assert_eq!(
+        store.list(account, &asked(false, None, 9)).await.unwrap().data[1].read_at,
+        once
+    );
+    assert!(!store.read(other, first.data[1].id).await.unwrap());
+    assert!(!store.read(account, NotificationId(id())).await.unwrap());
+    assert_eq!(titles(&world, account, true).await, ["c", "a"]);
+    world.leave(account, &[note("d")]).await;
+    store.read_all(account).await.unwrap();
+    assert_eq!(titles(&world, account, true).await, Vec::<String>::new());
+    assert_eq!(titles(&world, account, false).await, ["d", "c", "b", "a"]);
+    assert_eq!(titles(&world, other, true).await, ["x"]);
+}
+
+#[tokio::test]
+async fn a_stream_is_told_again_what_came_after_its_last_one() {
+    let world = World::new().await;
+    let (account, other) = (world.account, world.another_account().await);
+    assert_eq!(feed(&world).latest().await.unwrap(), 0);
+    world.leave(account, &[note("a"), note("b")]).await;
+    world.leave(other, &[note("x")]).await;
+    world.leave(account, &[note("c")]).await;
+    world.relay().await;
+    let all = feed(&world).after(0, 100).await.unwrap();
+    assert_eq!(told(&all), ["a", "b", "x", "c"]);
+    assert_eq!(feed(&world).latest().await.unwrap(), all[3].place);
+    assert_eq!(told(&feed(&world).after(all[0].place, 2).await.unwrap()), ["b", "x"]);
+    let since = async |account, at: usize, limit| {
+        feed(&world)
+            .since(account, all[at].notification.id, limit)
+            .await
+            .unwrap()
+    };
+    assert_eq!(told(&since(account, 0, 100).await), ["b", "c"]);
+    assert_eq!(told(&since(account, 0, 1).await), ["c"], "the last ones");
+    assert_eq!(since(account, 3, 9).await, []);
+    assert_eq!(since(account, 2, 9).await, [], "another account's names nothing");
+    assert_eq!(since(other, 0, 9).await, []);
+}
+
+/// Whoever reads after the last place it saw, again and again, while many write, sees each once and in order.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_place_comes_late() {
+    let world = World::new().await;
+    let writers = (0..4).map(|writer| {
+        let outbox = world.outbox();
+        let world = &world;
+        async move {
+            for round in 0..15 {
+                world
+                    .leave(world.account, &[note(&format!("{writer}/{round}")), note("second")])
+                    .await;
+                outbox.relay(EventKind::Notification, 3).await.unwrap();
+            }
+        }
+    });
+    let reader = async {
+        let (mut last, mut seen) = (0, 0);
+        while seen < 120 {
+            for one in feed(&world).after(last, 7).await.unwrap() {
+                assert!(one.place > last);
+                last = one.place;
+                seen += 1;
+            }
+            if seen < 120 && world.number("SELECT count(*) FROM notifications").await == 120 {
+                let rest = feed(&world).after(last, 200).await.unwrap();
+                assert_eq!(rest.len(), 120 - seen, "a place came late");
+                seen = 120;
+            }
+        }
+    };
+    let written = async {
+        futures_util::future::join_all(writers).await;
+        while world.outbox().relay(EventKind::Notification, 100).await.unwrap() > 0 {}
+    };
+    tokio::join!(written, reader);
+}

@@ -1,0 +1,78 @@
+//! Conversations: their lists, replies, and whether anybody still looks after one.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use garde::Validate;
+use recado_domain::conversations::{ConversationQuery, ConversationStatus};
+use recado_domain::shared::{ConversationId, FieldErrors};
+use serde::Deserialize;
+
+use crate::error::ApiError;
+use crate::web::body::Json;
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Id, Proved};
+use crate::wiring::Services;
+
+/// Body of `POST /api/conversations/<id>/messages`.
+#[derive(Deserialize, Validate)]
+pub(super) struct ReplyBody {
+    #[garde(required)]
+    text: Option<String>,
+}
+
+/// Body of `PUT /api/conversations/<id>`.
+#[derive(Deserialize, Validate)]
+pub(super) struct ConversationBody {
+    #[garde(required)]
+    status: Option<String>,
+}
+
+/// `GET /api/conversations`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = ConversationQuery {
+        status: params.parsed("status", "open or closed"),
+        slice: params.slice(),
+    };
+    params.check()?;
+    Ok(reply::ok(services.conversations.list(&tenant, &query).await?))
+}
+
+/// `GET /api/conversations/<id>/messages`
+pub(super) async fn messages(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ConversationId>,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = params.slice();
+    params.check()?;
+    Ok(reply::ok(services.conversations.messages(&tenant, id, &query).await?))
+}
+
+/// `POST /api/conversations/<id>/messages`
+pub(super) async fn reply(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ConversationId>,
+    Json(input): Json<ReplyBody>,
+) -> Result<HttpResponse, ApiError> {
+    let text = input.text.unwrap_or_default();
+    Ok(reply::created(services.conversations.reply(&tenant, id, text).await?))
+}
+
+/// `PUT /api/conversations/<id>`
+pub(super) async fn update(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<ConversationId>,
+    Json(input): Json<ConversationBody>,
+) -> Result<HttpResponse, ApiError> {
+    let wanted: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
+    let wanted = wanted.map_err(|fault| FieldErrors::one("status", fault))?;
+    Ok(reply::ok(services.conversations.set_status(&tenant, id, wanted).await?))
+}

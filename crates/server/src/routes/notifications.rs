@@ -1,0 +1,190 @@
+//! Notifications: the list, what is read, and the stream.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use actix_web::http::header;
+use actix_web::web::{Bytes, Data};
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream;
+use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
+use recado_domain::shared::{AccountId, NotificationId};
+use tokio::time::{Instant, Interval, interval_at};
+use uuid::Uuid;
+
+use crate::error::ApiError;
+use crate::streams::Listener;
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Id, Proved};
+use crate::wiring::Services;
+
+/// How many notifications a stream that comes back is told again.
+const REPLAY: i64 = 1000;
+
+/// How often an idle stream shows that it lives, and how often it is asked whether it still may.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What begins every stream: it came through, and a broken one is taken up again after a second.
+const GREETING: &str = "retry: 1000\n: welcome\n\n";
+
+/// `GET /api/notifications`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let query = NotificationQuery {
+        unread: params.parsed("unread", "true or false").unwrap_or(false),
+        slice: params.id_slice(),
+    };
+    params.check()?;
+    Ok(reply::ok(services.notifications.list(&tenant, &query).await?))
+}
+
+/// `POST /api/notifications/<id>/read`
+pub(super) async fn read(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<NotificationId>,
+) -> Result<HttpResponse, ApiError> {
+    services.notifications.read(&tenant, id).await?;
+    Ok(reply::gone())
+}
+
+/// `POST /api/notifications/read-all`
+pub(super) async fn read_all(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+    services.notifications.read_all(&tenant).await?;
+    Ok(reply::gone())
+}
+
+/// `GET /api/notifications/stream`
+pub(super) async fn stream(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let account = tenant.account_id;
+    let mut listener = services.shared.streams.listen(&services.feed).await?;
+    let replay = match last_event_id(&request) {
+        Some(last) => services.feed.since(account, last, REPLAY).await?,
+        None => vec![],
+    };
+    listener.skip_to(replay.last().map_or(0, |told| told.place));
+    let pieces = [GREETING.to_owned()]
+        .into_iter()
+        .chain(replay.iter().map(|told| event(&told.notification)));
+    let stream = Stream {
+        account,
+        listener,
+        waiting: pieces.collect(),
+        heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
+        shut_out: Box::pin(shut_out(services, request, account)),
+    };
+    Ok(stream.answer())
+}
+
+/// Where the caller's last stream ended; one that is no id of ours names nothing.
+fn last_event_id(request: &HttpRequest) -> Option<NotificationId> {
+    let given = request.headers().get("last-event-id")?.to_str().ok()?;
+    Uuid::parse_str(given.trim()).ok().map(NotificationId)
+}
+
+/// A notification as an event. JSON has no line break outside of its strings, and none inside.
+fn event(notification: &Notification) -> String {
+    let data = serde_json::to_string(notification).unwrap_or_default();
+    format!("event: notification\nid: {}\ndata: {data}\n\n", notification.id)
+}
+
+/// One stream, from its first byte to its last.
+struct Stream {
+    account: AccountId,
+    listener: Listener,
+    /// What is to be said before anything new.
+    waiting: VecDeque<String>,
+    heartbeat: Interval,
+    /// Done when its caller may not listen any more.
+    shut_out: LocalBoxFuture<'static, ()>,
+}
+
+impl Stream {
+    /// The answer that it is the body of.
+    fn answer(self) -> HttpResponse {
+        let mut answer = HttpResponse::Ok();
+        answer.insert_header((header::CONTENT_TYPE, "text/event-stream"));
+        // A proxy in between must not collect it.
+        answer.insert_header(("X-Accel-Buffering", "no"));
+        answer.streaming(stream::unfold(self, Self::step))
+    }
+
+    /// The next piece; none at the end.
+    async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        let piece = match self.waiting.pop_front() {
+            Some(piece) => piece,
+            None => self.next().await?,
+        };
+        Some((Ok(Bytes::from(piece)), self))
+    }
+
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut self.shut_out => return None,
+                told = self.listener.next() => {
+                    let told = told?;
+                    if told.account_id == self.account {
+                        return Some(event(&told.notification));
+                    }
+                }
+                _ = self.heartbeat.tick() => return Some(": \n\n".to_owned()),
+            }
+        }
+    }
+}
+
+/// Asks again and again whether the caller would be let in, into the same account. While nobody can tell, they stay.
+/// One stream of the thread asks at a time: however many there are, they leave connections to everybody else.
+async fn shut_out(services: Data<Services>, request: HttpRequest, account: AccountId) {
+    loop {
+        tokio::time::sleep(ASK_AGAIN).await;
+        let turn = services.stream_checks.acquire().await;
+        let asked = services.authenticator.tenant(&request).await;
+        drop(turn);
+        match asked {
+            Ok(proof) if proof.who.account_id == account => {}
+            Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::OffsetDateTime;
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_of_data() {
+        let notification = Notification {
+            id: NotificationId(Uuid::nil()),
+            kind: "info".into(),
+            title: "a\nb\r\nc".into(),
+            message: "\u{2028}".into(),
+            data: json!({ "x\n": "\n\n" }),
+            read_at: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+        };
+        let event = event(&notification);
+        let lines: Vec<&str> = event.split('\n').collect();
+        assert_eq!(lines.len(), 5, "{event}");
+        assert_eq!(lines[1], format!("id: {}", Uuid::nil()));
+        let data: serde_json::Value = serde_json::from_str(lines[2].strip_prefix("data: ").unwrap()).unwrap();
+        assert_eq!(data, json!(notification));
+    }
+}

@@ -1,0 +1,108 @@
+//! A stream of server-sent events, as a client reads it.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use super::DEADLINE;
+use super::client::Request;
+
+/// An open stream; dropped, it is closed.
+pub struct Stream {
+    pub status: u16,
+    /// The head of the answer, in lower case.
+    pub head: String,
+    reader: BufReader<TcpStream>,
+    text: String,
+}
+
+/// One event of a stream, or a comment.
+#[derive(Debug, PartialEq)]
+pub enum Piece {
+    Event { id: String, data: Value },
+    Comment,
+}
+
+impl Stream {
+    /// Opens it and reads the head of the answer.
+    pub fn open(request: &Request) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", request.port())).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(request.head("\r\n").as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(reader.read_line(&mut head).unwrap() > 0, "no answer: {head}");
+        }
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        Self {
+            status: status.unwrap_or_else(|| panic!("no answer: {head}")),
+            head: head.to_lowercase(),
+            reader,
+            text: String::new(),
+        }
+    }
+
+    /// The next event or comment; none when the stream ended.
+    pub fn next(&mut self) -> Option<Piece> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let piece = piece(block);
+                self.text = rest.to_owned();
+                return Some(piece);
+            }
+            let chunk = self.chunk()?;
+            self.text.push_str(&chunk);
+        }
+    }
+
+    /// The next event, whatever comments come before it.
+    #[track_caller]
+    pub fn event(&mut self) -> (String, Value) {
+        loop {
+            match self.next() {
+                Some(Piece::Event { id, data }) => return (id, data),
+                Some(Piece::Comment) => {}
+                None => panic!("the stream ended"),
+            }
+        }
+    }
+
+    /// Waits for the end; what came before it.
+    pub fn end(&mut self) -> usize {
+        let mut events = 0;
+        while let Some(piece) = self.next() {
+            events += usize::from(piece != Piece::Comment);
+        }
+        events
+    }
+
+    fn chunk(&mut self) -> Option<String> {
+        let mut size = String::new();
+        self.reader.read_line(&mut size).ok()?;
+        let size = usize::from_str_radix(size.trim(), 16).ok().filter(|size| *size > 0)?;
+        let mut chunk = vec![0; size + 2];
+        self.reader.read_exact(&mut chunk).ok()?;
+        chunk.truncate(size);
+        Some(String::from_utf8(chunk).unwrap())
+    }
+}
+
+fn piece(block: &str) -> Piece {
+    let field = |name: &str| {
+        let mut lines = block
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        lines.next().map(str::to_owned)
+    };
+    match (field("event"), field("id"), field("data")) {
+        (Some(event), Some(id), Some(data)) => {
+            assert_eq!(event, "notification");
+            let data = serde_json::from_str(&data).unwrap();
+            Piece::Event { id, data }
+        }
+        (None, None, None) => Piece::Comment,
+        _ => panic!("no event: {block}"),
+    }
+}

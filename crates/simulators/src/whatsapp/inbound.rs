@@ -1,0 +1,192 @@
+//! What users do on command: they write, change their number, and say whether they want marketing messages.
+
+use std::time::Instant;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::callback::{Job, messages_change};
+use super::phone::wa_id;
+use super::{Core, DISPLAY_NUMBER};
+use crate::{now_ms, set};
+
+/// A message from a user to the business.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Inbound {
+    pub phone_number_id: String,
+    /// The sender in any written form with the country code; it arrives as the platform's id. Empty: a user who hides
+    /// their number, known by `user_id` alone.
+    pub from: String,
+    /// The sender's user id.
+    pub user_id: Option<String>,
+    pub text: String,
+    /// The sender's profile name.
+    pub name: Option<String>,
+    /// The id of the message this one answers.
+    pub context_id: Option<String>,
+    /// The payload of a template's quick reply: the message then is a pressed button labelled `text`.
+    pub button_payload: Option<String>,
+    /// The message's own id and the seconds it was written at; both are made up where they are missing.
+    pub id: Option<String>,
+    pub timestamp: Option<u64>,
+    /// No words: the user has this number now, and where given this user id.
+    pub new_number: Option<String>,
+    pub new_user_id: Option<String>,
+}
+
+/// Several messages of one number in one callback.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct InboundBatch {
+    /// The number that all of them come to.
+    pub phone_number_id: String,
+    /// In the order in which they were written, a second apart where they do not say when.
+    pub messages: Vec<Inbound>,
+    /// The last one is told first.
+    pub reversed: bool,
+    /// How many times more the same callback comes.
+    pub repeated: u32,
+}
+
+/// A user's wish.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct Preference {
+    pub phone_number_id: String,
+    /// As of a message.
+    pub from: String,
+    pub user_id: Option<String>,
+    /// `stop` or `resume`.
+    pub value: String,
+    pub timestamp: Option<u64>,
+}
+
+impl Inbound {
+    /// A text.
+    pub fn text(phone_number_id: &str, from: &str, text: &str) -> Self {
+        Self {
+            phone_number_id: phone_number_id.to_owned(),
+            from: from.to_owned(),
+            text: text.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    fn message(&self, id: &str, at: u64) -> Value {
+        let mut message = json!({ "id": id, "timestamp": at.to_string() });
+        if !self.from.is_empty() {
+            set(&mut message, "from", json!(wa_id(&self.from)));
+        }
+        if let Some(user) = &self.user_id {
+            set(&mut message, "from_user_id", json!(user));
+        }
+        let (kind, content) = self.content();
+        set(&mut message, "type", json!(kind));
+        set(&mut message, kind, content);
+        if let Some(context) = &self.context_id {
+            set(
+                &mut message,
+                "context",
+                json!({ "from": DISPLAY_NUMBER, "id": context }),
+            );
+        }
+        message
+    }
+
+    fn content(&self) -> (&'static str, Value) {
+        if self.new_number.is_some() || self.new_user_id.is_some() {
+            let kind = if self.new_number.is_some() {
+                "user_changed_number"
+            } else {
+                "user_changed_user_id"
+            };
+            let mut moved = json!({ "body": "User changed", "type": kind });
+            if let Some(number) = &self.new_number {
+                set(&mut moved, "wa_id", json!(wa_id(number)));
+            }
+            if let Some(user) = &self.new_user_id {
+                set(&mut moved, "user_id", json!(user));
+            }
+            return ("system", moved);
+        }
+        match &self.button_payload {
+            Some(payload) => ("button", json!({ "payload": payload, "text": self.text })),
+            None => ("text", json!({ "body": self.text })),
+        }
+    }
+
+    fn contact(&self) -> Value {
+        let mut contact = json!({ "profile": { "name": self.name.as_deref().unwrap_or("Cliente") } });
+        if !self.from.is_empty() {
+            set(&mut contact, "wa_id", json!(wa_id(&self.from)));
+        }
+        if let Some(user) = &self.user_id {
+            set(&mut contact, "user_id", json!(user));
+        }
+        contact
+    }
+}
+
+impl Core {
+    /// Tells of one message; its id.
+    pub(super) fn inbound(&self, inbound: &Inbound) -> String {
+        let batch = InboundBatch {
+            phone_number_id: inbound.phone_number_id.clone(),
+            messages: vec![inbound.clone()],
+            ..InboundBatch::default()
+        };
+        self.inbound_batch(&batch).pop().unwrap_or_default()
+    }
+
+    /// Tells of messages in one callback; their ids, in the order of writing.
+    pub(super) fn inbound_batch(&self, batch: &InboundBatch) -> Vec<String> {
+        let now = now_ms() / 1000;
+        let (mut ids, mut told, mut contacts) = (Vec::new(), Vec::new(), Vec::new());
+        for (inbound, later) in batch.messages.iter().zip(0..) {
+            let id = inbound
+                .id
+                .clone()
+                .unwrap_or_else(|| format!("wamid.{}", uuid::Uuid::new_v4().simple()));
+            told.push(inbound.message(&id, inbound.timestamp.unwrap_or(now + later)));
+            ids.push(id);
+            let contact = inbound.contact();
+            if !contacts.contains(&contact) {
+                contacts.push(contact);
+            }
+        }
+        if batch.reversed {
+            told.reverse();
+        }
+        let mut change = messages_change(&batch.phone_number_id, "messages", Value::Null);
+        if let Some(value) = change.get_mut("value") {
+            set(value, "messages", json!(told));
+            set(value, "contacts", json!(contacts));
+        }
+        for _ in 0..=batch.repeated {
+            self.tell(change.clone());
+        }
+        ids
+    }
+
+    /// Tells of a wish.
+    pub(super) fn preference(&self, preference: &Preference) {
+        let at = preference.timestamp.unwrap_or(now_ms() / 1000);
+        let mut wish = json!({ "value": preference.value, "category": "marketing_messages", "timestamp": at,
+            "detail": format!("User requested to {} marketing messages", preference.value) });
+        if !preference.from.is_empty() {
+            set(&mut wish, "wa_id", json!(wa_id(&preference.from)));
+        }
+        if let Some(user) = &preference.user_id {
+            set(&mut wish, "user_id", json!(user));
+        }
+        let mut change = messages_change(&preference.phone_number_id, "user_preferences", wish);
+        set(&mut change, "field", json!("user_preferences"));
+        self.tell(change);
+    }
+
+    fn tell(&self, change: Value) {
+        let waba = self.options().waba_id;
+        self.queue.push(Instant::now(), Job::Change { waba, change });
+    }
+}
