@@ -141,10 +141,11 @@ async fn update(
     find(conn, account, id).await
 }
 
-/// Holds the segment as it is until the transaction ends; false when there is none.
+/// Holds the segment until the transaction ends, so that changes of its members happen one after the other, each whole;
+/// false when there is none.
 async fn hold(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> Attempt<bool> {
     let held: Option<Id> =
-        sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR SHARE")
+        sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
             .bind(account)
             .bind(id)
             .get_result(conn)
@@ -176,9 +177,8 @@ async fn add_members(
     if !hold(conn, account, id).await? {
         return Ok(MembersAdded::Missing);
     }
-    // In one order, so that two requests with the same contacts queue up instead of blocking each other.
     sql("INSERT INTO segment_members (account_id, segment_id, contact_id)
-         SELECT DISTINCT $1, $2, i.id FROM unnest($3) AS i (id) ORDER BY i.id
+         SELECT DISTINCT $1, $2, i.id FROM unnest($3) AS i (id)
          ON CONFLICT DO NOTHING")
     .bind(account)
     .bind(id)

@@ -157,16 +157,17 @@ async fn many_may_add_and_take_the_same_contacts_at_once() {
         people.push(contact(&world, world.account, "SP").await);
     }
     let vip = made(&world, &named("VIP", AudienceFilters::default())).await.id;
-    let rounds = (0..8_usize).map(|round| {
+    // As many as the pool has connections: nobody waits for one.
+    let rounds = (0..4_usize).map(|round| {
         let mut ids = people.clone();
-        ids.rotate_left(round * 5);
+        ids.rotate_left(round * 10);
         if round % 2 == 1 {
             ids.reverse();
         }
         let store = &store;
         async move {
             store.add_members(world.account, vip, &ids).await.unwrap();
-            if round % 4 == 0 {
+            if round == 0 {
                 store.remove_members(world.account, vip, &ids).await.unwrap();
             }
         }
