@@ -11,6 +11,7 @@ pub mod campaigns;
 pub mod contacts;
 pub mod idempotency;
 pub mod limits;
+pub mod media;
 pub mod shared;
 pub mod templates;
 pub mod whatsapp;

@@ -40,7 +40,7 @@ pub use dispatch::{Dispatcher, RunEnd};
 pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};
 pub use ports::*;
-pub use run::{Pace, RunFacts, RunMaterial, RunStart, StartOutcome, Trigger, finish, prepare};
+pub use run::{Pace, RunFacts, RunMaterial, RunStart, StartOutcome, Trigger, finish, pause_notification, prepare};
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};

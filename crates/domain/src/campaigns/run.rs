@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::status::RunResult;
 use super::{Blank, Campaign, Command, Refusal, RunReport, SendCounts, transition};
 use crate::billing::Standing;
-use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind, ProfileId, Tenant};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId, Tenant};
 use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::StoredProfile;
 
@@ -233,6 +233,16 @@ pub fn finish(
         }));
     }
     Some((finished, events))
+}
+
+/// What people are told of a run that waits for somebody.
+pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Notification {
+    Notification {
+        kind: NotificationKind::Warning,
+        title: format!("Campaign paused: {name}"),
+        message: format!("Sending stopped: {reason}."),
+        data: json!({ "campaign_id": campaign, "reason": reason }),
+    }
 }
 
 fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {

@@ -5,12 +5,14 @@
 
 mod callback;
 mod callbacks;
+mod files;
 mod model;
 mod ports;
 mod service;
 
-pub use callback::{CallbackBody, Delivery, DeliveryNews, News, TemplateNews};
+pub use callback::{CallbackBody, Delivery, DeliveryNews, News, TemplateChange, TemplateNews};
 pub use callbacks::{Callbacks, PROCESSING_LEASE};
+pub use files::{FileFault, MessageFiles};
 pub use model::*;
 pub use ports::*;
 pub use service::Profiles;

@@ -12,7 +12,7 @@ use super::super::{
     RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Trigger, finish,
 };
 use super::faults::Fuse;
-use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError};
+use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError, TemplateId};
 
 /// A send, as a database would keep it.
 #[derive(Clone, Debug)]
@@ -307,6 +307,10 @@ impl RunStore for FakeRuns {
 
     async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
         self.fuse.stored(|| self.state().pause(reason, events)).await
+    }
+
+    async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
+        self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
     async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
