@@ -194,7 +194,10 @@ fn carousels() {
         ),
     ] {
         let named = faults(&but(path, value));
-        assert!(named.contains(&format!("carousel_cards[1].{field}")), "{path}: {named:?}");
+        assert!(
+            named.contains(&format!("carousel_cards[1].{field}")),
+            "{path}: {named:?}"
+        );
     }
     let button = json!({ "type": "QUICK_REPLY", "text": "x" });
     let crowded = but("/components/2/buttons", json!([button, button, button]));
