@@ -30,4 +30,4 @@ pub use migrate::{MigrateError, migrate, pending};
 pub use outbox::PgOutbox;
 pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use templates::PgTemplates;
-pub use whatsapp::{PgCallbacks, PgDeliveries, PgProfiles};
+pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

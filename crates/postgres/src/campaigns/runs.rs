@@ -12,7 +12,7 @@ use recado_domain::campaigns::{
     Campaign, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunStart, RunStore, SendResult, SendStatus,
     StartOutcome,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError};
+use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
@@ -110,6 +110,12 @@ impl RunStore for PgRuns {
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
         in_tenant!(self, run.account_id, |conn| ending::pause(conn, run, reason, events))
+    }
+
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
+        in_tenant!(self, account, |conn| ending::pause_template(
+            conn, account, template, reason
+        ))
     }
 
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {

@@ -10,6 +10,7 @@ use crate::web::limit::{RateKey, RateRule};
 mod accounts;
 mod campaigns;
 mod contacts;
+mod media;
 mod service;
 mod tags;
 mod templates;
@@ -78,6 +79,7 @@ use Access::{Public, Read, Session, Write};
 pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/healthz", Public, || web::to(service::health)),
     route(Method::GET, "/readyz", Public, || web::to(service::ready)),
+    route(Method::GET, "/media/{account}/{file}", Public, || web::to(media::fetch)),
     route(Method::GET, "/api/accounts", Session, || web::to(accounts::list)),
     route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
     route(Method::POST, "/api/accounts/switch", Session, || {
@@ -101,6 +103,11 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::DELETE, "/api/tags/{id}", Write, || web::to(tags::delete)),
     route(Method::GET, "/api/templates", Read, || web::to(templates::list)),
     route(Method::POST, "/api/templates", Write, || web::to(templates::create)),
+    route(Method::POST, "/api/templates/media/upload", Write, || {
+        web::to(media::upload)
+    })
+    .at_most(Limit::TEMPLATE_MEDIA, "template-media"),
+    route(Method::POST, "/api/templates/sync", Write, || web::to(templates::sync)),
     route(Method::GET, "/api/templates/{id}", Read, || web::to(templates::get)),
     route(Method::PUT, "/api/templates/{id}", Write, || web::to(templates::update)),
     route(Method::DELETE, "/api/templates/{id}", Write, || {
