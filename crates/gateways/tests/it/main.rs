@@ -5,7 +5,9 @@
     reason = "tests say what they expect by panicking"
 )]
 
+mod files;
 mod http;
+mod media;
 mod server;
 mod sessions;
 mod whatsapp;

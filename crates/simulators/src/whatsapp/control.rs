@@ -169,6 +169,23 @@ impl Core {
         true
     }
 
+    pub(super) fn tell_template(&self, id: &str, field: &str, value: &Value) -> bool {
+        let Some(template) = locked(&self.state).templates.get(id.parse().unwrap_or(0)).cloned() else {
+            return false;
+        };
+        let mut told = value.clone();
+        set(&mut told, "message_template_id", json!(template.id));
+        set(
+            &mut told,
+            "message_template_name",
+            json!(text(&template.definition, "name")),
+        );
+        let change = json!({ "field": field, "value": told });
+        let waba = template.waba;
+        self.queue.push(Instant::now(), Job::Change { waba, change });
+        true
+    }
+
     pub(super) fn inbound(&self, inbound: &Inbound) -> String {
         let id = format!("wamid.{}", uuid::Uuid::new_v4().simple());
         let from = wa_id(&inbound.from);

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod database;
+pub mod media;
 pub mod people;
 pub mod process;
 pub mod setting;
@@ -16,6 +17,7 @@ use uuid::Uuid;
 
 use client::{Reply, Request};
 use database::Database;
+use media::MediaDirectory;
 use people::{User, token};
 use process::{Process, free_port};
 pub use wait::{DEADLINE, eventually, until};
@@ -60,6 +62,8 @@ pub struct Server {
     pub whatsapp: Whatsapp,
     /// Its database.
     pub db: Database,
+    /// Where it keeps uploaded files.
+    pub media: MediaDirectory,
     env: Vec<(&'static str, String)>,
 }
 
@@ -91,13 +95,16 @@ impl Server {
             ..options.whatsapp.clone()
         })
         .unwrap();
+        let media = MediaDirectory::new();
         let mut env = process::environment(&db.url(), &whatsapp.base_url());
+        env.push(("MEDIA_STORE_URL", format!("file://{}", media.path().display())));
         env.extend(options.env.iter().cloned());
         Self {
             processes: RefCell::default(),
             port,
             whatsapp,
             db,
+            media,
             env,
         }
     }
@@ -166,6 +173,11 @@ impl Server {
     /// What the processes wrote.
     pub fn log(&self) -> String {
         self.processes.borrow().iter().map(Process::log).collect()
+    }
+
+    /// The most memory that its process ever used, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        self.processes.borrow().last().unwrap().peak_memory()
     }
 
     /// Where it listens.
