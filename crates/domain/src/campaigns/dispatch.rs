@@ -8,6 +8,7 @@
 //! next, and may be another worker's already, when this one lost the run without noticing.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
@@ -185,9 +186,9 @@ impl Dispatcher {
         let cards = template.cards().into_iter().map(|card| card.header.1);
         let mut files = HashMap::new();
         for url in header.into_iter().chain(cards) {
-            if !files.contains_key(&url) {
-                let source = self.file(run, line, &url).await?;
-                files.insert(url, source);
+            if let Entry::Vacant(place) = files.entry(url) {
+                let source = self.file(run, line, place.key()).await?;
+                place.insert(source);
             }
         }
         Ok(files)

@@ -39,6 +39,9 @@ pub trait MediaWrite: Send {
 
     /// Makes the file appear. After an error nothing of it is left.
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;
+
+    /// Takes back what was written, and returns when that is done; dropping does the same in the background.
+    async fn discard(self: Box<Self>);
 }
 
 /// A file that is in the store, for those who pass it on.

@@ -106,6 +106,13 @@ impl Upload {
         })
     }
 
+    /// Takes back what was written of a file that was refused: whoever is told so finds nothing of it.
+    pub async fn discard(self) {
+        if let Some((_, write)) = self.writing {
+            write.discard().await;
+        }
+    }
+
     /// The open file; opened as soon as its type is known.
     async fn writing(&mut self) -> Result<&mut (MediaPath, Box<dyn MediaWrite>), MediaError> {
         let open = match self.writing.take() {

@@ -86,6 +86,8 @@ impl MediaWrite for Draft {
         files.insert(self.path.clone(), self.bytes.clone());
         Ok(())
     }
+
+    async fn discard(self: Box<Self>) {}
 }
 
 /// Media in memory, published under `https://media.example`.

@@ -62,7 +62,7 @@ pub(super) fn reconcile(
         ..local.clone()
     };
     let judged = judged(known, remote);
-    (judged != *local).then(|| SyncedTemplate::Changed {
+    (judged != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
             ..judged

@@ -21,6 +21,10 @@ pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
 /// How often news without a subject is tried again (after 1, 2, 4, ... seconds) before it counts as foreign.
 const RETRIES: u32 = 6;
 
+/// How often a verdict on a draft is tried again: it may be faster than the answer to the submission it is on, which
+/// makes the draft a pending one. Later it is on something that was changed since.
+const EARLY_RETRIES: u32 = 2;
+
 /// How often a template's verdict is tried when the template changes at the same time.
 const VERDICT_ATTEMPTS: u32 = 3;
 
@@ -77,7 +81,7 @@ impl Callbacks {
     /// nothing, so a crash in the middle is harmless.
     pub async fn process(&self, callback: &StoredCallback) -> Result<(), StoreError> {
         let news = CallbackBody::read(&callback.body).unwrap_or_default().news;
-        let complete = self.apply(news).await?;
+        let complete = self.apply(news, callback.attempts < EARLY_RETRIES).await?;
         if complete || callback.attempts >= RETRIES {
             self.callbacks.forget(callback.id).await
         } else {
@@ -87,7 +91,7 @@ impl Callbacks {
     }
 
     /// Whether all news found its subject.
-    async fn apply(&self, news: Vec<News>) -> Result<bool, StoreError> {
+    async fn apply(&self, news: Vec<News>, may_be_early: bool) -> Result<bool, StoreError> {
         let mut by_number: BTreeMap<String, Vec<DeliveryNews>> = BTreeMap::new();
         let mut complete = true;
         for item in news {
@@ -95,7 +99,7 @@ impl Callbacks {
                 News::Delivery(Delivery { phone_number_id, news }) => {
                     by_number.entry(phone_number_id).or_default().push(news);
                 }
-                News::Template(news) => complete &= self.apply_to_template(&news).await?,
+                News::Template(news) => complete &= self.apply_to_template(&news, may_be_early).await?,
             }
         }
         for (number, news) in by_number {
@@ -124,17 +128,22 @@ impl Callbacks {
         Ok(false)
     }
 
-    async fn apply_to_template(&self, news: &TemplateNews) -> Result<bool, StoreError> {
+    async fn apply_to_template(&self, news: &TemplateNews, may_be_early: bool) -> Result<bool, StoreError> {
         let accounts = self.callbacks.accounts_of_business(&news.waba_id).await?;
         let mut found = accounts.is_empty();
         for account in accounts {
-            found |= self.apply_to_template_of(account, news).await?;
+            found |= self.apply_to_template_of(account, news, may_be_early).await?;
         }
         Ok(found)
     }
 
     /// Whether the account has the template.
-    async fn apply_to_template_of(&self, account: AccountId, news: &TemplateNews) -> Result<bool, StoreError> {
+    async fn apply_to_template_of(
+        &self,
+        account: AccountId,
+        news: &TemplateNews,
+        may_be_early: bool,
+    ) -> Result<bool, StoreError> {
         for _ in 0..VERDICT_ATTEMPTS {
             let Some(template) = self.templates.find_by_meta_id(account, &news.meta_template_id).await? else {
                 return Ok(false);
@@ -142,6 +151,10 @@ impl Callbacks {
             // First, and also where nothing else changes: whoever was interrupted between the two does both again.
             if let Some(reason) = stops(&news.change) {
                 self.runs.pause_template(account, template.id, reason).await?;
+            }
+            let is_verdict = matches!(news.change, TemplateChange::Verdict { .. });
+            if is_verdict && template.meta_status == MetaStatus::Draft {
+                return Ok(!may_be_early);
             }
             let Some(changed) = after(&template, &news.change, self.clock.now()) else {
                 return Ok(true);
@@ -440,5 +453,26 @@ mod tests {
         let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
         let (template, ..) = follows("template_category_update", &category).await;
         assert_eq!(template.unwrap().category, crate::templates::Category::Utility);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_on_a_draft_may_be_early_and_counts_as_old_later() {
+        for (attempts, deferred) in [(0, 1), (1, 1), (2, 0)] {
+            let mut store = MockCallbackStore::new();
+            store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
+            store.expect_defer().times(deferred).returning(|_, _| Ok(()));
+            store.expect_forget().times(1 - deferred).returning(|_| Ok(()));
+            let mut templates = MockTemplateStore::new();
+            templates.expect_find_by_meta_id().returning(|_, _| {
+                Ok(Some(Template {
+                    meta_status: MetaStatus::Draft,
+                    ..approved_template("Oi", &[])
+                }))
+            });
+            let news = json!({ "event": "APPROVED", "message_template_id": 77 });
+            let callback = callback(attempts, "message_template_status_update", &news);
+            let callbacks = callbacks(store, MockDeliveryStore::new(), templates);
+            callbacks.process(&callback).await.unwrap();
+        }
     }
 }

@@ -239,6 +239,16 @@ struct Writing {
 }
 
 impl Writing {
+    async fn complete(&mut self) -> Result<(), MediaStoreError> {
+        if !self.pending.is_empty() {
+            self.flush().await?;
+        }
+        match self.upload.as_mut() {
+            Some(upload) => done(upload.complete()).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
         let payload = std::mem::replace(&mut self.pending, block()).freeze();
         let upload = match self.upload.take() {
@@ -282,29 +292,35 @@ impl MediaWrite for Writing {
                 .await
                 .map(drop);
         }
-        if !self.pending.is_empty() {
-            self.flush().await?;
+        let committed = self.complete().await;
+        match committed {
+            // It is there now: nothing is to be taken back.
+            Ok(()) => self.upload = None,
+            Err(_) => self.discard().await,
         }
-        if let Some(upload) = self.upload.as_mut() {
-            done(upload.complete()).await?;
+        committed
+    }
+
+    async fn discard(mut self: Box<Self>) {
+        if let Some(upload) = self.upload.take() {
+            abort(upload, &self.key).await;
         }
-        // It is there now: nothing is to be taken back.
-        self.upload = None;
-        Ok(())
     }
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        let Some(mut upload) = self.upload.take() else { return };
+        let Some(upload) = self.upload.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
         let key = self.key.clone();
-        runtime.spawn(async move {
-            if let Err(error) = done(upload.abort()).await {
-                tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
-            }
-        });
+        runtime.spawn(async move { abort(upload, &key).await });
+    }
+}
+
+async fn abort(mut upload: Box<dyn MultipartUpload>, key: &Path) {
+    if let Err(error) = done(upload.abort()).await {
+        tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
     }
 }

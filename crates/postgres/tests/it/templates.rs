@@ -381,8 +381,8 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         (MetaStatus::Paused, Some("RED"))
     );
     assert_eq!(
-        (found.body_text, found.meta_template_id.as_deref()),
-        (known.body_text, Some("77"))
+        (&found.body_text, found.meta_template_id.as_deref()),
+        (&known.body_text, Some("77"))
     );
     assert_eq!(templates.find(world.account, edited.id).await.unwrap(), Some(change));
     assert_eq!(templates.find(world.account, new.id).await.unwrap(), Some(new));

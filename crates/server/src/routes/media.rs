@@ -39,21 +39,25 @@ pub(super) async fn upload(
         .and_then(|value| value.to_str().ok());
     let form = Form::new(content_type.unwrap_or_default());
     let form = form.ok_or_else(|| FieldErrors::one("body", "names no boundary in its Content-Type"))?;
-    let stored = take(&services, &tenant, form, payload, most).await?;
-    Ok(reply::ok(stored))
+    let mut parts = Parts::default();
+    let taken = take(&services, &tenant, form, payload, most, &mut parts).await;
+    if let Some(refused) = parts.file.take() {
+        refused.discard().await;
+    }
+    Ok(reply::ok(taken?))
 }
 
-/// Passes the one file of a form on to the store, piece by piece. On any refusal the upload is dropped, and with it
-/// what was written of the file.
+/// Passes the one file of a form on to the store, piece by piece. What is left in `parts` was refused.
 async fn take(
     services: &Services,
     tenant: &Tenant,
     mut form: Form,
     payload: Payload,
     most: u64,
+    parts: &mut Parts,
 ) -> Result<StoredMedia, ApiError> {
     let mut payload = payload.into_inner();
-    let (mut parts, mut received) = (Parts::default(), 0_u64);
+    let mut received = 0_u64;
     while let Some(piece) = body::next_piece(&mut payload).await? {
         received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if received > most {
@@ -68,7 +72,10 @@ async fn take(
                 Event::Part(_) => parts.begin_other()?,
                 Event::Content(content) => parts.content(&content).await?,
                 Event::End => {
-                    let file = parts.file.ok_or_else(|| FieldErrors::one("file", "is required"))?;
+                    let file = parts
+                        .file
+                        .take()
+                        .ok_or_else(|| FieldErrors::one("file", "is required"))?;
                     return Ok(file.finish().await?);
                 }
             }
