@@ -15,6 +15,7 @@ pub mod folders;
 pub mod idempotency;
 pub mod limits;
 pub mod mail;
+pub mod media;
 pub mod notifications;
 pub mod segments;
 pub mod shared;

@@ -9,9 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Body, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Limited, StreamBody};
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use hyper::{Method, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
@@ -47,12 +50,20 @@ pub enum CallError {
     MaybeSent(String),
 }
 
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// A body that is passed on as it comes.
+pub type BoxedPieces = BoxStream<'static, Result<Bytes, BoxError>>;
+
+type Content = UnsyncBoxBody<Bytes, BoxError>;
+
 /// A request. Its `Debug` shows method and address alone.
 pub struct Request {
     method: Method,
     url: String,
     headers: Vec<(HeaderName, HeaderValue)>,
-    body: Bytes,
+    body: BoxedPieces,
+    length: u64,
     timeout: Duration,
     cap: usize,
 }
@@ -66,34 +77,61 @@ impl fmt::Debug for Request {
 impl Request {
     /// Reads.
     pub fn get(url: impl Into<String>) -> Self {
-        Self::new(Method::GET, url.into(), Bytes::new())
+        Self::whole(Method::GET, url.into(), Bytes::new())
     }
 
     /// Posts JSON.
     pub fn post(url: impl Into<String>, body: &Value) -> Self {
-        let request = Self::new(Method::POST, url.into(), Bytes::from(body.to_string()));
+        let request = Self::whole(Method::POST, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
     }
 
-    fn new(method: Method, url: String, body: Bytes) -> Self {
+    /// Posts nothing.
+    pub fn post_nothing(url: impl Into<String>) -> Self {
+        Self::whole(Method::POST, url.into(), Bytes::new())
+    }
+
+    /// Posts a body of so many bytes as it comes.
+    pub fn post_stream(url: impl Into<String>, length: u64, body: BoxedPieces) -> Self {
+        Self::new(Method::POST, url.into(), length, body)
+    }
+
+    fn whole(method: Method, url: String, body: Bytes) -> Self {
+        let length = u64::try_from(body.len()).unwrap_or(u64::MAX);
+        Self::new(method, url, length, stream::iter([Ok(body)]).boxed())
+    }
+
+    fn new(method: Method, url: String, length: u64, body: BoxedPieces) -> Self {
         Self {
             method,
             url,
             headers: Vec::new(),
             body,
+            length,
             timeout: TIMEOUT,
             cap: CAP,
         }
     }
 
-    fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// Presents a token. Fails, without naming it, when it holds what no header can.
     pub fn bearer(self, token: &SecretString) -> Result<Self, CallError> {
-        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret()))
+        self.authorized("Bearer", token)
+    }
+
+    /// The same in the words that the platform's uploads want.
+    pub fn oauth(self, token: &SecretString) -> Result<Self, CallError> {
+        self.authorized("OAuth", token)
+    }
+
+    fn authorized(self, scheme: &str, token: &SecretString) -> Result<Self, CallError> {
+        let mut value = HeaderValue::from_str(&format!("{scheme} {}", token.expose_secret()))
             .map_err(|_| CallError::NotSent("the access token holds characters that cannot be sent".into()))?;
         value.set_sensitive(true);
         Ok(self.header(AUTHORIZATION, value))
@@ -111,12 +149,22 @@ impl Request {
         Self { cap, ..self }
     }
 
-    fn into_message(self) -> Result<hyper::Request<Full<Bytes>>, CallError> {
+    fn into_message(self) -> Result<hyper::Request<Content>, CallError> {
         let url = self
             .url
             .parse::<Uri>()
             .map_err(|error| CallError::NotSent(error.to_string()))?;
-        let mut message = hyper::Request::new(Full::new(self.body));
+        let sends_body = self.length > 0 || self.method == Method::POST;
+        let frames = self.body.map(|piece| piece.map(Frame::data));
+        let mut message = hyper::Request::new(match sends_body {
+            true => StreamBody::new(frames).boxed_unsync(),
+            false => UnsyncBoxBody::default(),
+        });
+        if sends_body {
+            message
+                .headers_mut()
+                .insert(CONTENT_LENGTH, HeaderValue::from(self.length));
+        }
         *message.method_mut() = self.method;
         *message.uri_mut() = url;
         message
@@ -153,28 +201,36 @@ impl Answer {
 /// The client. Clones share one pool of connections; idle ones are kept for 30 s.
 #[derive(Clone)]
 pub struct Http {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: Client<HttpsConnector<HttpConnector>, Content>,
     connect_timeout: Duration,
+}
+
+/// A client with a pool of its own, for http and https, that trusts the public authorities.
+pub(crate) fn pooled<B>() -> Result<Client<HttpsConnector<HttpConnector>, B>, String>
+where
+    B: Body + Send,
+    B::Data: Send,
+{
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_webpki_roots(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
+        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(tcp);
+    let mut client = Client::builder(TokioExecutor::new());
+    client.pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE);
+    Ok(client.build(connector))
 }
 
 impl Http {
     /// A client for http and https that trusts the public authorities. Fails when TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        let connector = HttpsConnectorBuilder::new()
-            .with_provider_and_webpki_roots(Arc::new(rustls::crypto::aws_lc_rs::default_provider()))
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(connector);
         Ok(Self {
-            client,
+            client: pooled()?,
             connect_timeout: CONNECT_TIMEOUT,
         })
     }
@@ -205,7 +261,7 @@ impl Http {
 
     async fn exchange(
         &self,
-        message: hyper::Request<Full<Bytes>>,
+        message: hyper::Request<Content>,
         connection: CaptureConnection,
         cap: usize,
     ) -> Result<Answer, CallError> {
@@ -228,7 +284,7 @@ impl Http {
     /// The head of the answer. Waits for a connection for its own, shorter time first.
     async fn respond(
         &self,
-        message: hyper::Request<Full<Bytes>>,
+        message: hyper::Request<Content>,
         mut connection: CaptureConnection,
     ) -> Result<Response<Incoming>, CallError> {
         let mut answer = pin!(self.client.request(message));

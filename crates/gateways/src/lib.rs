@@ -1,8 +1,9 @@
 //! The outside world, behind ports of the domain: the messaging platform and the identity provider over HTTP, mail over
-//! SMTP.
+//! SMTP, the store of files.
 #![doc = include_str!("../README.md")]
 
 pub mod http;
 pub mod mail;
+pub mod media;
 pub mod sessions;
 pub mod whatsapp;

@@ -44,4 +44,4 @@ pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use segments::PgSegments;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
-pub use whatsapp::{PgCallbacks, PgDeliveries, PgProfiles};
+pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

@@ -65,6 +65,7 @@ diesel::table! {
         meta_template_id -> Nullable<Text>,
         meta_status -> Text,
         rejection_reason -> Nullable<Text>,
+        quality_score -> Nullable<Text>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
         deleted_at -> Nullable<Timestamptz>,

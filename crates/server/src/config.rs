@@ -80,6 +80,12 @@ pub struct Config {
     pub whatsapp_app_secret: Option<SecretString>,
     /// `WHATSAPP_VERIFY_TOKEN`: proves the callback's address.
     pub whatsapp_verify_token: Option<SecretString>,
+    /// `WHATSAPP_APP_ID`: in whose name files of templates are uploaded.
+    pub whatsapp_app_id: Option<String>,
+    /// `MEDIA_STORE_URL`: `file:///directory` or `s3://bucket/prefix`.
+    pub media_store_url: Option<String>,
+    /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
+    pub media_public_url: String,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
     /// `SEND_UNKNOWN_TTL`.
@@ -106,6 +112,8 @@ impl Config {
             "an address and port",
         )?;
         let public_url = web_address(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
+        let public_url = public_url.trim_end_matches('/').to_owned();
+        let media_public_url = web_address(get, "MEDIA_PUBLIC_URL")?;
         let mail_from = get("MAIL_FROM").unwrap_or_else(|| default_sender(&public_url));
         Ok(Self {
             database_url: Self::database_url(get)?,
@@ -118,7 +126,12 @@ impl Config {
             )?,
             redis_url: get("REDIS_URL").map(SecretString::from),
             bind,
-            public_url: public_url.trim_end_matches('/').to_owned(),
+            media_public_url: match media_public_url {
+                Some(url) => url.trim_end_matches('/').to_owned(),
+                None => format!("{public_url}/media"),
+            },
+            media_store_url: media_store_address(get)?,
+            public_url,
             cors_origins: list(
                 get,
                 "CORS_ORIGINS",
@@ -140,6 +153,7 @@ impl Config {
             mail_from,
             whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
+            whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
             message_delay: Duration::milliseconds(parsed(
                 get,
@@ -234,6 +248,15 @@ fn default_sender(public_url: &str) -> String {
     format!("Recado <no-reply@{domain}>")
 }
 
+/// What is behind the scheme is checked when the store is opened.
+fn media_store_address(source: Source<'_>) -> Result<Option<String>, ConfigError> {
+    match source("MEDIA_STORE_URL").map(|url| url.trim().to_owned()) {
+        Some(url) if url.starts_with("file:///") || url.starts_with("s3://") => Ok(Some(url)),
+        Some(_) => Err(fault("MEDIA_STORE_URL", "must begin with file:/// or s3://")),
+        None => Ok(None),
+    }
+}
+
 fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
     let text = required(source, "APP_SECRET")?;
     let bytes = STANDARD
@@ -300,6 +323,10 @@ mod tests {
             (true, "svc-session")
         );
         assert_eq!(config.message_delay, Duration::milliseconds(200));
+        assert_eq!(
+            (config.media_store_url, config.media_public_url.as_str()),
+            (None, "http://127.0.0.1:8080/media")
+        );
         assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
     }
 
@@ -314,6 +341,9 @@ mod tests {
             ("PUBLIC_URL", "recado.example"),
             ("CORS_ORIGINS", "https://a.example, b.example"),
             ("SMTP_URL", "mail.example:25"),
+            ("MEDIA_STORE_URL", "/var/media"),
+            ("MEDIA_STORE_URL", "file://media"),
+            ("MEDIA_PUBLIC_URL", "media.example"),
             ("APP_SECRET", " "),
             ("APP_SECRET", "c2hvcnQ="),
             ("SESSION_JWT_SECRET", ""),

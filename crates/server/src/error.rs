@@ -14,6 +14,7 @@ use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
 use recado_domain::idempotency::IdempotencyError;
 use recado_domain::limits::Verdict;
+use recado_domain::media::{MediaError, MediaStoreError};
 use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
 use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
@@ -51,6 +52,8 @@ pub enum ApiError {
     RateLimited(Verdict),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
+    /// 502 `STORAGE_ERROR`: the store of files.
+    Storage(MediaStoreError),
     /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
     Unavailable(Cause),
     /// 500 `INTERNAL_ERROR`: a fault of ours.
@@ -95,6 +98,7 @@ impl ApiError {
             Self::Invalid(_) | Self::Precondition(_) => "VALIDATION_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
             Self::Whatsapp(_) => "WHATSAPP_ERROR",
+            Self::Storage(_) => "STORAGE_ERROR",
             Self::Unavailable(_) => "UNAVAILABLE",
             Self::Internal(_) => "INTERNAL_ERROR",
         }
@@ -116,6 +120,8 @@ impl ApiError {
                 GatewayError::Unavailable(_) => "The messaging platform is unavailable".to_owned(),
                 GatewayError::NotConfigured(what) => format!("{what} is not configured"),
             },
+            Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
+            Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
             Self::Internal(_) => "Internal error".to_owned(),
         }
@@ -136,6 +142,7 @@ impl ApiError {
             | Self::Precondition(_)
             | Self::RateLimited(_)
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
+            | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
         }
@@ -145,6 +152,7 @@ impl ApiError {
         match self {
             Self::Internal(cause) => tracing::error!(cause = cause.chain(), "request failed"),
             Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
+            Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
             Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
             _ => {}
         }
@@ -171,7 +179,7 @@ impl ResponseError for ApiError {
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Whatsapp(_) => StatusCode::BAD_GATEWAY,
+            Self::Whatsapp(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -332,7 +340,17 @@ impl From<TemplateError> for ApiError {
             TemplateError::NotFound => Self::NotFound,
             TemplateError::Invalid(errors) => errors.into(),
             TemplateError::Platform(error) => Self::Whatsapp(error),
+            TemplateError::Media(error) => Self::Storage(error),
             TemplateError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<MediaError> for ApiError {
+    fn from(error: MediaError) -> Self {
+        match error {
+            MediaError::Invalid(errors) => errors.into(),
+            MediaError::Store(error) => Self::Storage(error),
         }
     }
 }

@@ -15,18 +15,20 @@ use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::limits::{InProcessCounter, RateCounter};
 use recado_domain::mail::{Mailer, Post};
+use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
 use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
-use recado_domain::whatsapp::{Callbacks, Profiles};
+use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
+use recado_gateways::media::ObjectMedia;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFolders,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
     PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns,
     PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
@@ -141,8 +143,16 @@ impl Shared {
     pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         CloudApi::new(http, self.config.whatsapp_api_url.as_deref())
-            .map(|api| api.timeout(PLATFORM_TIME))
+            .map(|api| api.timeout(PLATFORM_TIME).app(self.config.whatsapp_app_id.clone()))
             .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
+    }
+
+    /// The store of files, with connections of its own.
+    pub fn media(&self) -> anyhow::Result<Media> {
+        let store = ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
+            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))?;
+        let address = MediaAddress::new(&self.config.media_public_url);
+        Ok(Media::new(Arc::new(store), address, self.ids.clone()))
     }
 
     fn counter(&self) -> anyhow::Result<Arc<dyn RateCounter>> {
@@ -208,6 +218,7 @@ impl Stores {
             Arc::new(PgDeliveries::new(self.tenant.clone())),
             Arc::new(PgInbox::new(self.tenant.clone())),
             Arc::new(PgTemplates::new(self.tenant.clone())),
+            Arc::new(self.runs()),
             shared.clock.clone(),
             shared.ids.clone(),
         )
@@ -216,6 +227,12 @@ impl Stores {
     /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
         PgIdempotency::new(self.platform.clone())
+    }
+
+    /// The files of messages.
+    pub fn message_files(&self, shared: &Shared) -> anyhow::Result<MessageFiles> {
+        let ids = Arc::new(PgFileIds::new(self.tenant.clone()));
+        Ok(MessageFiles::new(shared.media()?, ids))
     }
 
     /// Conversations.
@@ -270,6 +287,8 @@ pub struct Services {
     pub folders: Folders,
     /// Templates.
     pub templates: Templates,
+    /// Their files.
+    pub media: Media,
     /// Connected numbers.
     pub profiles: Profiles,
     /// The platform's callbacks.
@@ -308,6 +327,7 @@ impl Services {
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
+        let media = shared.media()?;
         Ok(Self {
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
@@ -329,10 +349,12 @@ impl Services {
                 templates,
                 profiles.clone(),
                 Arc::new(shared.whatsapp()?),
+                media.clone(),
                 shared.cipher.clone(),
                 clock.clone(),
                 ids.clone(),
             ),
+            media,
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
             callbacks: stores.callbacks(shared),
             conversations: Conversations::new(

@@ -7,10 +7,11 @@
 //! Only a send that this worker started has a result. The others of a claim need none: they are due for whoever claims
 //! next, and may be another worker's already, when this one lost the run without noticing.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
@@ -18,11 +19,13 @@ use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
 use super::{
     Announced, Claim, ClaimedSend, Command, Pace, Pacer, QueuedRun, Recipient, RunMaterial, RunReport, RunStore,
-    SendOutcome, SendResult, StartOutcome, prepare, settle, transition,
+    SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
-use crate::shared::{Cipher, Event, Notification, NotificationKind, SendId, StoreError};
-use crate::templates::values_of;
-use crate::whatsapp::{Line, OutboundTemplate, WhatsappGateway};
+use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
+use crate::templates::{HeaderType, values_of};
+use crate::whatsapp::{
+    FileFault, FileSource, Line, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway,
+};
 
 /// How many sends are claimed, and their results written, together. A crash leaves at most so many unknown.
 const BATCH: i64 = 10;
@@ -48,6 +51,7 @@ pub enum RunEnd {
 pub struct Dispatcher {
     runs: Arc<dyn RunStore>,
     gateway: Arc<dyn WhatsappGateway>,
+    files: MessageFiles,
     cipher: Arc<dyn Cipher>,
     pacer: Arc<dyn Pacer>,
     worker: Uuid,
@@ -60,13 +64,19 @@ struct Script {
     material: RunMaterial,
     line: Option<Line>,
     pace: Pace,
+    /// Where the platform has the files of the template from, by their addresses.
+    files: HashMap<String, FileSource>,
 }
+
+/// How often a file is offered to the platform before the run waits for somebody.
+const FILE_ATTEMPTS: i32 = 3;
 
 impl Dispatcher {
     /// `worker` names this process among all; `delay` is the pace of numbers without one of their own.
     pub fn new(
         runs: Arc<dyn RunStore>,
         gateway: Arc<dyn WhatsappGateway>,
+        files: MessageFiles,
         cipher: Arc<dyn Cipher>,
         pacer: Arc<dyn Pacer>,
         worker: Uuid,
@@ -75,6 +85,7 @@ impl Dispatcher {
         Self {
             runs,
             gateway,
+            files,
             cipher,
             pacer,
             worker,
@@ -172,6 +183,7 @@ impl Dispatcher {
                 material,
                 line: None,
                 pace: Pace::Delay(Duration::ZERO),
+                files: HashMap::new(),
             }));
         }
         let line = material
@@ -191,11 +203,57 @@ impl Dispatcher {
             Some(rate) => Pace::PerSecond(rate),
             None => Pace::Delay(self.delay),
         };
+        let files = match self.files(run, &material, &line).await {
+            Ok(files) => files,
+            Err(FileFault::Store(error)) => return Err(error),
+            Err(fault @ (FileFault::Unusable(_) | FileFault::Platform(_))) => {
+                self.pause(run, &material, &fault.to_string()).await?;
+                return Ok(None);
+            }
+        };
         Ok(Some(Script {
             material,
             line: Some(line),
             pace,
+            files,
         }))
+    }
+
+    /// Sees to it that the platform has every file of the template.
+    async fn files(
+        &self,
+        run: QueuedRun,
+        material: &RunMaterial,
+        line: &Line,
+    ) -> Result<HashMap<String, FileSource>, FileFault> {
+        let template = &material.template;
+        let header = template.header_file().map(|(_, url)| url.to_owned());
+        let cards = template.cards().into_iter().map(|card| card.header.1);
+        let mut files = HashMap::new();
+        for url in header.into_iter().chain(cards) {
+            if let Entry::Vacant(place) = files.entry(url) {
+                let source = self.file(run, line, place.key()).await?;
+                place.insert(source);
+            }
+        }
+        Ok(files)
+    }
+
+    async fn file(&self, run: QueuedRun, line: &Line, url: &str) -> Result<FileSource, FileFault> {
+        let mut attempt = 1;
+        loop {
+            let found = self
+                .files
+                .source(self.gateway.as_ref(), run.account_id, line, url)
+                .await;
+            match found {
+                Err(FileFault::Platform(GatewayError::Unavailable(_))) if attempt < FILE_ATTEMPTS => {
+                    self.pacer.rest(Duration::SECOND * attempt).await;
+                    attempt += 1;
+                }
+                found => return found,
+            }
+        }
     }
 
     /// Sends what was claimed, part by part, until the run has to stop; what left is recorded in any case.
@@ -286,12 +344,7 @@ impl Dispatcher {
     }
 
     async fn pause(&self, run: QueuedRun, material: &RunMaterial, reason: &str) -> Result<(), StoreError> {
-        let notification = Notification {
-            kind: NotificationKind::Warning,
-            title: format!("Campaign paused: {}", material.campaign.name),
-            message: format!("Sending stopped: {reason}."),
-            data: json!({ "campaign_id": material.campaign.id, "reason": reason }),
-        };
+        let notification = pause_notification(material.campaign.id, &material.campaign.name, reason);
         self.runs.pause(run, reason, &[Event::Notification(notification)]).await
     }
 
@@ -336,7 +389,26 @@ impl Script {
                 .map(|text| values_of(text, values))
                 .unwrap_or_default(),
             body: values_of(template.body_text.as_deref().unwrap_or_default(), values),
-            buttons: template.button_values(),
+            header_file: template.header_file().and_then(|(kind, url)| self.file(kind, url)),
+            buttons: template.button_values(values),
+            cards: self.cards(),
         }
+    }
+
+    fn file(&self, kind: HeaderType, url: &str) -> Option<OutboundFile> {
+        let source = self.files.get(url)?.clone();
+        Some(OutboundFile { kind, source })
+    }
+
+    fn cards(&self) -> Vec<OutboundCard> {
+        let cards = self.material.template.cards().into_iter();
+        let cards = cards.filter_map(|card| {
+            Some(OutboundCard {
+                file: self.file(card.header.0, &card.header.1)?,
+                body: card.body,
+                buttons: card.buttons,
+            })
+        });
+        cards.collect()
     }
 }

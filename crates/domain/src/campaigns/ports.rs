@@ -8,7 +8,7 @@ use super::{
     Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Pace, Recipient, RunFacts,
     RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome,
 };
-use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, Write};
+use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
 
 /// Campaigns and their figures.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -147,6 +147,10 @@ pub trait RunStore: Send + Sync {
 
     /// Sets `paused_at` and the reason, and commits the events with it; changes nothing unless the run is going on.
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError>;
+
+    /// Pauses every campaign that is sending this template, as `pause` does, and tells of each by `pause_notification`;
+    /// changes nothing of those that are not going on.
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
 
     /// Ends the run by `finish`, in one transaction with its events, and takes it from the queue; only where the
     /// campaign still is sending and not paused. Returns how the campaign stands then.

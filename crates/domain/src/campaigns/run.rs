@@ -6,7 +6,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{Blank, Campaign, Command, Refusal, transition};
 use crate::billing::Standing;
-use crate::shared::{Actor, AuditAction, Event, Notification, NotificationKind, ProfileId, Tenant};
+use crate::shared::{Actor, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId, Tenant};
 use crate::templates::{MetaStatus, Template};
 use crate::whatsapp::StoredProfile;
 
@@ -274,6 +274,16 @@ pub fn prepare_retry(facts: RunFacts, tenant: &Tenant) -> Result<RunRetry, Refus
             ..facts.campaign
         },
     })
+}
+
+/// What people are told of a run that waits for somebody.
+pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Notification {
+    Notification {
+        kind: NotificationKind::Warning,
+        title: format!("Campaign paused: {name}"),
+        message: format!("Sending stopped: {reason}."),
+        data: json!({ "campaign_id": campaign, "reason": reason }),
+    }
 }
 
 /// What is told when an announced run is given up.

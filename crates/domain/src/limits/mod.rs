@@ -29,6 +29,8 @@ impl Limit {
     pub const API: Self = Self::per_minute(30);
     /// Starting campaigns.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
+    /// Uploading files for templates.
+    pub const TEMPLATE_MEDIA: Self = Self::per_minute(5);
 
     const fn per_minute(requests: u32) -> Self {
         Self {

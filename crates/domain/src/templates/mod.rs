@@ -4,19 +4,26 @@
 //! (`campaigns`).
 
 mod model;
+mod parts;
 mod placeholders;
 mod ports;
+mod review;
 mod service;
 mod status;
 mod submit;
+#[cfg(test)]
+mod submit_tests;
+mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
 
 pub use model::*;
+pub(crate) use parts::values_of;
+pub use parts::{ButtonKind, ButtonValue};
 pub use placeholders::placeholders;
 pub use ports::*;
 pub use service::Templates;
 pub use status::{MetaStatus, TemplateCommand, platform_verdict, transition};
-pub(crate) use submit::values_of;
-pub use submit::{Submission, TemplateSubmission};
+pub use submit::{HeaderSubmission, Submission, TemplateSubmission};
+pub use sync::{SyncReport, SyncedTemplate};

@@ -6,6 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::MetaStatus;
+use crate::media::{MediaStoreError, MediaType};
 use crate::shared::{
     AccountId, FieldErrors, FolderId, GatewayError, PageQuery, ProfileId, SliceQuery, StoreError, TemplateId,
     timestamp, words,
@@ -46,6 +47,23 @@ words! {
         Video = "video",
         /// A file.
         Document = "document",
+    }
+}
+
+impl HeaderType {
+    /// Whether the platform takes such a file as such a header. WebP it takes as none.
+    pub fn takes(self, kind: MediaType) -> bool {
+        match self {
+            Self::None | Self::Text => false,
+            Self::Image => matches!(kind, MediaType::Jpeg | MediaType::Png),
+            Self::Video => kind == MediaType::Mp4,
+            Self::Document => kind == MediaType::Pdf,
+        }
+    }
+
+    /// Whether it is a file.
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::Image | Self::Video | Self::Document)
     }
 }
 
@@ -90,6 +108,8 @@ pub struct Template {
     pub meta_status: MetaStatus,
     /// Why the platform refused it.
     pub rejection_reason: Option<String>,
+    /// How the platform rates it by what people make of it: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`; none before it said.
+    pub quality_score: Option<String>,
     /// When it was made.
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
@@ -166,6 +186,9 @@ pub enum TemplateError {
     /// The messaging platform refused or could not be reached.
     #[error("the messaging platform failed")]
     Platform(#[source] GatewayError),
+    /// The files of its headers cannot be reached.
+    #[error(transparent)]
+    Media(#[from] MediaStoreError),
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

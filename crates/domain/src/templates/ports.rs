@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{MetaStatus, Template, TemplateFilter};
+use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter};
 use crate::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
 
 /// Templates.
@@ -51,6 +51,14 @@ pub trait TemplateStore: Send + Sync {
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<bool, StoreError>;
+
+    /// Every template of the account, the order being of no matter.
+    async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError>;
+
+    /// Writes what a synchronisation found, in one transaction: inserts new templates, unless the name was taken
+    /// meanwhile, and replaces what the platform decides about a changed one (status, reason, category, quality, its id
+    /// and the number), unless it changed meanwhile. Says how many were written; `unchanged` is 0.
+    async fn sync(&self, account: AccountId, templates: &[SyncedTemplate]) -> Result<SyncReport, StoreError>;
 
     /// The template the platform knows by this id, among the account's.
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError>;

@@ -1,24 +1,31 @@
 //! The use cases of templates.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::json;
 
+use super::sync::reconcile;
 use super::{
-    Category, HeaderType, MetaStatus, Submission, Template, TemplateCommand, TemplateError, TemplateFilter,
+    Category, HeaderType, MetaStatus, Submission, SyncReport, Template, TemplateCommand, TemplateError, TemplateFilter,
     TemplateInput, TemplateStore, TemplateSubmission, TemplateType, transition, validate,
 };
+use crate::media::Media;
 use crate::shared::{
-    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, ProfileId,
-    Slice, SliceQuery, TemplateId, Tenant, Write,
+    AccountId, AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery,
+    ProfileId, Slice, SliceQuery, TemplateId, Tenant, Write,
 };
 use crate::whatsapp::{Line, ProfileStore, SubmittedTemplate, WhatsappGateway};
+
+/// How many pages of the platform's list are read at most.
+const SYNC_PAGES: usize = 100;
 
 /// The use cases of templates.
 pub struct Templates {
     store: Arc<dyn TemplateStore>,
     profiles: Arc<dyn ProfileStore>,
     gateway: Arc<dyn WhatsappGateway>,
+    media: Media,
     cipher: Arc<dyn Cipher>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -29,6 +36,7 @@ impl Templates {
         store: Arc<dyn TemplateStore>,
         profiles: Arc<dyn ProfileStore>,
         gateway: Arc<dyn WhatsappGateway>,
+        media: Media,
         cipher: Arc<dyn Cipher>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -37,6 +45,7 @@ impl Templates {
             store,
             profiles,
             gateway,
+            media,
             cipher,
             clock,
             ids,
@@ -140,8 +149,9 @@ impl Templates {
     ) -> Result<Submission, TemplateError> {
         let template = self.get(tenant, id).await?;
         let meta_status = command(template.meta_status, TemplateCommand::Submit)?;
-        let submission = TemplateSubmission::of(&template)?;
+        let mut submission = TemplateSubmission::of(&template)?;
         let (profile_id, line) = self.line(tenant, profile).await?;
+        self.hand_over_files(tenant.account_id, &line, &mut submission).await?;
         let known_as = template
             .meta_template_id
             .as_deref()
@@ -167,6 +177,78 @@ impl Templates {
             meta_template_id,
             status,
             category,
+        })
+    }
+
+    /// Gives the platform the files of a submission, once all of them are known to be fit: the account's own uploads
+    /// and nothing else.
+    async fn hand_over_files(
+        &self,
+        account: AccountId,
+        line: &Line,
+        submission: &mut TemplateSubmission,
+    ) -> Result<(), TemplateError> {
+        let (mut errors, mut files) = (FieldErrors::default(), Vec::new());
+        for slot in submission.files() {
+            match self.media.own(account, slot.handle).await? {
+                Some(file) if slot.format.takes(file.path.kind) => files.push(file),
+                Some(file) => {
+                    let message = format!(
+                        "is {}, which the platform does not take as {}",
+                        file.path.kind, slot.format
+                    );
+                    errors.add(slot.field, message);
+                }
+                None => errors.add(
+                    slot.field,
+                    "must be the address of a file that was uploaded to this account",
+                ),
+            }
+        }
+        errors.into_result()?;
+        let mut handles = Vec::with_capacity(files.len());
+        for file in &files {
+            let handle = self.gateway.upload_header(line, file).await;
+            handles.push(handle.map_err(TemplateError::Platform)?);
+        }
+        for (slot, handle) in submission.files().into_iter().zip(handles) {
+            *slot.handle = handle;
+        }
+        Ok(())
+    }
+
+    /// Takes over what the platform knows of the templates of a number. Everything is read before anything is written.
+    pub async fn sync(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<SyncReport, TemplateError> {
+        let (profile_id, line) = self.line(tenant, profile).await?;
+        let mut remote = Vec::new();
+        let mut after = None;
+        for _ in 0..SYNC_PAGES {
+            let page = self.gateway.list_templates(&line, after.as_deref()).await;
+            let page = page.map_err(TemplateError::Platform)?;
+            remote.extend(page.templates);
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let local = self.store.all(tenant.account_id).await?;
+        let known: HashMap<(&str, &str), &Template> = local
+            .iter()
+            .map(|template| ((template.name.as_str(), template.language.as_str()), template))
+            .collect();
+        // By name and language, so that a template that is listed twice is written once.
+        let mut synced = BTreeMap::new();
+        for template in &remote {
+            let key = (template.name.as_str(), template.language.as_str());
+            let change = reconcile(known.get(&key).copied(), template, profile_id, self.blank(tenant));
+            synced.insert(key, change);
+        }
+        let total = synced.len();
+        let changes: Vec<_> = synced.into_values().flatten().collect();
+        let written = self.store.sync(tenant.account_id, &changes).await?;
+        Ok(SyncReport {
+            unchanged: total.saturating_sub(written.created).saturating_sub(written.updated),
+            ..written
         })
     }
 
@@ -219,6 +301,7 @@ impl Templates {
             meta_template_id: None,
             meta_status: MetaStatus::Draft,
             rejection_reason: None,
+            quality_score: None,
             created_at: now,
             updated_at: now,
         }

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Category, HeaderType, Template, TemplateType, placeholders};
+use super::parts::word;
+use super::{Category, HeaderType, Template, TemplateType, review};
 use crate::shared::FieldErrors;
 
 /// A template ready for the platform: every rule that the platform would refuse it for has been checked.
@@ -15,14 +16,40 @@ pub struct TemplateSubmission {
     pub language: String,
     /// What it is for.
     pub category: Category,
-    /// The header's text and its examples, in order.
-    pub header: Option<(String, Vec<String>)>,
-    /// The body and its examples, in order.
-    pub body: (String, Vec<String>),
+    /// What stands above the body.
+    pub header: Option<HeaderSubmission>,
+    /// The body and its examples, in order; none where the platform sets it itself (one-time codes).
+    pub body: Option<(String, Vec<String>)>,
     /// The footer.
     pub footer: Option<String>,
     /// The buttons, in the platform's shape.
     pub buttons: Vec<Value>,
+    /// The cards of a carousel, in the platform's shape.
+    pub cards: Vec<Value>,
+}
+
+/// A header on its way to the platform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HeaderSubmission {
+    /// A text and its examples, in order.
+    Text(String, Vec<String>),
+    /// A file.
+    File {
+        /// Of which kind.
+        format: HeaderType,
+        /// The platform's handle of its content; our address, until it was given to the platform.
+        handle: String,
+    },
+}
+
+/// A file in a submission.
+pub(super) struct FileSlot<'a> {
+    /// The field that named it.
+    pub(super) field: String,
+    /// What the platform takes it as.
+    pub(super) format: HeaderType,
+    /// The address first, the handle later.
+    pub(super) handle: &'a mut String,
 }
 
 /// The answer to a submission, as published.
@@ -37,68 +64,58 @@ pub struct Submission {
 }
 
 impl TemplateSubmission {
-    /// Checks what only matters to the platform, naming the field.
+    /// Checks what only matters to the platform, naming the field. Its files still bear our addresses.
     pub fn of(template: &Template) -> Result<Self, FieldErrors> {
-        let mut errors = FieldErrors::default();
-        if template.template_type == TemplateType::Carousel {
-            errors.add("template_type", "carousels cannot be submitted yet");
-        }
-        if !matches!(template.header_type, HeaderType::None | HeaderType::Text) {
-            errors.add("header_type", "media headers cannot be submitted yet");
-        }
-        let body = template.body_text.clone().unwrap_or_default();
-        if body.trim().is_empty() {
-            errors.add("body_text", "is required for a submission");
-        }
-        errors.into_result()?;
+        review::check(template)?;
+        let text = template.header_placeholder_text();
+        let text = text.map(|text| HeaderSubmission::Text(text.to_owned(), template.examples_of(text)));
+        let file = template.header_file().map(|(format, url)| HeaderSubmission::File {
+            format,
+            handle: url.to_owned(),
+        });
+        let body = template.body_text.as_deref().unwrap_or_default();
+        let preset = template.category == Category::Authentication;
+        let carousel = template.template_type == TemplateType::Carousel;
         Ok(Self {
             name: template.name.clone(),
             language: template.language.clone(),
             category: template.category,
-            header: template
-                .header_placeholder_text()
-                .map(|text| (text.to_owned(), template.examples_of(text))),
-            body: (body.clone(), template.examples_of(&body)),
+            header: text.or(file),
+            body: (!preset).then(|| (body.to_owned(), template.examples_of(body))),
             footer: template.footer_text.clone(),
             buttons: template.buttons.clone(),
+            cards: if carousel {
+                template.carousel_cards.clone()
+            } else {
+                vec![]
+            },
         })
     }
-}
 
-impl Template {
-    /// The header, where it is text.
-    pub(crate) fn header_placeholder_text(&self) -> Option<&str> {
-        self.header_text
-            .as_deref()
-            .filter(|_| self.header_type == HeaderType::Text)
+    /// Its files, always in the same order.
+    pub(super) fn files(&mut self) -> Vec<FileSlot<'_>> {
+        let mut files = Vec::new();
+        if let Some(HeaderSubmission::File { format, handle }) = &mut self.header {
+            files.push(FileSlot {
+                field: "header_media_url".to_owned(),
+                format: *format,
+                handle,
+            });
+        }
+        for (card, content) in self.cards.iter_mut().enumerate() {
+            let components = content.get_mut("components").and_then(Value::as_array_mut);
+            for (position, component) in components.into_iter().flatten().enumerate() {
+                let format = match (word(component, "type").as_str(), word(component, "format").as_str()) {
+                    ("HEADER", "IMAGE") => HeaderType::Image,
+                    ("HEADER", "VIDEO") => HeaderType::Video,
+                    _ => continue,
+                };
+                if let Some(Value::String(handle)) = component.pointer_mut("/example/header_handle/0") {
+                    let field = format!("carousel_cards[{card}].components[{position}].example.header_handle");
+                    files.push(FileSlot { field, format, handle });
+                }
+            }
+        }
+        files
     }
-
-    /// Position and value of each button whose URL ends in a placeholder: its own example, since a campaign maps the
-    /// placeholders of the texts alone.
-    pub(crate) fn button_values(&self) -> Vec<(usize, String)> {
-        let value = |button: &Value| {
-            let url = button.get("url").and_then(Value::as_str)?;
-            let example = button.get("example")?;
-            let example = example.get(0).unwrap_or(example).as_str()?;
-            url.contains("{{").then(|| example.to_owned())
-        };
-        self.buttons
-            .iter()
-            .enumerate()
-            .filter_map(|(position, button)| Some((position, value(button)?)))
-            .collect()
-    }
-
-    /// The examples of a text's placeholders, in the order of their numbers.
-    fn examples_of(&self, text: &str) -> Vec<String> {
-        values_of(text, &self.variables)
-    }
-}
-
-/// Of `values` (of placeholders 1, 2, ...) those that a text uses, in the order of their numbers.
-pub(crate) fn values_of(text: &str, values: &[String]) -> Vec<String> {
-    let used = placeholders(text);
-    used.iter()
-        .filter_map(|number| values.get(number.checked_sub(1)?).cloned())
-        .collect()
 }

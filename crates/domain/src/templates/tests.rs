@@ -7,6 +7,7 @@ use time::macros::datetime;
 use uuid::Uuid;
 
 use super::*;
+use crate::media::tests::{Shelf, media};
 use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
     TemplateId, Tenant, UserId, Write,
@@ -37,12 +38,13 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         meta_template_id: Some("77".into()),
         meta_status: MetaStatus::Approved,
         rejection_reason: None,
+        quality_score: None,
         created_at: NOW,
         updated_at: NOW,
     }
 }
 
-fn tenant() -> Tenant {
+pub(super) fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
 }
 
@@ -59,6 +61,15 @@ fn input() -> TemplateInput {
 }
 
 fn templates(store: MockTemplateStore, profiles: MockProfileStore, gateway: MockWhatsappGateway) -> Templates {
+    with_files(store, profiles, gateway, &Arc::default())
+}
+
+pub(super) fn with_files(
+    store: MockTemplateStore,
+    profiles: MockProfileStore,
+    gateway: MockWhatsappGateway,
+    shelf: &Arc<Shelf>,
+) -> Templates {
     let mut cipher = MockCipher::new();
     cipher.expect_open().returning(|_| Some("token".into()));
     let mut clock = MockClock::new();
@@ -70,6 +81,7 @@ fn templates(store: MockTemplateStore, profiles: MockProfileStore, gateway: Mock
         store,
         profiles,
         gateway,
+        media(shelf),
         Arc::new(cipher),
         Arc::new(clock),
         Arc::new(ids),
@@ -217,7 +229,7 @@ async fn changed_content_is_a_draft_again_and_a_moved_template_is_not() {
     assert!(matches!(update(pending, body).await, Err(TemplateError::Invalid(_))));
 }
 
-fn number() -> StoredProfile {
+pub(super) fn number() -> StoredProfile {
     let profile = Profile {
         id: ProfileId(Uuid::from_u128(4)),
         name: "Loja".into(),
@@ -329,6 +341,7 @@ fn header_and_body_share_one_numbering() {
         ..approved_template("Oi {{1}}, {{2}} e {{1}}.", &["Ana", "X5"])
     };
     let submission = TemplateSubmission::of(&template).unwrap();
-    assert_eq!(submission.header.unwrap().1, ["X5"]);
-    assert_eq!(submission.body.1, ["Ana", "X5"]);
+    let header = HeaderSubmission::Text("Cupom {{2}}".into(), vec!["X5".into()]);
+    assert_eq!(submission.header, Some(header));
+    assert_eq!(submission.body.unwrap().1, ["Ana", "X5"]);
 }

@@ -10,7 +10,7 @@ use super::inbound;
 use crate::campaigns::SendStatus;
 use crate::conversations::InboundNews;
 use crate::shared::SendId;
-use crate::templates::{MetaStatus, platform_verdict};
+use crate::templates::{Category, MetaStatus, platform_verdict};
 
 /// The longest id, in bytes: whatever is longer is none of the platform's.
 const ID_BYTES: usize = 512;
@@ -61,17 +61,31 @@ pub struct DeliveryNews {
     pub error_message: Option<String>,
 }
 
-/// The platform's verdict on a template.
+/// What the platform decided about a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateNews {
     /// The platform's id of the business account.
     pub waba_id: String,
     /// The platform's id of the template.
     pub meta_template_id: String,
-    /// The verdict.
-    pub verdict: MetaStatus,
-    /// Why, when it was refused.
-    pub reason: Option<String>,
+    /// What changes.
+    pub change: TemplateChange,
+}
+
+/// What changes about a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateChange {
+    /// Its status.
+    Verdict {
+        /// The verdict.
+        status: MetaStatus,
+        /// Why, when it was refused.
+        reason: Option<String>,
+    },
+    /// How it is rated.
+    Quality(String),
+    /// What it is for.
+    Category(Category),
 }
 
 /// The body is not a callback at all.
@@ -101,10 +115,8 @@ impl CallbackBody {
                         news.extend(deliveries(value).map(News::Delivery));
                         news.extend(arrivals(value).map(News::Inbound));
                     }
-                    Some("message_template_status_update") => {
-                        news.extend(template_news(&waba_id, value).map(News::Template));
-                    }
-                    _ => {}
+                    Some(field) => news.extend(template_news(&waba_id, field, value).map(News::Template)),
+                    None => {}
                 }
             }
         }
@@ -162,16 +174,35 @@ fn delivery_news(status: &Value) -> Option<DeliveryNews> {
     })
 }
 
-fn template_news(waba_id: &str, value: &Value) -> Option<TemplateNews> {
-    let verdict = platform_verdict(value.get("event")?.as_str()?)?;
-    let rejection = value.get("rejection_info").and_then(|info| text(info, "reason"));
-    let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
+fn template_news(waba_id: &str, field: &str, value: &Value) -> Option<TemplateNews> {
+    let change = match field {
+        "message_template_status_update" => verdict(value)?,
+        "message_template_quality_update" => TemplateChange::Quality(quality(value)?),
+        "template_category_update" => TemplateChange::Category(text(value, "new_category")?.parse().ok()?),
+        _ => return None,
+    };
     Some(TemplateNews {
         waba_id: waba_id.to_owned(),
         meta_template_id: id(value, "message_template_id")?,
-        verdict,
-        reason: reason.filter(|_| verdict == MetaStatus::Rejected),
+        change,
     })
+}
+
+fn verdict(value: &Value) -> Option<TemplateChange> {
+    let status = platform_verdict(value.get("event")?.as_str()?)?;
+    let rejection = value.get("rejection_info").and_then(|info| text(info, "reason"));
+    let reason = text(value, "reason").filter(|reason| reason != "NONE").or(rejection);
+    Some(TemplateChange::Verdict {
+        status,
+        reason: reason.filter(|_| status == MetaStatus::Rejected),
+    })
+}
+
+/// One of the platform's ratings, or one that it may add: a word.
+fn quality(value: &Value) -> Option<String> {
+    let score = text(value, "new_quality_score")?;
+    let is_word = (1..=32).contains(&score.len()) && score.bytes().all(|b| b.is_ascii_uppercase() || b == b'_');
+    is_word.then_some(score)
 }
 
 /// An id, which the platform gives as a string or as a number.
@@ -294,15 +325,57 @@ mod tests {
             (news.waba_id.as_str(), news.meta_template_id.as_str()),
             ("102", "1689556908129835")
         );
-        assert_eq!(
-            (news.verdict, news.reason.as_deref()),
-            (MetaStatus::Rejected, Some("SCAM"))
-        );
+        let rejected = TemplateChange::Verdict {
+            status: MetaStatus::Rejected,
+            reason: Some("SCAM".into()),
+        };
+        assert_eq!(news.change, rejected);
         let News::Template(news) = read(&body("APPROVED")).remove(0) else {
             panic!()
         };
-        assert_eq!((news.verdict, news.reason), (MetaStatus::Approved, None));
-        assert_eq!(read(&body("FLAGGED")), []);
+        let approved = TemplateChange::Verdict {
+            status: MetaStatus::Approved,
+            reason: None,
+        };
+        assert_eq!(news.change, approved);
+        for event in ["FLAGGED", "LOCKED", "ARCHIVED", "SOMETHING_NEW", ""] {
+            assert_eq!(read(&body(event)), [], "{event}");
+        }
+    }
+
+    #[test]
+    fn quality_and_category_are_news_where_they_are_known_words() {
+        let change = |field: &str, value: Value| {
+            let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": field, "value": value }] }] });
+            match read(&body).pop() {
+                Some(News::Template(news)) => Some(news.change),
+                _ => None,
+            }
+        };
+        let quality = |score: &str| {
+            let value = json!({ "message_template_id": 1, "new_quality_score": score });
+            change("message_template_quality_update", value)
+        };
+        for score in ["GREEN", "YELLOW", "RED", "UNKNOWN"] {
+            assert_eq!(quality(score), Some(TemplateChange::Quality(score.into())));
+        }
+        assert_eq!(
+            (quality(""), quality("<b>"), quality(&"X".repeat(33))),
+            (None, None, None)
+        );
+        let category = |word: &str| {
+            let value = json!({ "message_template_id": "1", "previous_category": "MARKETING", "new_category": word });
+            change("template_category_update", value)
+        };
+        assert_eq!(category("UTILITY"), Some(TemplateChange::Category(Category::Utility)));
+        assert_eq!(category("OTHER"), None);
+        assert_eq!(
+            change(
+                "account_update",
+                json!({ "event": "APPROVED", "message_template_id": 1 })
+            ),
+            None
+        );
     }
 
     #[test]

@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use time::Duration;
 
+use serde_json::json;
+
 use super::{
-    CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback, TemplateNews,
+    CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback, TemplateChange,
+    TemplateNews,
 };
+use crate::campaigns::RunStore;
 use crate::conversations::{Arrival, InboundNews, InboxStore};
-use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
+use crate::shared::{AccountId, CallbackId, Clock, Event, Ids, Notification, NotificationKind, StoreError, Write};
 use crate::templates::{MetaStatus, Template, TemplateCommand, TemplateStore, transition};
 
 /// How long a worker may take for one callback before another one takes it over.
@@ -17,6 +21,10 @@ pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
 
 /// How often news without a subject is tried again (after 1, 2, 4, ... seconds) before it counts as foreign.
 const RETRIES: u32 = 6;
+
+/// How often a verdict on a draft is tried again: it may be faster than the answer to the submission it is on, which
+/// makes the draft a pending one. Later it is on something that was changed since.
+const EARLY_RETRIES: u32 = 2;
 
 /// How often a template's verdict is tried when the template changes at the same time.
 const VERDICT_ATTEMPTS: u32 = 3;
@@ -27,6 +35,7 @@ pub struct Callbacks {
     deliveries: Arc<dyn DeliveryStore>,
     inbox: Arc<dyn InboxStore>,
     templates: Arc<dyn TemplateStore>,
+    runs: Arc<dyn RunStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
@@ -37,6 +46,7 @@ impl Callbacks {
         deliveries: Arc<dyn DeliveryStore>,
         inbox: Arc<dyn InboxStore>,
         templates: Arc<dyn TemplateStore>,
+        runs: Arc<dyn RunStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
@@ -45,6 +55,7 @@ impl Callbacks {
             deliveries,
             inbox,
             templates,
+            runs,
             clock,
             ids,
         }
@@ -74,7 +85,7 @@ impl Callbacks {
     /// nothing, so a crash in the middle is harmless.
     pub async fn process(&self, callback: &StoredCallback) -> Result<(), StoreError> {
         let news = CallbackBody::read(&callback.body).unwrap_or_default().news;
-        let complete = self.apply(news).await?;
+        let complete = self.apply(news, callback.attempts < EARLY_RETRIES).await?;
         if complete || callback.attempts >= RETRIES {
             self.callbacks.forget(callback.id).await
         } else {
@@ -84,7 +95,7 @@ impl Callbacks {
     }
 
     /// Whether all news found its subject.
-    async fn apply(&self, news: Vec<News>) -> Result<bool, StoreError> {
+    async fn apply(&self, news: Vec<News>, may_be_early: bool) -> Result<bool, StoreError> {
         let mut by_number: BTreeMap<String, Vec<DeliveryNews>> = BTreeMap::new();
         let mut inbound: BTreeMap<String, Vec<InboundNews>> = BTreeMap::new();
         let mut complete = true;
@@ -96,7 +107,7 @@ impl Callbacks {
                 News::Inbound(Inbound { phone_number_id, news }) => {
                     inbound.entry(phone_number_id).or_default().push(news);
                 }
-                News::Template(news) => complete &= self.apply_verdict(&news).await?,
+                News::Template(news) => complete &= self.apply_to_template(&news, may_be_early).await?,
             }
         }
         for (number, news) in inbound {
@@ -143,25 +154,39 @@ impl Callbacks {
         Ok(false)
     }
 
-    async fn apply_verdict(&self, news: &TemplateNews) -> Result<bool, StoreError> {
+    async fn apply_to_template(&self, news: &TemplateNews, may_be_early: bool) -> Result<bool, StoreError> {
         let accounts = self.callbacks.accounts_of_business(&news.waba_id).await?;
         let mut found = accounts.is_empty();
         for account in accounts {
-            found |= self.apply_verdict_in(account, news).await?;
+            found |= self.apply_to_template_of(account, news, may_be_early).await?;
         }
         Ok(found)
     }
 
     /// Whether the account has the template.
-    async fn apply_verdict_in(&self, account: AccountId, news: &TemplateNews) -> Result<bool, StoreError> {
+    async fn apply_to_template_of(
+        &self,
+        account: AccountId,
+        news: &TemplateNews,
+        may_be_early: bool,
+    ) -> Result<bool, StoreError> {
         for _ in 0..VERDICT_ATTEMPTS {
             let Some(template) = self.templates.find_by_meta_id(account, &news.meta_template_id).await? else {
                 return Ok(false);
             };
-            let Some(judged) = judge(&template, news.verdict, news.reason.clone(), self.clock.now()) else {
+            // First, and also where nothing else changes: whoever was interrupted between the two does both again.
+            if let Some(reason) = stops(&news.change) {
+                self.runs.pause_template(account, template.id, reason).await?;
+            }
+            let is_verdict = matches!(news.change, TemplateChange::Verdict { .. });
+            if is_verdict && template.meta_status == MetaStatus::Draft {
+                return Ok(!may_be_early);
+            }
+            let Some(changed) = after(&template, &news.change, self.clock.now()) else {
                 return Ok(true);
             };
-            match self.templates.update(&judged, template.meta_status, &[]).await? {
+            let events = told(&template, &changed);
+            match self.templates.update(&changed, template.meta_status, &events).await? {
                 Write::Done => return Ok(true),
                 Write::Missing => return Ok(false),
                 Write::Stale(_) => {}
@@ -171,21 +196,67 @@ impl Callbacks {
     }
 }
 
-/// The template after a verdict; none when it changes nothing.
-fn judge(
-    template: &Template,
-    verdict: MetaStatus,
-    reason: Option<String>,
-    now: time::OffsetDateTime,
-) -> Option<Template> {
-    let meta_status = transition(template.meta_status, TemplateCommand::Verdict(verdict)).ok()?;
-    let same = meta_status == template.meta_status && reason == template.rejection_reason;
-    (!same).then(|| Template {
-        meta_status,
-        rejection_reason: reason,
+/// Why campaigns with the template cannot go on; none when they can.
+fn stops(change: &TemplateChange) -> Option<&'static str> {
+    match change {
+        TemplateChange::Verdict { status, .. } => match status {
+            MetaStatus::Paused => Some("the platform has paused the template"),
+            MetaStatus::Disabled => Some("the platform has disabled the template"),
+            MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved | MetaStatus::Rejected => None,
+        },
+        TemplateChange::Quality(_) | TemplateChange::Category(_) => None,
+    }
+}
+
+/// The template after news of it; none when they change nothing.
+fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
+    let changed = match change {
+        TemplateChange::Verdict { status, reason } => Template {
+            meta_status: transition(template.meta_status, TemplateCommand::Verdict(*status)).ok()?,
+            rejection_reason: reason.clone(),
+            ..template.clone()
+        },
+        TemplateChange::Quality(score) => Template {
+            quality_score: Some(score.clone()),
+            ..template.clone()
+        },
+        // What is a draft again says itself what it is for.
+        TemplateChange::Category(_) if template.meta_status == MetaStatus::Draft => return None,
+        TemplateChange::Category(category) => Template {
+            category: *category,
+            ..template.clone()
+        },
+    };
+    (changed != *template).then_some(Template {
         updated_at: now,
-        ..template.clone()
+        ..changed
     })
+}
+
+/// What people are told of a template that cannot be sent any more, or never could.
+fn told(before: &Template, after: &Template) -> Vec<Event> {
+    let (title, message) = match after.meta_status {
+        status if status == before.meta_status => return vec![],
+        MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved => return vec![],
+        MetaStatus::Rejected => {
+            let reason = after.rejection_reason.as_deref().unwrap_or("no reason given");
+            (
+                "Template rejected",
+                format!("The messaging platform refused it: {reason}."),
+            )
+        }
+        MetaStatus::Paused => ("Template paused", "The messaging platform has paused it.".to_owned()),
+        MetaStatus::Disabled => (
+            "Template disabled",
+            "The messaging platform has disabled it.".to_owned(),
+        ),
+    };
+    vec![Event::Notification(Notification {
+        kind: NotificationKind::Warning,
+        title: format!("{title}: {}", after.name),
+        message,
+        data: json!({ "template_id": after.id, "meta_status": after.meta_status, "reason": after.rejection_reason }),
+    })]
 }
 
 #[cfg(test)]
@@ -196,6 +267,7 @@ mod tests {
 
     use super::super::{MockCallbackStore, MockDeliveryStore};
     use super::*;
+    use crate::campaigns::MockRunStore;
     use crate::conversations::MockInboxStore;
     use crate::shared::{MockClock, MockIds};
     use crate::templates::MockTemplateStore;
@@ -224,21 +296,16 @@ mod tests {
     }
 
     fn callbacks(store: MockCallbackStore, deliveries: MockDeliveryStore, templates: MockTemplateStore) -> Callbacks {
-        with_inbox(store, deliveries, MockInboxStore::new(), templates)
+        wired(store, deliveries, MockInboxStore::new(), templates, MockRunStore::new())
     }
 
-    fn with_inbox(
+    fn wired(
         store: MockCallbackStore,
         deliveries: MockDeliveryStore,
         inbox: MockInboxStore,
         templates: MockTemplateStore,
+        runs: MockRunStore,
     ) -> Callbacks {
-        let mut ids = MockIds::new();
-        let mut next = 0;
-        ids.expect_next().returning(move || {
-            next += 1;
-            Uuid::from_u128(next)
-        });
         let mut clock = MockClock::new();
         clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
         Callbacks::new(
@@ -246,6 +313,7 @@ mod tests {
             Arc::new(deliveries),
             Arc::new(inbox),
             Arc::new(templates),
+            Arc::new(runs),
             Arc::new(clock),
             Arc::new(ids),
         )
@@ -301,7 +369,7 @@ mod tests {
                 })
                 .returning(|_, _, _| Ok(()));
         }
-        let callbacks = with_inbox(store, MockDeliveryStore::new(), inbox, MockTemplateStore::new());
+        let callbacks = wired(store, MockDeliveryStore::new(), inbox, MockTemplateStore::new(), MockRunStore::new());
         callbacks.process(&told).await.unwrap();
     }
 
@@ -376,5 +444,96 @@ mod tests {
             .process(&callback)
             .await
             .unwrap();
+    }
+
+    /// What is written of an approved template after news of it, and why its campaigns pause.
+    async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, Vec<Event>, Option<String>) {
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
+        store.expect_forget().times(1).returning(|_| Ok(()));
+        let mut templates = MockTemplateStore::new();
+        templates
+            .expect_find_by_meta_id()
+            .returning(|_, _| Ok(Some(approved_template("Oi", &[]))));
+        let written = Arc::new(std::sync::Mutex::new((None, vec![], None)));
+        let kept = written.clone();
+        templates.expect_update().returning(move |template, _, events| {
+            let mut kept = kept.lock().unwrap();
+            (kept.0, kept.1) = (Some(template.clone()), events.to_vec());
+            Ok(Write::Done)
+        });
+        let mut runs = MockRunStore::new();
+        let kept = written.clone();
+        runs.expect_pause_template().returning(move |_, _, reason| {
+            kept.lock().unwrap().2 = Some(reason.to_owned());
+            Ok(())
+        });
+        wired(store, MockDeliveryStore::new(), MockInboxStore::new(), templates, runs)
+            .process(&callback(0, field, value))
+            .await
+            .unwrap();
+        written.lock().unwrap().clone()
+    }
+
+    #[tokio::test]
+    async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
+        let status = "message_template_status_update";
+        for (event, status_after) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
+            let news = json!({ "event": event, "message_template_id": 77 });
+            let (template, events, paused) = follows(status, &news).await;
+            assert_eq!(template.unwrap().meta_status, status_after);
+            assert!(matches!(&events[..], [Event::Notification(n)] if n.kind == NotificationKind::Warning));
+            assert_eq!(
+                paused.unwrap(),
+                format!("the platform has {} the template", event.to_lowercase())
+            );
+        }
+        let rejected = json!({ "event": "REJECTED", "message_template_id": 77, "reason": "SCAM" });
+        let (_, events, paused) = follows(status, &rejected).await;
+        assert!(
+            matches!(&events[..], [Event::Notification(n)] if n.message.contains("SCAM")),
+            "{events:?}"
+        );
+        assert_eq!(paused, None);
+        for same in ["APPROVED", "REINSTATED", "FLAGGED"] {
+            let news = json!({ "event": same, "message_template_id": 77 });
+            assert_eq!(follows(status, &news).await, (None, vec![], None), "{same}");
+        }
+    }
+
+    #[tokio::test]
+    async fn quality_and_category_are_kept() {
+        let quality = json!({ "message_template_id": 77, "new_quality_score": "YELLOW" });
+        let (template, events, paused) = follows("message_template_quality_update", &quality).await;
+        let template = template.unwrap();
+        assert_eq!(template.quality_score.as_deref(), Some("YELLOW"));
+        assert_eq!(
+            (template.meta_status, events, paused),
+            (MetaStatus::Approved, vec![], None)
+        );
+        let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
+        let (template, ..) = follows("template_category_update", &category).await;
+        assert_eq!(template.unwrap().category, crate::templates::Category::Utility);
+    }
+
+    #[tokio::test]
+    async fn a_verdict_on_a_draft_may_be_early_and_counts_as_old_later() {
+        for (attempts, deferred) in [(0, 1), (1, 1), (2, 0)] {
+            let mut store = MockCallbackStore::new();
+            store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
+            store.expect_defer().times(deferred).returning(|_, _| Ok(()));
+            store.expect_forget().times(1 - deferred).returning(|_| Ok(()));
+            let mut templates = MockTemplateStore::new();
+            templates.expect_find_by_meta_id().returning(|_, _| {
+                Ok(Some(Template {
+                    meta_status: MetaStatus::Draft,
+                    ..approved_template("Oi", &[])
+                }))
+            });
+            let news = json!({ "event": "APPROVED", "message_template_id": 77 });
+            let callback = callback(attempts, "message_template_status_update", &news);
+            let callbacks = callbacks(store, MockDeliveryStore::new(), templates);
+            callbacks.process(&callback).await.unwrap();
+        }
     }
 }

@@ -6,13 +6,15 @@
 
 mod callback;
 mod callbacks;
+mod files;
 mod inbound;
 mod model;
 mod ports;
 mod service;
 
-pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateNews};
+pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateChange, TemplateNews};
 pub use callbacks::{Callbacks, PROCESSING_LEASE};
+pub use files::{FileFault, MessageFiles};
 pub use model::*;
 pub use ports::*;
 pub use service::Profiles;

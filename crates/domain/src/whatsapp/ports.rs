@@ -1,12 +1,14 @@
 //! What WhatsApp needs from the outside: the store of numbers and callbacks, and the platform itself.
 
 use async_trait::async_trait;
+use serde_json::Value;
 use time::Duration;
 
 use super::{DeliveryNews, Line, StoredProfile};
 use crate::campaigns::SendOutcome;
+use crate::media::{MediaFile, MediaPath};
 use crate::shared::{AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError};
-use crate::templates::TemplateSubmission;
+use crate::templates::{ButtonValue, HeaderType, TemplateSubmission};
 
 /// Connected numbers. Every method sees the one account alone.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -88,12 +90,16 @@ pub struct OutboundTemplate {
     pub template: String,
     /// The template's language.
     pub language: String,
-    /// The header's values, in order.
+    /// The header's values, in order, where it is text.
     pub header: Vec<String>,
+    /// The header, where it is a file.
+    pub header_file: Option<OutboundFile>,
     /// The body's values, in order.
     pub body: Vec<String>,
-    /// Button position and value, for buttons whose URL ends in a placeholder.
-    pub buttons: Vec<(usize, String)>,
+    /// The values of the buttons that take one.
+    pub buttons: Vec<ButtonValue>,
+    /// The cards of a carousel, in order.
+    pub cards: Vec<OutboundCard>,
 }
 
 /// Whom a message is for.
@@ -116,7 +122,60 @@ pub struct OutboundText {
     pub text: String,
 }
 
-/// The messaging platform. Every call has a time-out; none is repeated by the adapter.
+/// A file in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundFile {
+    /// A picture, a film or a document.
+    pub kind: HeaderType,
+    /// Where the platform has it from.
+    pub source: FileSource,
+}
+
+/// Where the platform has a file from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileSource {
+    /// From us: its own id of what it was given.
+    Id(String),
+    /// From an address that it fetches itself.
+    Link(String),
+}
+
+/// A card in a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboundCard {
+    /// Its header.
+    pub file: OutboundFile,
+    /// The values of its body, in order.
+    pub body: Vec<String>,
+    /// The values of its buttons.
+    pub buttons: Vec<ButtonValue>,
+}
+
+/// The platform's ids of files that a number was given for its messages.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait FileIdStore: Send + Sync {
+    /// The id of a file, as long as it was not kept for too long.
+    async fn find(
+        &self,
+        account: AccountId,
+        phone_number_id: &str,
+        path: &MediaPath,
+    ) -> Result<Option<String>, StoreError>;
+
+    /// Keeps an id for so long, in the place of an older one.
+    async fn keep(
+        &self,
+        account: AccountId,
+        phone_number_id: &str,
+        path: &MediaPath,
+        id: &str,
+        time: Duration,
+    ) -> Result<(), StoreError>;
+}
+
+/// The messaging platform. Every call has a time-out; none is repeated by the adapter, but that an upload that broke
+/// goes on once where it stopped.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WhatsappGateway: Send + Sync {
@@ -134,6 +193,46 @@ pub trait WhatsappGateway: Send + Sync {
         submission: &TemplateSubmission,
         meta_template_id: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError>;
+
+    /// Gives the platform a file as an example of a template's header; answers its handle. The file is passed on as it
+    /// is read, never held whole.
+    async fn upload_header(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError>;
+
+    /// Gives the platform a file for the messages of a number; answers its id, which is good for 30 days.
+    async fn upload_file(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError>;
+
+    /// A page of the templates of the number's business account, at most 100; `after` is the page before's `next`.
+    async fn list_templates<'a>(&self, line: &Line, after: Option<&'a str>) -> Result<RemotePage, GatewayError>;
+}
+
+/// A page of the platform's templates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RemotePage {
+    /// Its templates.
+    pub templates: Vec<RemoteTemplate>,
+    /// What to ask for next; none on the last page.
+    pub next: Option<String>,
+}
+
+/// A template as the platform knows it, in the platform's words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteTemplate {
+    /// The platform's id.
+    pub meta_template_id: String,
+    /// Its name.
+    pub name: String,
+    /// Its language.
+    pub language: String,
+    /// For example `MARKETING`.
+    pub category: String,
+    /// For example `APPROVED`.
+    pub status: String,
+    /// Why it was refused; `NONE` when it was not.
+    pub rejected_reason: Option<String>,
+    /// For example `GREEN`.
+    pub quality_score: Option<String>,
+    /// Its content, in the platform's shape.
+    pub components: Vec<Value>,
 }
 
 /// The platform's answer to a submission.

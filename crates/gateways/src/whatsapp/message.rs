@@ -1,6 +1,7 @@
 //! Messages as the platform takes them.
 
-use recado_domain::whatsapp::{Addressee, OutboundTemplate, OutboundText};
+use recado_domain::templates::{ButtonKind, ButtonValue, HeaderType};
+use recado_domain::whatsapp::{Addressee, FileSource, OutboundCard, OutboundFile, OutboundTemplate, OutboundText};
 use serde_json::{Value, json};
 
 /// The body of `POST /{phone_number_id}/messages` with a text. Links in it are shown as they are.
@@ -38,14 +39,53 @@ pub(super) fn body(message: &OutboundTemplate) -> Value {
 
 /// One entry a part that has values: the platform counts the parameters of every entry it gets.
 fn components(message: &OutboundTemplate) -> Vec<Value> {
-    let parts = [("header", &message.header), ("body", &message.body)];
-    let parts = parts.into_iter().filter(|(_, values)| !values.is_empty());
-    let parts = parts.map(|(part, values)| json!({ "type": part, "parameters": parameters(values) }));
-    let buttons = message.buttons.iter().map(|(index, value)| {
-        let parameters = parameters(std::slice::from_ref(value));
-        json!({ "type": "button", "sub_type": "url", "index": index, "parameters": parameters })
-    });
-    parts.chain(buttons).collect()
+    let mut components = Vec::new();
+    if let Some(file) = &message.header_file {
+        components.push(header(file, &message.template));
+    }
+    components.extend(texts("header", &message.header));
+    components.extend(texts("body", &message.body));
+    components.extend(message.buttons.iter().map(button));
+    if !message.cards.is_empty() {
+        let cards = message.cards.iter().enumerate();
+        let cards: Vec<Value> = cards
+            .map(|(index, content)| card(index, content, &message.template))
+            .collect();
+        components.push(json!({ "type": "carousel", "cards": cards }));
+    }
+    components
+}
+
+fn texts(part: &str, values: &[String]) -> Option<Value> {
+    (!values.is_empty()).then(|| json!({ "type": part, "parameters": parameters(values) }))
+}
+
+fn header(file: &OutboundFile, name: &str) -> Value {
+    let mut content = match &file.source {
+        FileSource::Id(id) => json!({ "id": id }),
+        FileSource::Link(link) => json!({ "link": link }),
+    };
+    let kind = file.kind.as_str();
+    if let (HeaderType::Document, Some(fields)) = (file.kind, content.as_object_mut()) {
+        // What the recipient saves it as; without one it would bear the platform's id.
+        fields.insert("filename".into(), json!(format!("{name}.pdf")));
+    }
+    json!({ "type": "header", "parameters": [{ "type": kind, kind: content }] })
+}
+
+fn button(ButtonValue { index, kind, value }: &ButtonValue) -> Value {
+    let (sub_type, parameter) = match kind {
+        ButtonKind::Url => ("url", json!({ "type": "text", "text": value })),
+        ButtonKind::CopyCode => ("copy_code", json!({ "type": "coupon_code", "coupon_code": value })),
+    };
+    json!({ "type": "button", "sub_type": sub_type, "index": index, "parameters": [parameter] })
+}
+
+fn card(index: usize, card: &OutboundCard, name: &str) -> Value {
+    let mut components = vec![header(&card.file, name)];
+    components.extend(texts("body", &card.body));
+    components.extend(card.buttons.iter().map(button));
+    json!({ "card_index": index, "components": components })
 }
 
 fn parameters(values: &[String]) -> Vec<Value> {
@@ -69,9 +109,20 @@ mod tests {
             template: "order_update".into(),
             language: "pt_BR".into(),
             header: vec![],
+            header_file: None,
             body: vec![],
             buttons: vec![],
+            cards: vec![],
         }
+    }
+
+    fn value(index: usize, kind: ButtonKind, value: &str) -> ButtonValue {
+        let value = value.to_owned();
+        ButtonValue { index, kind, value }
+    }
+
+    fn file(kind: HeaderType, source: FileSource) -> OutboundFile {
+        OutboundFile { kind, source }
     }
 
     #[test]
@@ -79,7 +130,7 @@ mod tests {
         let message = OutboundTemplate {
             header: vec!["Oi".into()],
             body: vec!["Ana".into(), "R$ 10,00".into()],
-            buttons: vec![(1, "860198".into())],
+            buttons: vec![value(1, ButtonKind::Url, "860198")],
             ..message()
         };
         let expected = json!({
@@ -117,5 +168,59 @@ mod tests {
             body(&message())["template"],
             json!({ "name": "order_update", "language": { "code": "pt_BR" } })
         );
+    }
+
+    #[test]
+    fn a_header_is_a_file_by_its_id_or_its_address() {
+        let (id, link) = (
+            FileSource::Id("1479".into()),
+            FileSource::Link("https://l.example/a".into()),
+        );
+        for (file, parameter) in [
+            (
+                file(HeaderType::Image, id.clone()),
+                json!({ "type": "image", "image": { "id": "1479" } }),
+            ),
+            (
+                file(HeaderType::Video, link),
+                json!({ "type": "video", "video": { "link": "https://l.example/a" } }),
+            ),
+            (
+                file(HeaderType::Document, id),
+                json!({ "type": "document", "document": { "id": "1479", "filename": "order_update.pdf" } }),
+            ),
+        ] {
+            let message = OutboundTemplate {
+                header_file: Some(file),
+                ..message()
+            };
+            let expected = json!([{ "type": "header", "parameters": [parameter] }]);
+            assert_eq!(body(&message)["template"]["components"], expected);
+        }
+    }
+
+    #[test]
+    fn codes_and_cards_have_shapes_of_their_own() {
+        let card = OutboundCard {
+            file: file(HeaderType::Image, FileSource::Id("7".into())),
+            body: vec!["R$ 10".into()],
+            buttons: vec![value(1, ButtonKind::Url, "a")],
+        };
+        let message = OutboundTemplate {
+            buttons: vec![value(0, ButtonKind::CopyCode, "PROMO10")],
+            cards: vec![card.clone(), card],
+            ..message()
+        };
+        let card = |index: usize| {
+            json!({ "card_index": index, "components": [
+                { "type": "header", "parameters": [{ "type": "image", "image": { "id": "7" } }] },
+                { "type": "body", "parameters": [{ "type": "text", "text": "R$ 10" }] },
+                { "type": "button", "sub_type": "url", "index": 1, "parameters": [{ "type": "text", "text": "a" }] } ] })
+        };
+        let code = json!({ "type": "coupon_code", "coupon_code": "PROMO10" });
+        let expected = json!([
+            { "type": "button", "sub_type": "copy_code", "index": 0, "parameters": [code] },
+            { "type": "carousel", "cards": [card(0), card(1)] } ]);
+        assert_eq!(body(&message)["template"]["components"], expected);
     }
 }

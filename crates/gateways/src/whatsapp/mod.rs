@@ -1,8 +1,10 @@
 //! The messaging platform: the WhatsApp Cloud API of Meta's Graph (`developers.facebook.com/documentation/
-//! business-messaging/whatsapp`), for sending messages and submitting templates.
+//! business-messaging/whatsapp`), for sending messages, submitting and listing templates, and the files of both.
 
 mod answer;
+mod files;
 mod graph;
+mod list;
 mod message;
 mod template;
 
@@ -11,9 +13,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hyper::Uri;
 use recado_domain::campaigns::SendOutcome;
+use recado_domain::media::MediaFile;
 use recado_domain::shared::GatewayError;
 use recado_domain::templates::TemplateSubmission;
-use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, SubmittedTemplate, WhatsappGateway};
+use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, RemotePage, SubmittedTemplate, WhatsappGateway};
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -32,6 +35,7 @@ const NAME: &str = "the messaging platform";
 pub struct CloudApi {
     http: Http,
     base: Option<String>,
+    app_id: Option<String>,
     timeout: Duration,
 }
 
@@ -51,8 +55,15 @@ impl CloudApi {
         Ok(Self {
             http,
             base,
+            app_id: None,
             timeout: TIMEOUT,
         })
+    }
+
+    /// The same with the app in whose name files of templates are uploaded; none: such uploads say that it is missing.
+    #[must_use]
+    pub fn app(self, app_id: Option<String>) -> Self {
+        Self { app_id, ..self }
     }
 
     /// The same with another time limit of a call. Default: 30 s.
@@ -116,6 +127,18 @@ impl WhatsappGateway for CloudApi {
         let request = self.post(url, &line.token, &body).map_err(unavailable)?;
         let answer = self.http.call(request).await.map_err(unavailable)?;
         template::submitted(&answer, submission, meta_template_id, &line.token)
+    }
+
+    async fn upload_header(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
+        self.header_handle(line, file).await
+    }
+
+    async fn upload_file(&self, line: &Line, file: &MediaFile) -> Result<String, GatewayError> {
+        self.file_id(line, file).await
+    }
+
+    async fn list_templates<'a>(&self, line: &Line, after: Option<&'a str>) -> Result<RemotePage, GatewayError> {
+        self.page(line, after).await
     }
 }
 

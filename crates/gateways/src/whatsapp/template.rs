@@ -1,7 +1,7 @@
 //! A template as the platform takes it for review, and its answer.
 
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::{TemplateSubmission, placeholders};
+use recado_domain::templates::{HeaderSubmission, TemplateSubmission, placeholders};
 use recado_domain::whatsapp::SubmittedTemplate;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -30,26 +30,85 @@ pub(super) fn edit(submission: &TemplateSubmission) -> Value {
 
 fn components(submission: &TemplateSubmission) -> Vec<Value> {
     let mut components = Vec::new();
-    if let Some((text, examples)) = &submission.header {
-        let mut header = json!({ "type": "HEADER", "format": "TEXT", "text": renumbered(text) });
-        if !examples.is_empty() {
-            insert(&mut header, "example", json!({ "header_text": examples }));
-        }
-        components.push(header);
-    }
-    let (text, examples) = &submission.body;
-    let mut body = json!({ "type": "BODY", "text": renumbered(text) });
-    if !examples.is_empty() {
-        insert(&mut body, "example", json!({ "body_text": [examples] }));
-    }
-    components.push(body);
+    components.extend(submission.header.as_ref().map(header));
+    components.push(match &submission.body {
+        Some((text, examples)) => text_part(
+            "BODY",
+            text,
+            (!examples.is_empty()).then(|| json!({ "body_text": [examples] })),
+        ),
+        // The platform writes the text of one-time codes itself.
+        None => json!({ "type": "BODY" }),
+    });
     if let Some(footer) = &submission.footer {
         components.push(json!({ "type": "FOOTER", "text": footer }));
     }
     if !submission.buttons.is_empty() {
-        components.push(json!({ "type": "BUTTONS", "buttons": submission.buttons }));
+        let buttons: Vec<Value> = submission.buttons.iter().map(button).collect();
+        components.push(json!({ "type": "BUTTONS", "buttons": buttons }));
+    }
+    if !submission.cards.is_empty() {
+        let cards: Vec<Value> = submission.cards.iter().map(card).collect();
+        components.push(json!({ "type": "CAROUSEL", "cards": cards }));
     }
     components
+}
+
+fn header(header: &HeaderSubmission) -> Value {
+    match header {
+        HeaderSubmission::Text(text, examples) => {
+            let example = (!examples.is_empty()).then(|| json!({ "header_text": examples }));
+            let mut header = text_part("HEADER", text, example);
+            insert(&mut header, "format", json!("TEXT"));
+            header
+        }
+        HeaderSubmission::File { format, handle } => {
+            let format = format.as_str().to_ascii_uppercase();
+            json!({ "type": "HEADER", "format": format, "example": { "header_handle": [handle] } })
+        }
+    }
+}
+
+fn text_part(kind: &str, text: &str, example: Option<Value>) -> Value {
+    let mut part = json!({ "type": kind, "text": renumbered(text) });
+    if let Some(example) = example {
+        insert(&mut part, "example", example);
+    }
+    part
+}
+
+/// A button with its example as the platform wants it: an array of one for an address, a string for a code.
+fn button(button: &Value) -> Value {
+    let mut button = button.clone();
+    let kind = button
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_ascii_uppercase();
+    let example = button.get("example").cloned();
+    let wanted = match (kind.as_str(), example) {
+        ("URL", Some(example @ Value::String(_))) => Some(json!([example])),
+        ("COPY_CODE", Some(Value::Array(mut examples))) if examples.len() == 1 => examples.pop(),
+        _ => None,
+    };
+    if let Some(example) = wanted {
+        insert(&mut button, "example", example);
+    }
+    insert(&mut button, "type", json!(kind));
+    button
+}
+
+/// A card is written in the platform's shape already; its buttons are put right as others are.
+fn card(card: &Value) -> Value {
+    let mut card = card.clone();
+    let components = card.get_mut("components").and_then(Value::as_array_mut);
+    for component in components.into_iter().flatten() {
+        let buttons = component.get("buttons").and_then(Value::as_array);
+        if let Some(buttons) = buttons.map(|buttons| buttons.iter().map(button).collect::<Vec<_>>()) {
+            insert(component, "buttons", json!(buttons));
+        }
+    }
+    card
 }
 
 fn insert(object: &mut Value, key: &str, value: Value) {
@@ -104,7 +163,7 @@ pub(super) fn submitted(
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderMap;
-    use recado_domain::templates::Category;
+    use recado_domain::templates::{Category, HeaderType};
 
     use super::*;
 
@@ -113,13 +172,14 @@ mod tests {
             name: "seasonal_promo".into(),
             language: "pt_BR".into(),
             category: Category::Marketing,
-            header: Some(("Promo {{2}}".into(), vec!["Junina".into()])),
-            body: (
+            header: Some(HeaderSubmission::Text("Promo {{2}}".into(), vec!["Junina".into()])),
+            body: Some((
                 "Oi {{1}}, use {{3}} hoje, {{1}}!".into(),
                 vec!["Ana".into(), "PROMO10".into()],
-            ),
+            )),
             footer: Some("Responda SAIR para cancelar".into()),
             buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" })],
+            cards: vec![],
         }
     }
 
@@ -153,7 +213,7 @@ mod tests {
     fn a_template_without_variables_has_a_body_alone() {
         let plain = TemplateSubmission {
             header: None,
-            body: ("Oi".into(), vec![]),
+            body: Some(("Oi".into(), vec![])),
             footer: None,
             buttons: vec![],
             ..submission()
@@ -162,6 +222,66 @@ mod tests {
             creation(&plain)["components"],
             json!([{ "type": "BODY", "text": "Oi" }])
         );
+    }
+
+    /// The examples of the platform's own pages, as far as our fields can say them.
+    #[test]
+    fn the_documented_bodies_come_out() {
+        let header = HeaderSubmission::File {
+            format: HeaderType::Image,
+            handle: "4::aW1h".into(),
+        };
+        let url =
+            json!({ "type": "URL", "text": "Comprar", "url": "https://shop.example/p/{{1}}", "example": ["abc"] });
+        let promo = TemplateSubmission {
+            header: Some(header),
+            body: Some(("Oi {{1}}, use {{2}} hoje.".into(), vec!["Ana".into(), "PROMO10".into()])),
+            buttons: vec![url.clone(), json!({ "type": "QUICK_REPLY", "text": "Sair" })],
+            ..submission()
+        };
+        let expected = json!({ "name": "seasonal_promo", "language": "pt_BR", "category": "MARKETING",
+            "parameter_format": "POSITIONAL", "components": [
+                { "type": "HEADER", "format": "IMAGE", "example": { "header_handle": ["4::aW1h"] } },
+                { "type": "BODY", "text": "Oi {{1}}, use {{2}} hoje.", "example": { "body_text": [["Ana", "PROMO10"]] } },
+                { "type": "FOOTER", "text": "Responda SAIR para cancelar" },
+                { "type": "BUTTONS", "buttons": [url, { "type": "QUICK_REPLY", "text": "Sair" }] } ] });
+        assert_eq!(creation(&promo), expected);
+    }
+
+    #[test]
+    fn examples_of_buttons_get_the_platforms_shape() {
+        let mut address = json!({ "type": "url", "text": "Ver", "url": "https://l.example/{{1}}", "example": "a" });
+        let code = json!({ "type": "COPY_CODE", "example": ["PROMO10"] });
+        let card = json!({ "components": [{ "type": "BUTTONS", "buttons": [address] }] });
+        let carousel = TemplateSubmission {
+            header: None,
+            footer: None,
+            buttons: vec![address.clone(), code],
+            cards: vec![card.clone(), card],
+            ..submission()
+        };
+        insert(&mut address, "type", json!("URL"));
+        insert(&mut address, "example", json!(["a"]));
+        let card = json!({ "components": [{ "type": "BUTTONS", "buttons": [address] }] });
+        let components = creation(&carousel)["components"].take();
+        let buttons = json!([address, { "type": "COPY_CODE", "example": "PROMO10" }]);
+        assert_eq!(components[1], json!({ "type": "BUTTONS", "buttons": buttons }));
+        assert_eq!(components[2], json!({ "type": "CAROUSEL", "cards": [card, card] }));
+    }
+
+    #[test]
+    fn one_time_codes_leave_the_text_to_the_platform() {
+        let otp = json!({ "type": "OTP", "otp_type": "COPY_CODE" });
+        let code = TemplateSubmission {
+            category: Category::Authentication,
+            header: None,
+            body: None,
+            footer: None,
+            buttons: vec![otp.clone()],
+            ..submission()
+        };
+        let expected = json!([{ "type": "BODY" }, { "type": "BUTTONS", "buttons": [otp] }]);
+        assert_eq!(creation(&code)["components"], expected);
     }
 
     #[test]

@@ -5,8 +5,10 @@
     reason = "tests say what they expect by panicking"
 )]
 
+mod files;
 mod http;
 mod mail;
+mod media;
 mod server;
 mod sessions;
 mod whatsapp;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::shared::{GatewayError, MessageId, SendId};
-use recado_domain::templates::{Category, TemplateSubmission};
+use recado_domain::templates::{ButtonKind, ButtonValue, Category, TemplateSubmission};
 use recado_domain::whatsapp::{Addressee, Line, OutboundTemplate, OutboundText, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
@@ -13,7 +13,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use uuid::Uuid;
 
-fn platform() -> Whatsapp {
+pub(crate) fn platform() -> Whatsapp {
     let options = Options {
         template_approval: Approval::Manual,
         ..Options::default()
@@ -21,11 +21,13 @@ fn platform() -> Whatsapp {
     Whatsapp::start(options).unwrap()
 }
 
-fn api(base: Option<&str>) -> CloudApi {
-    CloudApi::new(Http::new().unwrap(), base).unwrap()
+pub(crate) fn api(base: Option<&str>) -> CloudApi {
+    CloudApi::new(Http::new().unwrap(), base)
+        .unwrap()
+        .app(Some("102938".into()))
 }
 
-fn line(token: &str) -> Line {
+pub(crate) fn line(token: &str) -> Line {
     Line {
         phone_number_id: "1065".into(),
         waba_id: "100000000000001".into(),
@@ -33,30 +35,37 @@ fn line(token: &str) -> Line {
     }
 }
 
-fn message() -> OutboundTemplate {
+pub(crate) fn message() -> OutboundTemplate {
     OutboundTemplate {
         send_id: SendId(Uuid::from_u128(7)),
         to: "+5511961234567".into(),
         template: "order_update".into(),
         language: "pt_BR".into(),
         header: vec![],
+        header_file: None,
         body: vec!["Ana".into(), "R$ 10,00".into()],
-        buttons: vec![(1, "860198".into())],
+        buttons: vec![ButtonValue {
+            index: 1,
+            kind: ButtonKind::Url,
+            value: "860198".into(),
+        }],
+        cards: vec![],
     }
 }
 
-fn submission() -> TemplateSubmission {
+pub(crate) fn submission() -> TemplateSubmission {
     TemplateSubmission {
         name: "order_update".into(),
         language: "pt_BR".into(),
         category: Category::Utility,
         header: None,
-        body: ("Oi {{2}}, total {{3}}.".into(), vec!["Ana".into(), "R$ 10,00".into()]),
+        body: Some(("Oi {{2}}, total {{3}}.".into(), vec!["Ana".into(), "R$ 10,00".into()])),
         footer: None,
         buttons: vec![
             json!({ "type": "QUICK_REPLY", "text": "Sair" }),
             json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["1"] }),
         ],
+        cards: vec![],
     }
 }
 

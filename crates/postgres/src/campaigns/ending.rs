@@ -5,9 +5,9 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude,
+    Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude, pause_notification,
 };
-use recado_domain::shared::{AccountId, Actor, CampaignId, Event};
+use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
@@ -30,6 +30,38 @@ pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: 
         outbox::append(conn, run.account_id, events).await?;
     }
     Ok(())
+}
+
+#[derive(QueryableByName)]
+struct PausedRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+}
+
+/// Every run of a template, at once.
+pub(super) async fn pause_template(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    template: TemplateId,
+    reason: &str,
+) -> Attempt<()> {
+    // A simulated run calls no platform.
+    let paused: Vec<PausedRow> = sql(
+        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now()
+         WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status = 'sending'
+           AND paused_at IS NULL AND NOT simulated
+         RETURNING id, name",
+    )
+    .bind(account)
+    .bind(template)
+    .bind(reason)
+    .load(&mut *conn)
+    .await?;
+    let told = |row: &PausedRow| Event::Notification(pause_notification(row.id.into(), &row.name, reason));
+    let events: Vec<Event> = paused.iter().map(told).collect();
+    outbox::append(conn, account, &events).await
 }
 
 #[derive(QueryableByName)]

@@ -12,7 +12,7 @@ use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
     RunStart, RunStore, SendResult, StartOutcome,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, Write};
+use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, Write};
 use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -156,6 +156,12 @@ impl RunStore for PgRuns {
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
         in_tenant!(self, run.account_id, |conn| ending::pause(conn, run, reason, events))
+    }
+
+    async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
+        in_tenant!(self, account, |conn| ending::pause_template(
+            conn, account, template, reason
+        ))
     }
 
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {

@@ -42,6 +42,7 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO campaign_counters (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
+                 INSERT INTO whatsapp_files VALUES ('{account}', '1', 'p', '2', now());
                  INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                    VALUES ('{account}', '{tag}', 'k', 'p', 'h', '{tag}');
                  INSERT INTO team_invites (account_id, id, email, role, invited_by, expires_at)
@@ -78,7 +79,7 @@ async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    assert!(tables.len() >= 22, "{tables:?}");
+    assert!(tables.len() >= 23, "{tables:?}");
     tables
         .into_iter()
         .map(|table| {

@@ -212,6 +212,7 @@ impl World {
             meta_template_id: None,
             meta_status: MetaStatus::Approved,
             rejection_reason: None,
+            quality_score: None,
             created_at: NOW,
             updated_at: NOW,
         }

@@ -1,8 +1,10 @@
 //! Message templates.
 
+use recado_domain::campaigns::RunStore;
 use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
 use recado_domain::templates::{
-    Category, HeaderType, MetaStatus, Template, TemplateFilter, TemplateSort, TemplateStore, TemplateType,
+    Category, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort,
+    TemplateStore, TemplateType,
 };
 use serde_json::json;
 use time::Duration;
@@ -48,6 +50,7 @@ async fn a_template_is_stored_as_written() {
         meta_template_id: Some("123".into()),
         meta_status: MetaStatus::Rejected,
         rejection_reason: Some("no".into()),
+        quality_score: Some("GREEN".into()),
         ..world.template("full")
     };
     world.templates().insert(&full).await.unwrap();
@@ -329,4 +332,101 @@ async fn an_unknown_stored_word_is_corrupt_and_not_a_panic() {
     world.sql("UPDATE message_templates SET category = 'WHATEVER'").await;
     let read = world.templates().find(world.account, template.id).await;
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{read:?}");
+}
+
+#[tokio::test]
+async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
+    let world = World::new().await;
+    let templates = world.templates();
+    let (known, edited) = (world.template("known"), world.template("edited"));
+    for template in [&known, &edited] {
+        templates.insert(template).await.unwrap();
+    }
+    let judged = |template: &Template| SyncedTemplate::Changed {
+        template: Template {
+            meta_status: MetaStatus::Paused,
+            quality_score: Some("RED".into()),
+            meta_template_id: Some("77".into()),
+            body_text: Some("never taken over".into()),
+            updated_at: NOW + Duration::DAY,
+            ..template.clone()
+        },
+        seen: template.updated_at,
+    };
+    // Somebody changes this one while the platform's list is read.
+    let change = Template {
+        updated_at: NOW + Duration::SECOND,
+        ..edited.clone()
+    };
+    templates.update(&change, MetaStatus::Approved, &[]).await.unwrap();
+    let new = Template {
+        carousel_cards: vec![json!({ "components": [] })],
+        variables: vec![],
+        created_at: NOW.replace_microsecond(0).unwrap(),
+        updated_at: NOW.replace_microsecond(0).unwrap(),
+        ..world.template("new")
+    };
+    let taken = SyncedTemplate::New(world.template("known"));
+    let batch = [judged(&known), judged(&edited), SyncedTemplate::New(new.clone()), taken];
+    let report = templates.sync(world.account, &batch).await.unwrap();
+    let wanted = SyncReport {
+        created: 1,
+        updated: 1,
+        unchanged: 0,
+    };
+    assert_eq!(report, wanted);
+    let found = templates.find(world.account, known.id).await.unwrap().unwrap();
+    assert_eq!(
+        (found.meta_status, found.quality_score.as_deref()),
+        (MetaStatus::Paused, Some("RED"))
+    );
+    assert_eq!(
+        (&found.body_text, found.meta_template_id.as_deref()),
+        (&known.body_text, Some("77"))
+    );
+    assert_eq!(templates.find(world.account, edited.id).await.unwrap(), Some(change));
+    assert_eq!(templates.find(world.account, new.id).await.unwrap(), Some(new));
+    assert_eq!(templates.all(world.account).await.unwrap().len(), 3);
+    let other = world.another_account().await;
+    assert_eq!(templates.all(other).await.unwrap(), []);
+    assert_eq!(templates.sync(other, &[judged(&known)]).await.unwrap().updated, 0);
+}
+
+#[tokio::test]
+async fn more_templates_than_one_statement_takes_are_all_written() {
+    let world = World::new().await;
+    let new = |number: usize| SyncedTemplate::New(world.template(&format!("t{number}")));
+    let batch: Vec<SyncedTemplate> = (0..1201).map(new).collect();
+    let report = world.templates().sync(world.account, &batch).await.unwrap();
+    assert_eq!((report.created, report.updated), (1201, 0));
+    assert_eq!(world.number("SELECT count(*) FROM message_templates").await, 1201);
+}
+
+#[tokio::test]
+async fn a_stopped_template_pauses_what_is_sending_it() {
+    let world = World::new().await;
+    let (template, other) = (world.stored_template().await, world.stored_template().await);
+    let account = world.account;
+    for (template, status, simulated) in [
+        (template, "sending", false),
+        (template, "sending", true),
+        (template, "draft", false),
+        (template, "cancelled", false),
+        (other, "sending", false),
+    ] {
+        let id = id();
+        world
+            .sql(&format!(
+                "INSERT INTO campaigns (account_id, id, name, template_id, status, simulated)
+                 VALUES ('{account}', '{id}', 'c', '{template}', '{status}', {simulated})"
+            ))
+            .await;
+    }
+    for _ in 0..2 {
+        world.runs().pause_template(account, template, "stopped").await.unwrap();
+    }
+    let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL AND pause_reason = 'stopped'";
+    assert_eq!(world.number(paused).await, 1);
+    let told = "SELECT count(*) FROM outbox_events WHERE payload::text LIKE '%Campaign paused: c%'";
+    assert_eq!(world.number(told).await, 1);
 }

@@ -1,8 +1,9 @@
 //! Connected numbers, callbacks as received, and the directory between them.
 
+use recado_domain::media::{MediaPath, MediaType};
 use recado_domain::shared::{AccountId, CallbackId, ProfileId, Sealed, SliceQuery, StoreError};
-use recado_domain::whatsapp::{CallbackStore, Profile, ProfileStore, StoredProfile};
-use recado_postgres::{PgCallbacks, PgProfiles};
+use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore, StoredProfile};
+use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
 
 use crate::support::{LEASE, NOW, World, id};
@@ -183,4 +184,26 @@ async fn one_callback_goes_to_one_claimer() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 10);
+}
+
+#[tokio::test]
+async fn an_id_of_a_file_is_found_until_it_is_too_old() {
+    let world = World::new().await;
+    let ids = PgFileIds::new(world.tenants.clone());
+    let path = MediaPath {
+        account_id: world.account,
+        id: id(),
+        kind: MediaType::Png,
+    };
+    let find = async |account, number: &'static str| ids.find(account, number, &path).await.unwrap();
+    assert_eq!(find(world.account, "1065").await, None);
+    for (file, days) in [("1", 1), ("2", 25)] {
+        let kept = ids.keep(world.account, "1065", &path, file, Duration::days(days)).await;
+        kept.unwrap();
+    }
+    assert_eq!(find(world.account, "1065").await.as_deref(), Some("2"));
+    assert_eq!(find(world.account, "1066").await, None);
+    assert_eq!(find(world.another_account().await, "1065").await, None);
+    world.sql("UPDATE whatsapp_files SET expires_at = now()").await;
+    assert_eq!(find(world.account, "1065").await, None);
 }

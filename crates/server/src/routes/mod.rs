@@ -14,6 +14,7 @@ mod campaigns;
 mod contacts;
 mod conversations;
 mod folders;
+mod media;
 mod notifications;
 mod segments;
 mod service;
@@ -85,6 +86,7 @@ use Access::{Manage, Public, Read, Session, Write};
 pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/healthz", Public, || web::to(service::health)),
     route(Method::GET, "/readyz", Public, || web::to(service::ready)),
+    route(Method::GET, "/media/{account}/{file}", Public, || web::to(media::fetch)),
     route(Method::GET, "/api/accounts", Session, || web::to(accounts::list)),
     route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
     route(Method::POST, "/api/accounts/switch", Session, || {
@@ -166,6 +168,11 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::DELETE, "/api/folders/{id}", Write, || web::to(folders::delete)),
     route(Method::GET, "/api/templates", Read, || web::to(templates::list)),
     route(Method::POST, "/api/templates", Write, || web::to(templates::create)),
+    route(Method::POST, "/api/templates/media/upload", Write, || {
+        web::to(media::upload)
+    })
+    .at_most(Limit::TEMPLATE_MEDIA, "template-media"),
+    route(Method::POST, "/api/templates/sync", Write, || web::to(templates::sync)),
     route(Method::GET, "/api/templates/{id}", Read, || web::to(templates::get)),
     route(Method::PUT, "/api/templates/{id}", Write, || web::to(templates::update)),
     route(Method::DELETE, "/api/templates/{id}", Write, || {

@@ -43,7 +43,7 @@ pub(super) struct TemplateBody {
     folder_id: Option<Option<FolderId>>,
 }
 
-/// Body of `POST /api/templates/<id>/submit`.
+/// Body of `POST /api/templates/<id>/submit` and `POST /api/templates/sync`.
 #[derive(Default, Deserialize, Validate)]
 #[garde(allow_unvalidated)]
 pub(super) struct SubmitBody {
@@ -146,4 +146,13 @@ pub(super) async fn submit(
     Ok(reply::ok(
         services.templates.submit(&tenant, id, input.profile_id).await?,
     ))
+}
+
+/// `POST /api/templates/sync`
+pub(super) async fn sync(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    MaybeJson(input): MaybeJson<SubmitBody>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.templates.sync(&tenant, input.profile_id).await?))
 }

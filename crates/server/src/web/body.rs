@@ -85,13 +85,16 @@ pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &
     }
 }
 
+/// What `Content-Length` says.
+pub fn declared_length(request: &HttpRequest) -> Option<u64> {
+    let declared = request.headers().get(header::CONTENT_LENGTH)?;
+    declared.to_str().ok()?.parse().ok()
+}
+
 /// Reads a whole body of at most `limit` bytes.
 pub async fn read(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, ApiError> {
-    let declared = request
-        .headers()
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
-    if declared.is_some_and(|bytes: u64| bytes > u64::try_from(limit).unwrap_or(u64::MAX)) {
+    let most = u64::try_from(limit).unwrap_or(u64::MAX);
+    if declared_length(request).is_some_and(|bytes| bytes > most) {
         return Err(ApiError::TooLarge);
     }
     let whole = async {

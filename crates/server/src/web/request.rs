@@ -5,7 +5,7 @@ use std::time::Instant;
 use actix_web::Error;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{HeaderName, HeaderValue};
+use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use tracing::Instrument as _;
 use uuid::Uuid;
@@ -33,10 +33,10 @@ pub async fn around<B: MessageBody + 'static>(
         HeaderName::from_static("x-content-type-options"),
         HeaderValue::from_static("nosniff"),
     );
-    headers.insert(
-        HeaderName::from_static("cache-control"),
-        HeaderValue::from_static("no-store"),
-    );
+    // Only what never changes under its address says that it may be kept.
+    if !headers.contains_key(CACHE_CONTROL) {
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
     let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
     tracing::info!(status = response.status().as_u16(), duration_ms, "{line}");
     Ok(response)

@@ -61,6 +61,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let dispatcher = Arc::new(Dispatcher::new(
         runs.clone(),
         Arc::new(shared.whatsapp()?),
+        stores.message_files(shared)?,
         shared.cipher.clone(),
         Arc::new(TokioPacer::new(stop.clone())),
         shared.desk.worker().unwrap_or_else(Uuid::now_v7),

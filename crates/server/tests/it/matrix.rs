@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::{Reply, Request};
+use crate::harness::media;
 use crate::harness::people::User;
 use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
@@ -15,10 +16,11 @@ pub enum Takes {
     Nothing,
     Json(&'static str),
     Csv,
+    Form,
     Public(u16),
 }
 
-use Takes::{Csv, Json, Nothing, Public};
+use Takes::{Csv, Form, Json, Nothing, Public};
 
 const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/healthz", Public(200)),
@@ -87,6 +89,9 @@ const ROWS: &[(&str, &str, Takes)] = &[
         "/api/templates",
         Json(r#"{"name":"t","category":"UTILITY","language":"pt","template_type":"standard"}"#),
     ),
+    ("POST", "/api/templates/media/upload", Form),
+    ("POST", "/api/templates/sync", Json("{}")),
+    ("GET", "/media/{account}/{file}", Public(404)),
     ("GET", "/api/templates/{id}", Nothing),
     ("PUT", "/api/templates/{id}", Json(r#"{"footer_text":"Changed"}"#)),
     ("DELETE", "/api/templates/{id}", Nothing),
@@ -154,6 +159,7 @@ const FIELDS: &[(&str, &[&str])] = &[
             "folder_id",
         ],
     ),
+    ("/api/templates/sync", &["profile_id"]),
     (
         "/api/whatsapp/profiles",
         &[
@@ -194,6 +200,7 @@ pub fn with_body(request: Request, takes: &Takes) -> Request {
         Nothing | Public(_) => request,
         Json(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
+        Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
     }
 }
 
@@ -275,6 +282,7 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "messages",
         "message_templates",
         "whatsapp_profiles",
+        "whatsapp_files",
         "campaigns",
         "campaign_sends",
         "campaign_queue",
@@ -355,6 +363,7 @@ fn the_other_roles_may_do_everything_of_these() {
     let server = Server::new();
     for role in ["admin", "member"] {
         let ana = server.owner();
+        ana.profile();
         let user = server.member(&ana.account, role);
         for spec in TABLE.iter().filter(|spec| is_account(spec)) {
             let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
@@ -413,6 +422,7 @@ fn api_keys_open_account_routes_alone() {
     let server = Server::new();
     let ana = server.owner();
     let key = api_keys::key(&ana);
+    ana.profile();
     for spec in TABLE.iter().filter(|spec| spec.access != Access::Public) {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
         let reply = with_body(server.request(spec.method.as_str(), &path).bearer(&key), row(spec)).send();
@@ -498,6 +508,10 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
             }
             Csv => {
                 assert_eq!(call("text/csv", "").status, 422, "{}", label(spec));
+                call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
+            }
+            Form => {
+                assert_eq!(call(media::FORM, "").status, 422, "{}", label(spec));
                 call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
             }
             Nothing | Public(_) => {}

@@ -162,6 +162,23 @@ impl Core {
         true
     }
 
+    pub(super) fn tell_template(&self, id: &str, field: &str, value: &Value) -> bool {
+        let Some(template) = locked(&self.state).templates.get(id.parse().unwrap_or(0)).cloned() else {
+            return false;
+        };
+        let mut told = value.clone();
+        set(&mut told, "message_template_id", json!(template.id));
+        set(
+            &mut told,
+            "message_template_name",
+            json!(text(&template.definition, "name")),
+        );
+        let change = json!({ "field": field, "value": told });
+        let waba = template.waba;
+        self.queue.push(Instant::now(), Job::Change { waba, change });
+        true
+    }
+
     fn change_options(&self, changes: Value) -> Answer {
         let mut options = locked(&self.options);
         let mut wanted = json!(*options);

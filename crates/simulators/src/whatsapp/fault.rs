@@ -31,6 +31,8 @@ pub enum FaultKind {
     GarbageJson,
     /// Accepted, answered without the message's (or the template's) id.
     AnswerWithoutId,
+    /// Of an upload only so many bytes arrive; the connection is closed without an answer.
+    BreakAfter { bytes: usize },
     /// Every callback of the send comes this many times more.
     DuplicateCallbacks { n: u32 },
     /// The callbacks come backwards: read, delivered, sent.
@@ -49,6 +51,12 @@ pub enum On {
     Send,
     /// The creation of a template.
     Template,
+    /// The bytes of a resumable upload.
+    Upload,
+    /// A file for messages.
+    Media,
+    /// A page of the list of templates.
+    List,
 }
 
 /// A fault, consumed by the first request that fits.
@@ -89,6 +97,11 @@ impl Fault {
             on: On::Template,
             to: None,
         }
+    }
+
+    /// A fault of the next request of a kind.
+    pub fn of(on: On, kind: FaultKind) -> Self {
+        Self { kind, on, to: None }
     }
 
     pub(super) fn fits_send(&self, recipient: &str) -> bool {

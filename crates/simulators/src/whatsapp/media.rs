@@ -1,8 +1,8 @@
 //! Files: the resumable upload that yields a template's header handle, and the media of messages.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::graph::GraphError;
@@ -17,7 +17,11 @@ struct Upload {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Uploads(HashMap<String, Upload>);
+pub(super) struct Uploads {
+    open: HashMap<String, Upload>,
+    handles: HashSet<String>,
+    files: HashSet<String>,
+}
 
 impl Uploads {
     /// `POST /{app_id}/uploads?file_name=&file_length=&file_type=`
@@ -34,13 +38,20 @@ impl Uploads {
             return Err(GraphError::new(100, format!("file_type {kind:?} is not accepted")));
         }
         let id = format!("upload:{}", Uuid::new_v4().simple());
-        self.0.insert(id.clone(), Upload { length, received: 0 });
+        self.open.insert(id.clone(), Upload { length, received: 0 });
         Ok(Answer::ok(&json!({ "id": id })))
     }
 
     /// `POST /upload:…` with the bytes from `file_offset` on.
-    pub(super) fn receive(&mut self, id: &str, call: &Call) -> Result<Answer, GraphError> {
-        let upload = self.0.get_mut(id).ok_or_else(unknown)?;
+    /// At most `at_most` of them arrive.
+    pub(super) fn receive(&mut self, id: &str, call: &Call, at_most: usize) -> Result<Answer, GraphError> {
+        if !call
+            .header("authorization")
+            .is_some_and(|header| header.starts_with("OAuth "))
+        {
+            return Err(GraphError::new(100, "uploads want Authorization: OAuth"));
+        }
+        let upload = self.open.get_mut(id).ok_or_else(unknown)?;
         let offset = call
             .header("file_offset")
             .and_then(|offset| offset.parse::<usize>().ok());
@@ -50,36 +61,83 @@ impl Uploads {
         if upload.received + call.body.len() > upload.length {
             return Err(GraphError::new(100, "more bytes than file_length"));
         }
-        upload.received += call.body.len();
+        upload.received += call.body.len().min(at_most);
         if upload.received < upload.length {
             return Ok(Answer::ok(&json!({ "id": id, "file_offset": upload.received })));
         }
-        let handle = id.strip_prefix("upload:").unwrap_or(id);
-        Ok(Answer::ok(&json!({ "h": format!("4::{handle}") })))
+        let handle = format!("4::{}", id.strip_prefix("upload:").unwrap_or(id));
+        self.handles.insert(handle.clone());
+        Ok(Answer::ok(&json!({ "h": handle })))
     }
 
     /// `GET /upload:…`: where to resume.
     pub(super) fn show(&self, id: &str) -> Result<Answer, GraphError> {
-        let upload = self.0.get(id).ok_or_else(unknown)?;
+        let upload = self.open.get(id).ok_or_else(unknown)?;
         Ok(Answer::ok(&json!({ "id": id, "file_offset": upload.received })))
+    }
+
+    /// `POST /{phone_number_id}/media`: the file itself is not kept.
+    pub(super) fn media(&mut self, call: &Call) -> Result<Answer, GraphError> {
+        let multipart = call
+            .header("content-type")
+            .is_some_and(|kind| kind.starts_with("multipart/form-data"));
+        let holds = |text: &str| call.body.windows(text.len()).any(|window| window == text.as_bytes());
+        let complete = ["name=\"messaging_product\"", "name=\"type\"", "name=\"file\""]
+            .into_iter()
+            .all(holds);
+        if !multipart || !complete {
+            return Err(GraphError::new(
+                100,
+                "a multipart body with messaging_product, type and file is required",
+            ));
+        }
+        let id = (Uuid::new_v4().as_u128() % 10_000_000_000_000_000).to_string();
+        self.files.insert(id.clone());
+        Ok(Answer::ok(&json!({ "id": id })))
+    }
+
+    /// Whether every file that a send names by its id was uploaded.
+    pub(super) fn knows_files(&self, template: &Value) -> Result<(), GraphError> {
+        match find(template, &|key, value| {
+            matches!(key, "image" | "video" | "document")
+                .then(|| value.get("id")?.as_str())
+                .flatten()
+        }) {
+            ids if ids.iter().all(|id| self.files.contains(*id)) => Ok(()),
+            ids => Err(GraphError::new(
+                131_053,
+                format!("one of the files {ids:?} was never uploaded"),
+            )),
+        }
+    }
+
+    /// Whether every handle in a template's definition is that of a complete upload.
+    pub(super) fn knows_handles(&self, definition: &Value) -> Result<(), GraphError> {
+        match find(definition, &|key, value| {
+            (key == "header_handle").then(|| value.get(0)?.as_str()).flatten()
+        }) {
+            handles if handles.iter().all(|handle| self.handles.contains(*handle)) => Ok(()),
+            handles => Err(GraphError::new(
+                2_388_047,
+                format!("one of the handles {handles:?} is not known"),
+            )),
+        }
+    }
+}
+
+/// What `wanted` finds in the fields of a value, at any depth.
+fn find<'a>(value: &'a Value, wanted: &dyn Fn(&str, &'a Value) -> Option<&'a str>) -> Vec<&'a str> {
+    match value {
+        Value::Object(fields) => {
+            let here = fields.iter().filter_map(|(key, value)| wanted(key, value));
+            let below = fields.values().flat_map(|value| find(value, wanted));
+            here.chain(below).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(|item| find(item, wanted)).collect(),
+        _ => vec![],
     }
 }
 
 fn unknown() -> GraphError {
     GraphError::new(100, "Unsupported request: the upload session does not exist.")
-}
-
-/// `POST /{phone_number_id}/media`: the file itself is not kept.
-pub(super) fn media(call: &Call) -> Result<Answer, GraphError> {
-    let multipart = call
-        .header("content-type")
-        .is_some_and(|kind| kind.starts_with("multipart/form-data"));
-    if !multipart || call.body.is_empty() {
-        return Err(GraphError::new(
-            100,
-            "a multipart body with messaging_product, type and file is required",
-        ));
-    }
-    let id = Uuid::new_v4().as_u128() % 10_000_000_000_000_000;
-    Ok(Answer::ok(&json!({ "id": id.to_string() })))
 }

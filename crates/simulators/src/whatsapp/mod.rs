@@ -105,6 +105,12 @@ impl Whatsapp {
         self.core.set_template_status(id, event, reason)
     }
 
+    /// Sends a callback about a template other than of its status, for example `message_template_quality_update` with
+    /// `{"new_quality_score": "RED"}`; false if there is no such template.
+    pub fn tell_template(&self, id: &str, field: &str, value: &Value) -> bool {
+        self.core.tell_template(id, field, value)
+    }
+
     /// Sends an inbound message's callback and returns the message's id.
     pub fn inbound(&self, inbound: &Inbound) -> String {
         self.core.inbound(inbound)
@@ -188,16 +194,38 @@ impl Core {
     fn route(&self, call: &Call, route: &[&str]) -> Result<Answer, GraphError> {
         match (call.method.as_str(), route) {
             ("POST", [number, "messages"]) => Ok(self.send(number, call)),
-            ("POST", [_, "media"]) => media::media(call),
+            ("POST", [_, "media"]) => self.faulty(On::Media, || locked(&self.state).uploads.media(call)),
             ("POST", [_, "uploads"]) => locked(&self.state).uploads.open(call),
-            ("POST", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.receive(upload, call),
+            ("POST", [upload]) if upload.starts_with("upload:") => self.receive(upload, call),
             ("GET", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.show(upload),
             ("POST", [waba, "message_templates"]) => self.create_template(waba, call),
-            ("GET", [waba, "message_templates"]) => Ok(self.list_templates(waba, call)),
+            ("GET", [waba, "message_templates"]) => self.faulty(On::List, || Ok(self.list_templates(waba, call))),
             ("DELETE", [waba, "message_templates"]) => self.delete_templates(waba, call),
             ("POST", [id]) => self.edit_template(id, call),
             ("GET", [id]) => self.show(id, call),
             _ => Err(GraphError::new(2500, "Unknown path components").with_status(404)),
+        }
+    }
+
+    /// Carries a request out, and spoils its answer where a fault waits for it.
+    fn faulty(&self, on: On, work: impl FnOnce() -> Result<Answer, GraphError>) -> Result<Answer, GraphError> {
+        let fault = self.faults.take(|fault| fault.on == on).map(|fault| fault.kind);
+        if let Some(rejection) = fault.as_ref().and_then(send::rejection) {
+            return Ok(rejection);
+        }
+        Ok(send::spoiled(fault.as_ref(), work()?))
+    }
+
+    fn receive(&self, upload: &str, call: &Call) -> Result<Answer, GraphError> {
+        let breaks = |fault: &Fault| matches!(fault.kind, FaultKind::BreakAfter { .. });
+        match self.faults.take(breaks).map(|fault| fault.kind) {
+            Some(FaultKind::BreakAfter { bytes }) => {
+                locked(&self.state).uploads.receive(upload, call, bytes)?;
+                Ok(Answer::close())
+            }
+            _ => self.faulty(On::Upload, || {
+                locked(&self.state).uploads.receive(upload, call, usize::MAX)
+            }),
         }
     }
 
@@ -209,6 +237,7 @@ impl Core {
         if let Some(rejection) = fault.as_ref().and_then(send::rejection) {
             return Ok(rejection);
         }
+        locked(&self.state).uploads.knows_handles(&call.json())?;
         let template = locked(&self.state).templates.create(waba, &call.json())?;
         self.review(&template);
         let mut created = template.shown(Some("status,category"));
@@ -264,6 +293,7 @@ impl Core {
     }
 
     fn edit_template(&self, id: &str, call: &Call) -> Result<Answer, GraphError> {
+        locked(&self.state).uploads.knows_handles(&call.json())?;
         let template = locked(&self.state)
             .templates
             .edit(id.parse().unwrap_or(0), &call.json())?;

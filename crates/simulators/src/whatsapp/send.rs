@@ -270,6 +270,7 @@ fn fitting_template(state: &State, sent: &Value, options: &Options) -> Result<(S
         }
     }
     check_parameters(&template.definition, sent)?;
+    state.uploads.knows_files(sent)?;
     Ok((template.waba.clone(), text(&template.definition, "category").to_owned()))
 }
 

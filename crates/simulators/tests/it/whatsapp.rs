@@ -133,6 +133,9 @@ fn refuses_bad_messages() {
     assert_eq!(whatsapp.counters().rejected, 5);
 }
 
+/// As much of a form as the simulator looks at.
+const FORM: &[u8] = b"name=\"messaging_product\" name=\"type\" name=\"file\"";
+
 #[test]
 fn uploads_media_and_the_phone_number() {
     let whatsapp = start(Options::default());
@@ -174,7 +177,7 @@ fn uploads_media_and_the_phone_number() {
         ("authorization", "Bearer t"),
         ("content-type", "multipart/form-data; boundary=x"),
     ];
-    assert!(request("POST", &media, &headers, Some(b"--x--")).unwrap().json()["id"].is_string());
+    assert!(request("POST", &media, &headers, Some(FORM)).unwrap().json()["id"].is_string());
     let number = call(&whatsapp, "GET", "/1065?fields=quality_rating,throughput", None).json();
     assert_eq!(
         number,

@@ -3,6 +3,7 @@
 mod announced;
 mod crashes;
 mod faults;
+mod files;
 mod overlaps;
 mod runs;
 mod stage;
@@ -69,8 +70,10 @@ async fn the_message_bears_the_send_and_the_values() {
         template: "boas_vindas".into(),
         language: "pt_BR".into(),
         header: vec![],
+        header_file: None,
         body: vec!["Ana".into(), "nada".into()],
         buttons: vec![],
+        cards: vec![],
     };
     assert_eq!(stage.messages(), [expected]);
 }

@@ -13,7 +13,7 @@ use super::super::{
     finish,
 };
 use super::faults::Fuse;
-use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError, Write};
+use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError, TemplateId, Write};
 
 /// A send, as a database would keep it.
 #[derive(Clone, Debug)]
@@ -328,6 +328,10 @@ impl RunStore for FakeRuns {
 
     async fn pause(&self, _: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
         self.fuse.stored(|| self.state().pause(reason, events)).await
+    }
+
+    async fn pause_template(&self, _: AccountId, _: TemplateId, reason: &str) -> Result<(), StoreError> {
+        self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
     async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {

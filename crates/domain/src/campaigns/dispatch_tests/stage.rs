@@ -16,11 +16,14 @@ use super::super::{
 };
 use super::faults::Fuse;
 use super::runs::{FakeRuns, Row};
+use crate::media::MediaFile;
+use crate::media::tests::{Shelf, media};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed};
 use crate::templates::TemplateSubmission;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::{
-    Line, OutboundTemplate, OutboundText, Profile, StoredProfile, SubmittedTemplate, WhatsappGateway,
+    FileIdStore, Line, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage, StoredProfile,
+    SubmittedTemplate, WhatsappGateway,
 };
 
 pub(super) const RUN: QueuedRun = QueuedRun {
@@ -44,6 +47,8 @@ pub(super) struct Platform {
     calls: Mutex<Vec<(OutboundTemplate, SendOutcome)>>,
     /// Done while the call of this number (from 0) is under way.
     hook: Mutex<Option<(usize, Hook)>>,
+    /// How many files it was offered, and how many of them it refuses.
+    pub(super) uploads: Mutex<(usize, usize)>,
     fuse: Arc<Fuse>,
 }
 
@@ -85,6 +90,24 @@ impl WhatsappGateway for Platform {
         _: Option<&'a str>,
     ) -> Result<SubmittedTemplate, GatewayError> {
         Err(GatewayError::NotConfigured("submission"))
+    }
+
+    async fn upload_header(&self, _: &Line, _: &MediaFile) -> Result<String, GatewayError> {
+        Err(GatewayError::NotConfigured("submission"))
+    }
+
+    /// Refuses as long as it is told to, then answers `media-1`, `media-2`, ...
+    async fn upload_file(&self, _: &Line, _: &MediaFile) -> Result<String, GatewayError> {
+        let mut uploads = self.uploads.lock().unwrap();
+        uploads.0 += 1;
+        if uploads.0 <= uploads.1 {
+            return Err(GatewayError::Unavailable("down".into()));
+        }
+        Ok(format!("media-{}", uploads.0))
+    }
+
+    async fn list_templates<'a>(&self, _: &Line, _: Option<&'a str>) -> Result<RemotePage, GatewayError> {
+        Err(GatewayError::NotConfigured("lists"))
     }
 }
 
@@ -132,9 +155,20 @@ impl Pacer for TestPacer {
 pub(super) struct Stage {
     pub(super) runs: Arc<FakeRuns>,
     pub(super) fuse: Arc<Fuse>,
-    platform: Arc<Platform>,
+    pub(super) platform: Arc<Platform>,
+    /// The files that the account uploaded.
+    pub(super) shelf: Arc<Shelf>,
+    ids: Arc<dyn FileIdStore>,
     pacer: Arc<TestPacer>,
     pub(super) delay: Duration,
+}
+
+/// Keeps no id of the platform's for another run.
+fn forgetful() -> Arc<dyn FileIdStore> {
+    let mut ids = MockFileIdStore::new();
+    ids.expect_find().returning(|_, _, _| Ok(None));
+    ids.expect_keep().returning(|_, _, _, _, _| Ok(()));
+    Arc::new(ids)
 }
 
 pub(super) fn phone(at: usize) -> String {
@@ -184,6 +218,7 @@ impl Stage {
             answers: Box::new(answers),
             calls: Mutex::default(),
             hook: Mutex::default(),
+            uploads: Mutex::default(),
             fuse: fuse.clone(),
         });
         let pacer = Arc::new(TestPacer {
@@ -197,6 +232,8 @@ impl Stage {
             runs,
             fuse,
             platform,
+            shelf: Arc::default(),
+            ids: forgetful(),
             pacer,
             delay: Duration::milliseconds(200),
         }
@@ -243,6 +280,7 @@ impl Stage {
         Dispatcher::new(
             self.runs.clone(),
             self.platform.clone(),
+            MessageFiles::new(media(&self.shelf), self.ids.clone()),
             Arc::new(cipher),
             self.pacer.clone(),
             worker,

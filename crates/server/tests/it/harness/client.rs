@@ -102,6 +102,23 @@ impl Request {
         head + last
     }
 
+    /// The status of the answer, and its head in lower case; whatever the body is.
+    pub fn head(self) -> (u16, String) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let line = format!(
+            "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            self.method, self.path
+        );
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        let head = answer.split("\r\n\r\n").next().unwrap_or_default();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        (status.unwrap_or_else(|| panic!("no answer: {head}")), head.to_owned())
+    }
+
     /// Writes the request by hand, with a chunked body, and returns the open connection.
     pub fn write_chunked(&self, pieces: &[&[u8]]) -> TcpStream {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();

@@ -3,6 +3,7 @@
 
 pub mod client;
 pub mod database;
+pub mod media;
 pub mod people;
 pub mod process;
 pub mod setting;
@@ -17,6 +18,7 @@ use uuid::Uuid;
 
 use client::{Reply, Request};
 use database::Database;
+use media::MediaDirectory;
 use people::{User, token};
 use process::{Process, free_port};
 pub use wait::{DEADLINE, eventually, until};
@@ -61,6 +63,8 @@ pub struct Server {
     pub whatsapp: Whatsapp,
     /// Its database.
     pub db: Database,
+    /// Where it keeps uploaded files.
+    pub media: MediaDirectory,
     env: Vec<(&'static str, String)>,
 }
 
@@ -92,13 +96,16 @@ impl Server {
             ..options.whatsapp.clone()
         })
         .unwrap();
+        let media = MediaDirectory::new();
         let mut env = process::environment(&db.url(), &whatsapp.base_url());
+        env.push(("MEDIA_STORE_URL", format!("file://{}", media.path().display())));
         env.extend(options.env.iter().cloned());
         Self {
             processes: RefCell::default(),
             port,
             whatsapp,
             db,
+            media,
             env,
         }
     }
@@ -180,6 +187,11 @@ impl Server {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// The most memory that its process ever used, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        self.processes.borrow().last().unwrap().peak_memory()
     }
 
     /// Where it listens.

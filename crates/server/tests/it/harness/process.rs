@@ -70,6 +70,14 @@ impl Process {
         self.child.wait().ok();
     }
 
+    /// The most memory it ever used, in bytes.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        let kilobytes = line.split_whitespace().nth(1).unwrap();
+        kilobytes.parse::<u64>().unwrap() * 1024
+    }
+
     /// What it wrote.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

@@ -1,5 +1,7 @@
 //! Message templates.
 
+mod sync;
+
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
@@ -11,7 +13,9 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
-use recado_domain::templates::{MetaStatus, Template, TemplateFilter, TemplateSort, TemplateStore};
+use recado_domain::templates::{
+    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort, TemplateStore,
+};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -55,6 +59,7 @@ pub(crate) struct TemplateRow {
     meta_template_id: Option<String>,
     meta_status: String,
     rejection_reason: Option<String>,
+    quality_score: Option<String>,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
 }
@@ -83,6 +88,7 @@ impl TryFrom<TemplateRow> for Template {
             meta_template_id: row.meta_template_id,
             meta_status: word(&row.meta_status)?,
             rejection_reason: row.rejection_reason,
+            quality_score: row.quality_score,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -110,6 +116,7 @@ struct Content<'a> {
     meta_template_id: Option<&'a str>,
     meta_status: &'a str,
     rejection_reason: Option<&'a str>,
+    quality_score: Option<&'a str>,
     updated_at: OffsetDateTime,
 }
 
@@ -133,6 +140,7 @@ impl<'a> From<&'a Template> for Content<'a> {
             meta_template_id: template.meta_template_id.as_deref(),
             meta_status: template.meta_status.as_str(),
             rejection_reason: template.rejection_reason.as_deref(),
+            quality_score: template.quality_score.as_deref(),
             updated_at: template.updated_at,
         }
     }
@@ -390,6 +398,24 @@ impl TemplateStore for PgTemplates {
         let mut tx = self.0.begin(account).await?;
         let deleted = delete(tx.conn()?, account, id, now, events).await;
         tx.end(deleted).await
+    }
+
+    async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError> {
+        let all = message_templates::table
+            .filter(message_templates::account_id.eq(account.0))
+            .filter(message_templates::deleted_at.is_null())
+            .into_boxed();
+        let rows = self.0.read(account, |conn| Box::pin(load(conn, all))).await?;
+        rows.into_iter().map(Template::try_from).collect()
+    }
+
+    async fn sync(&self, account: AccountId, templates: &[SyncedTemplate]) -> Result<SyncReport, StoreError> {
+        if templates.is_empty() {
+            return Ok(SyncReport::default());
+        }
+        let mut tx = self.0.begin(account).await?;
+        let written = sync::write(tx.conn()?, account, templates).await;
+        tx.end(written).await
     }
 
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {

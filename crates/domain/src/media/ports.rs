@@ -1,0 +1,85 @@
+//! What media need from the outside.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+
+use super::{MediaPath, MediaStoreError};
+
+/// A file's content, piece by piece.
+pub type MediaPieces = BoxStream<'static, Result<Bytes, MediaStoreError>>;
+
+/// Keeps files. What it was given is there, whole, from a successful [`MediaWrite::commit`] on and not before; nobody
+/// sees a file that is still being written.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait MediaStore: Send + Sync {
+    /// Begins to write a file, whose exact type it also tells those who fetch it.
+    async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError>;
+
+    /// A file's length; none when there is no such file.
+    async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError>;
+
+    /// A file's content from a position on; none when there is no such file. Memory does not grow with the file.
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError>;
+
+    /// Removes a file; no fault when there is none.
+    async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError>;
+}
+
+/// A file that is being written. Dropped before its commit, nothing of it is left behind, whatever the reason: a
+/// refusal, a fault, a client that hung up.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait MediaWrite: Send {
+    /// Takes the next piece, and waits while the store is slower than the sender: memory stays bounded.
+    async fn write(&mut self, piece: &[u8]) -> Result<(), MediaStoreError>;
+
+    /// Makes the file appear. After an error nothing of it is left.
+    async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;
+
+    /// Takes back what was written, and returns when that is done; dropping does the same in the background.
+    async fn discard(self: Box<Self>);
+}
+
+/// A file that is in the store, for those who pass it on.
+#[derive(Clone)]
+pub struct MediaFile {
+    /// Which one.
+    pub path: MediaPath,
+    /// How long it is.
+    pub size: u64,
+    store: Arc<dyn MediaStore>,
+}
+
+impl MediaFile {
+    /// The file, where the store has it.
+    pub async fn find(store: &Arc<dyn MediaStore>, path: MediaPath) -> Result<Option<Self>, MediaStoreError> {
+        let size = store.size(&path).await?;
+        Ok(size.map(|size| Self {
+            path,
+            size,
+            store: store.clone(),
+        }))
+    }
+
+    /// Its content from a position on. A file that is gone meanwhile is a fault of the store.
+    pub async fn read(&self, from: u64) -> Result<MediaPieces, MediaStoreError> {
+        let gone = || MediaStoreError::Failed(format!("{} is gone", self.path).into());
+        self.store.read(&self.path, from).await?.ok_or_else(gone)
+    }
+}
+
+impl std::fmt::Debug for MediaFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.path, self.size)
+    }
+}
+
+impl PartialEq for MediaFile {
+    fn eq(&self, other: &Self) -> bool {
+        (self.path, self.size) == (other.path, other.size)
+    }
+}

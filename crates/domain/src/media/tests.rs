@@ -1,0 +1,245 @@
+//! Uploads into a store in memory: what is taken, what is refused, and that nothing is left of what was refused.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::*;
+use crate::shared::{AccountId, MockIds, Role, Tenant, UserId};
+
+pub(crate) const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
+
+/// Files in memory.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    pub(crate) files: Mutex<BTreeMap<String, Vec<u8>>>,
+    /// Files that were begun, and not yet committed or dropped.
+    open: Mutex<usize>,
+    broken: bool,
+}
+
+struct Draft {
+    shelf: Arc<Shelf>,
+    path: String,
+    bytes: Vec<u8>,
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        *self.shelf.open.lock().unwrap() -= 1;
+    }
+}
+
+pub(crate) struct MemoryStore(pub(crate) Arc<Shelf>);
+
+#[async_trait]
+impl MediaStore for MemoryStore {
+    async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
+        *self.0.open.lock().unwrap() += 1;
+        Ok(Box::new(Draft {
+            shelf: self.0.clone(),
+            path: path.to_string(),
+            bytes: vec![],
+        }))
+    }
+
+    async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
+        let files = self.0.files.lock().unwrap();
+        Ok(files
+            .get(&path.to_string())
+            .map(|bytes| bytes.len().try_into().unwrap()))
+    }
+
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError> {
+        let files = self.0.files.lock().unwrap();
+        let bytes = files.get(&path.to_string()).cloned();
+        Ok(bytes.map(|bytes| {
+            let rest = Bytes::from(bytes).slice(usize::try_from(from).unwrap()..);
+            stream::once(async { Ok(rest) }).boxed()
+        }))
+    }
+
+    async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError> {
+        self.0.files.lock().unwrap().remove(&path.to_string());
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl MediaWrite for Draft {
+    async fn write(&mut self, piece: &[u8]) -> Result<(), MediaStoreError> {
+        self.bytes.extend_from_slice(piece);
+        if self.shelf.broken {
+            return Err(MediaStoreError::Failed("disk full".into()));
+        }
+        Ok(())
+    }
+
+    async fn commit(self: Box<Self>) -> Result<(), MediaStoreError> {
+        let mut files = self.shelf.files.lock().unwrap();
+        files.insert(self.path.clone(), self.bytes.clone());
+        Ok(())
+    }
+
+    async fn discard(self: Box<Self>) {}
+}
+
+/// Media in memory, published under `https://media.example`.
+pub(crate) fn media(shelf: &Arc<Shelf>) -> Media {
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(5));
+    let store = Arc::new(MemoryStore(shelf.clone()));
+    Media::new(store, MediaAddress::new("https://media.example/"), Arc::new(ids))
+}
+
+fn tenant() -> Tenant {
+    Tenant::for_tests(ACCOUNT, UserId(Uuid::nil()), Role::Member)
+}
+
+async fn upload(shelf: &Arc<Shelf>, name: Option<&str>, pieces: &[&[u8]]) -> Result<StoredMedia, MediaError> {
+    let mut upload = media(shelf).upload(&tenant(), name);
+    for piece in pieces {
+        upload.feed(piece).await?;
+    }
+    upload.finish().await
+}
+
+fn is_empty(shelf: &Shelf) -> bool {
+    shelf.files.lock().unwrap().is_empty() && *shelf.open.lock().unwrap() == 0
+}
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1A\n0123456789";
+
+#[tokio::test]
+async fn a_file_lies_under_its_account_and_its_type() {
+    let shelf = Arc::<Shelf>::default();
+    let stored = upload(&shelf, Some("../../oferta.html"), &[PNG]).await.unwrap();
+    let path = format!("{ACCOUNT}/{}.png", Uuid::from_u128(5));
+    assert_eq!(stored.url, format!("https://media.example/{path}"));
+    assert_eq!(
+        (stored.kind, stored.size, stored.name.as_str()),
+        (MediaType::Png, 18, "oferta.html")
+    );
+    assert_eq!(shelf.files.lock().unwrap().get(&path).unwrap(), PNG);
+    let json = serde_json::to_value(&stored).unwrap();
+    assert_eq!(
+        (&json["type"], json.as_object().unwrap().len()),
+        (&"image/png".into(), 4)
+    );
+}
+
+#[tokio::test]
+async fn of_what_is_refused_nothing_is_left() {
+    let shelf = Arc::<Shelf>::default();
+    let large = vec![0; 5 * 1_048_576 - PNG.len() + 1];
+    for pieces in [
+        vec![&b"<html>named.png"[..]],
+        vec![&b"%PD"[..]],
+        vec![],
+        vec![PNG, &large[..]],
+        vec![PNG, &large[1..], &large[..1]],
+    ] {
+        let refused = upload(&shelf, Some("a.png"), &pieces).await;
+        assert!(
+            matches!(&refused, Err(MediaError::Invalid(e)) if e.0.contains_key("file")),
+            "{refused:?}"
+        );
+        assert!(is_empty(&shelf));
+    }
+    assert!(
+        upload(&shelf, None, &[PNG, &large[1..]]).await.is_ok(),
+        "just the limit"
+    );
+}
+
+#[tokio::test]
+async fn of_a_fault_and_of_a_hang_up_nothing_is_left() {
+    let broken = Arc::new(Shelf {
+        broken: true,
+        ..Shelf::default()
+    });
+    let failed = upload(&broken, None, &[PNG]).await;
+    assert!(matches!(failed, Err(MediaError::Store(_))), "{failed:?}");
+    assert!(is_empty(&broken));
+    let shelf = Arc::<Shelf>::default();
+    let mut upload = media(&shelf).upload(&tenant(), None);
+    upload.feed(PNG).await.unwrap();
+    drop(upload);
+    assert!(is_empty(&shelf));
+}
+
+#[tokio::test]
+async fn only_an_accounts_own_files_are_found() {
+    let shelf = Arc::<Shelf>::default();
+    let stored = upload(&shelf, None, &[PNG]).await.unwrap();
+    let media = media(&shelf);
+    let own = async |account, url: &str| media.own(account, url).await.unwrap();
+    let file = own(ACCOUNT, &stored.url).await.unwrap();
+    assert_eq!((file.size, file.path.kind), (18, MediaType::Png));
+    let rest: Vec<Bytes> = file.read(16).await.unwrap().map(Result::unwrap).collect().await;
+    assert_eq!(rest, ["89"]);
+    assert_eq!(own(AccountId(Uuid::from_u128(8)), &stored.url).await, None);
+    for foreign in [
+        format!("https://media.example.evil/{ACCOUNT}/{}.png", Uuid::from_u128(5)),
+        stored.url.replace("https", "http"),
+        stored.url.replace(".png", ".jpg"),
+        stored.url.replace("example/", "example//"),
+        format!("{}?x=1", stored.url),
+        stored.url.replace(&ACCOUNT.to_string(), &format!("../media/{ACCOUNT}")),
+        stored.url.to_uppercase(),
+    ] {
+        assert_eq!(own(ACCOUNT, &foreign).await, None, "{foreign}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_given_back_without_its_path() {
+    let long = "x".repeat(300);
+    for (given, name) in [
+        ("a.png", "a.png"),
+        ("../../etc/passwd", "passwd"),
+        ("C:\\Fotos\\a b.png", "a b.png"),
+        ("a\0\r\nb.png", "ab.png"),
+        ("..", "file"),
+        ("", "file"),
+        ("fotos/", "file"),
+        (long.as_str(), &long[..255]),
+    ] {
+        let stored = upload(&Arc::default(), Some(given), &[PNG]).await.unwrap();
+        assert_eq!(stored.name, name);
+    }
+    assert_eq!(upload(&Arc::default(), None, &[PNG]).await.unwrap().name, "file");
+}
+
+proptest! {
+    #[test]
+    fn pieces_make_no_difference(content in "%PDF-[a-z]{0,40}", cuts in proptest::collection::vec(0_usize..50, 0..6)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let shelf = Arc::<Shelf>::default();
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(content.len())).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([content.len()]) {
+            pieces.push(&content.as_bytes()[from..cut]);
+            from = cut;
+        }
+        let stored = runtime.block_on(upload(&shelf, None, &pieces)).unwrap();
+        prop_assert_eq!(stored.size, u64::try_from(content.len()).unwrap());
+        let files = shelf.files.lock().unwrap();
+        prop_assert_eq!(files.values().next().unwrap(), content.as_bytes());
+    }
+
+    #[test]
+    fn a_path_has_one_spelling(text in "[0-9a-f/.-]{0,90}|\\PC{0,50}") {
+        if let Ok(path) = text.parse::<MediaPath>() {
+            prop_assert_eq!(path.to_string(), text);
+        }
+    }
+}

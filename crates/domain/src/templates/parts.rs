@@ -1,0 +1,145 @@
+//! The parts of a template that a message has to fill: texts with placeholders, files, buttons, cards.
+
+use serde_json::Value;
+
+use super::{HeaderType, Template, TemplateType, placeholders};
+
+/// Which kind of value a button takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ButtonKind {
+    /// The end of an address.
+    Url,
+    /// A code to be copied.
+    CopyCode,
+}
+
+/// The value of a button.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ButtonValue {
+    /// Its place among the buttons.
+    pub index: usize,
+    /// What it is.
+    pub kind: ButtonKind,
+    /// What it gets.
+    pub value: String,
+}
+
+/// What one card of a carousel is filled with: the examples it came with, since a campaign maps the placeholders of
+/// header and body alone.
+pub(crate) struct CardParts {
+    pub(crate) header: (HeaderType, String),
+    pub(crate) body: Vec<String>,
+    pub(crate) buttons: Vec<ButtonValue>,
+}
+
+impl Template {
+    /// The header, where it is text.
+    pub(crate) fn header_placeholder_text(&self) -> Option<&str> {
+        self.header_text
+            .as_deref()
+            .filter(|_| self.header_type == HeaderType::Text)
+    }
+
+    /// The header, where it is a file: its kind and its address, which is empty when nobody gave one.
+    pub(crate) fn header_file(&self) -> Option<(HeaderType, &str)> {
+        let url = self.header_media_url.as_deref().unwrap_or_default();
+        self.header_type.is_file().then_some((self.header_type, url))
+    }
+
+    /// The values of the buttons that take one: their own examples, but for a one-time code, which is the first value.
+    pub(crate) fn button_values(&self, values: &[String]) -> Vec<ButtonValue> {
+        let code = values.first().map(String::as_str);
+        button_values(&self.buttons, code)
+    }
+
+    /// The cards of a carousel.
+    pub(crate) fn cards(&self) -> Vec<CardParts> {
+        match self.template_type {
+            TemplateType::Standard => vec![],
+            TemplateType::Carousel => self.carousel_cards.iter().map(card).collect(),
+        }
+    }
+
+    /// The examples of a text's placeholders, in the order of their numbers.
+    pub(super) fn examples_of(&self, text: &str) -> Vec<String> {
+        values_of(text, &self.variables)
+    }
+}
+
+fn card(card: &Value) -> CardParts {
+    let header = component(card, "HEADER").map(|(_, header)| header);
+    let format = match header.map(|header| word(header, "format")).as_deref() {
+        Some("VIDEO") => HeaderType::Video,
+        _ => HeaderType::Image,
+    };
+    let url = header.and_then(header_file).unwrap_or_default();
+    let body = component(card, "BODY")
+        .map(|(_, body)| body_examples(body))
+        .unwrap_or_default();
+    let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
+    CardParts {
+        header: (format, url.to_owned()),
+        body,
+        buttons: button_values(buttons.unwrap_or_default(), None),
+    }
+}
+
+fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
+    let value = |button: &Value| match word(button, "type").as_str() {
+        "COPY_CODE" => Some((ButtonKind::CopyCode, example(button)?.to_owned())),
+        "OTP" => Some((ButtonKind::Url, code?.to_owned())),
+        _ if text(button, "url").contains("{{") => Some((ButtonKind::Url, example(button)?.to_owned())),
+        _ => None,
+    };
+    let buttons = buttons.iter().enumerate();
+    let values = buttons.filter_map(|(index, button)| {
+        let (kind, value) = value(button)?;
+        Some(ButtonValue { index, kind, value })
+    });
+    values.collect()
+}
+
+/// Of `values` (of placeholders 1, 2, ...) those that a text uses, in the order of their numbers.
+pub(crate) fn values_of(text: &str, values: &[String]) -> Vec<String> {
+    let used = placeholders(text);
+    used.iter()
+        .filter_map(|number| values.get(number.checked_sub(1)?).cloned())
+        .collect()
+}
+
+/// The first component of a kind, and its place.
+pub(super) fn component<'a>(part: &'a Value, kind: &str) -> Option<(usize, &'a Value)> {
+    let mut components = items(part, "components").iter().enumerate();
+    components.find(|(_, component)| word(component, "type") == kind)
+}
+
+/// The example of a button: one string, or an array of one.
+pub(super) fn example(button: &Value) -> Option<&str> {
+    let example = button.get("example")?;
+    example.get(0).unwrap_or(example).as_str()
+}
+
+/// The examples of a body in the platform's shape.
+pub(super) fn body_examples(body: &Value) -> Vec<String> {
+    let examples = body.pointer("/example/body_text/0").and_then(Value::as_array);
+    let examples = examples.into_iter().flatten().filter_map(Value::as_str);
+    examples.map(str::to_owned).collect()
+}
+
+/// The address of a header's file, which stands where the platform wants its handle.
+pub(super) fn header_file(header: &Value) -> Option<&str> {
+    header.pointer("/example/header_handle/0")?.as_str()
+}
+
+pub(super) fn items<'a>(object: &'a Value, field: &str) -> &'a [Value] {
+    object.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A word of the platform, whose case does not matter.
+pub(super) fn word(object: &Value, field: &str) -> String {
+    text(object, field).to_ascii_uppercase()
+}

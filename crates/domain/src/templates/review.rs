@@ -1,0 +1,214 @@
+//! What the platform would refuse: checked before a submission, so that the caller is told the field. A draft may be
+//! stored without all of this.
+
+use serde_json::Value;
+
+use super::parts::{body_examples, component, example, header_file, items, text, word};
+use super::{Category, HeaderType, Template, TemplateType, placeholders};
+use crate::shared::FieldErrors;
+
+const LABEL_CHARS: usize = 25;
+const URL_CHARS: usize = 2000;
+const PHONE_CHARS: usize = 20;
+const CODE_CHARS: usize = 20;
+const CARD_BODY_CHARS: usize = 160;
+const CARD_BUTTONS: usize = 2;
+
+/// How many buttons of a kind there may be.
+const AT_MOST: [(&str, usize); 3] = [("URL", 2), ("PHONE_NUMBER", 1), ("COPY_CODE", 1)];
+
+/// Every reason why the platform would refuse the template, by field.
+pub(super) fn check(template: &Template) -> Result<(), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    if template.category == Category::Authentication {
+        check_authentication(template, &mut errors);
+    } else {
+        check_body(template, &mut errors);
+        if count(&template.buttons, "OTP") > 0 {
+            errors.add("buttons", "may hold an OTP button in category AUTHENTICATION only");
+        }
+    }
+    if template.header_type.is_file() && template.header_media_url.is_none() {
+        errors.add("header_media_url", "is required for a header of this type");
+    }
+    check_buttons("buttons", &template.buttons, &mut errors);
+    if template.template_type == TemplateType::Carousel {
+        check_carousel(template, &mut errors);
+    }
+    errors.into_result()
+}
+
+fn check_authentication(template: &Template, errors: &mut FieldErrors) {
+    if template.header_type != HeaderType::None {
+        errors.add("header_type", "must be none in category AUTHENTICATION");
+    }
+    if template.footer_text.is_some() {
+        errors.add("footer_text", "must be absent in category AUTHENTICATION");
+    }
+    if template.buttons.len() != 1 || count(&template.buttons, "OTP") != 1 {
+        errors.add("buttons", "must be exactly one OTP button in category AUTHENTICATION");
+    }
+    if template.template_type == TemplateType::Carousel {
+        errors.add("template_type", "must be standard in category AUTHENTICATION");
+    }
+}
+
+fn check_body(template: &Template, errors: &mut FieldErrors) {
+    let body = template.body_text.as_deref().unwrap_or_default().trim();
+    if body.is_empty() {
+        errors.add("body_text", "is required for a submission");
+    }
+    if has_edge_placeholder(body) {
+        errors.add("body_text", "must neither begin nor end with a placeholder");
+    }
+}
+
+/// Whether a text begins or ends with a placeholder.
+fn has_edge_placeholder(body: &str) -> bool {
+    let first = body.split_once("}}").map(|(head, _)| format!("{head}}}}}"));
+    let last = body.rsplit_once("{{").map(|(_, tail)| format!("{{{{{tail}"));
+    let alone = |part: &str| part.starts_with("{{") && part.ends_with("}}") && placeholders(part).len() == 1;
+    first.is_some_and(|part| alone(&part)) || last.is_some_and(|part| alone(&part))
+}
+
+fn count(buttons: &[Value], kind: &str) -> usize {
+    buttons.iter().filter(|button| word(button, "type") == kind).count()
+}
+
+fn check_buttons(at: &str, buttons: &[Value], errors: &mut FieldErrors) {
+    for (kind, most) in AT_MOST {
+        if count(buttons, kind) > most {
+            errors.add(at, format!("may hold at most {most} of type {kind}"));
+        }
+    }
+    let quick = buttons.iter().map(|button| word(button, "type") == "QUICK_REPLY");
+    let mut groups: Vec<bool> = quick.collect();
+    groups.dedup();
+    if groups.iter().filter(|quick| **quick).count() > 1 {
+        errors.add(at, "must have its QUICK_REPLY buttons side by side");
+    }
+    for (position, button) in buttons.iter().enumerate() {
+        check_button(&format!("{at}[{position}]"), button, errors);
+    }
+}
+
+fn check_button(at: &str, button: &Value, errors: &mut FieldErrors) {
+    let kind = word(button, "type");
+    let label = text(button, "text");
+    let labelled = matches!(kind.as_str(), "QUICK_REPLY" | "URL" | "PHONE_NUMBER");
+    if (labelled && label.trim().is_empty()) || label.chars().count() > LABEL_CHARS {
+        errors.add(format!("{at}.text"), format!("must have 1 to {LABEL_CHARS} characters"));
+    }
+    match kind.as_str() {
+        "URL" => check_address(at, button, errors),
+        "PHONE_NUMBER" => {
+            let phone = text(button, "phone_number");
+            if phone.is_empty() || phone.chars().count() > PHONE_CHARS {
+                let message = format!("must have 1 to {PHONE_CHARS} characters");
+                errors.add(format!("{at}.phone_number"), message);
+            }
+        }
+        "COPY_CODE" => {
+            let code = example(button).unwrap_or_default();
+            if code.is_empty() || code.chars().count() > CODE_CHARS {
+                errors.add(
+                    format!("{at}.example"),
+                    format!("must have 1 to {CODE_CHARS} characters"),
+                );
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_address(at: &str, button: &Value, errors: &mut FieldErrors) {
+    let url = text(button, "url");
+    let address = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    if address.is_none_or(str::is_empty) || url.chars().count() > URL_CHARS {
+        let message = format!("must be an http or https address of at most {URL_CHARS} characters");
+        errors.add(format!("{at}.url"), message);
+    }
+    if !url.contains("{{") {
+        return;
+    }
+    let variable_ends_it = url.strip_suffix("{{1}}").is_some_and(|rest| !rest.contains("{{"));
+    if !variable_ends_it {
+        errors.add(format!("{at}.url"), "may have one placeholder, {{1}}, at its end");
+    }
+    if example(button).is_none_or(|example| example.trim().is_empty()) {
+        errors.add(format!("{at}.example"), "is required for an address with a placeholder");
+    }
+}
+
+fn check_carousel(template: &Template, errors: &mut FieldErrors) {
+    if template.category != Category::Marketing {
+        errors.add("category", "must be MARKETING for a carousel");
+    }
+    if template.header_type != HeaderType::None {
+        errors.add("header_type", "must be none for a carousel: its cards have headers");
+    }
+    let shape = template.carousel_cards.first().map(shape);
+    for (position, card) in template.carousel_cards.iter().enumerate() {
+        let at = format!("carousel_cards[{position}].components");
+        if Some(self::shape(card)) != shape {
+            errors.add(
+                &at,
+                "must be of the same kinds, in the same order, as those of the first card",
+            );
+        }
+        check_card(&at, card, errors);
+    }
+}
+
+/// The kinds of a card's components and buttons, in order.
+fn shape(card: &Value) -> Vec<String> {
+    let mut shape = Vec::new();
+    for component in items(card, "components") {
+        shape.push(format!("{} {}", word(component, "type"), word(component, "format")));
+        shape.extend(items(component, "buttons").iter().map(|button| word(button, "type")));
+    }
+    shape
+}
+
+fn check_card(at: &str, card: &Value, errors: &mut FieldErrors) {
+    match component(card, "HEADER") {
+        Some((position, header)) if matches!(word(header, "format").as_str(), "IMAGE" | "VIDEO") => {
+            if header_file(header).is_none_or(str::is_empty) {
+                let field = format!("{at}[{position}].example.header_handle");
+                errors.add(field, "must hold the address of an uploaded file");
+            }
+        }
+        Some((position, _)) => errors.add(format!("{at}[{position}].format"), "must be IMAGE or VIDEO"),
+        None => errors.add(at, "must have a HEADER of format IMAGE or VIDEO"),
+    }
+    if let Some((position, body)) = component(card, "BODY") {
+        check_card_body(&format!("{at}[{position}]"), body, errors);
+    }
+    if let Some((position, component)) = component(card, "BUTTONS") {
+        let at = format!("{at}[{position}].buttons");
+        let buttons = items(component, "buttons");
+        if buttons.len() > CARD_BUTTONS {
+            errors.add(&at, format!("may hold at most {CARD_BUTTONS} items"));
+        }
+        check_buttons(&at, buttons, errors);
+    }
+}
+
+fn check_card_body(at: &str, body: &Value, errors: &mut FieldErrors) {
+    let content = text(body, "text");
+    if content.trim().is_empty() || content.chars().count() > CARD_BODY_CHARS {
+        errors.add(
+            format!("{at}.text"),
+            format!("must have 1 to {CARD_BODY_CHARS} characters"),
+        );
+    }
+    let used = placeholders(content);
+    if !used.iter().copied().eq(1..=used.len()) {
+        errors.add(
+            format!("{at}.text"),
+            "must number its placeholders {{1}}, {{2}}, ... without gaps",
+        );
+    } else if body_examples(body).len() != used.len() {
+        errors.add(format!("{at}.example.body_text"), "must have one example a placeholder");
+    }
+}

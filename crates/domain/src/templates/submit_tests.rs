@@ -1,0 +1,389 @@
+//! Submissions: every rule of the platform by its field, the files of headers and cards, and the synchronisation.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::tests::{approved_template, number, tenant, with_files};
+use super::*;
+use crate::media::tests::{ACCOUNT, Shelf};
+use crate::media::{MediaPath, MediaType};
+use crate::shared::{AccountId, GatewayError, TemplateId, Write};
+use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, RemotePage, RemoteTemplate, SubmittedTemplate};
+
+fn draft() -> Template {
+    Template {
+        meta_status: MetaStatus::Draft,
+        meta_template_id: None,
+        ..approved_template("Oi {{1}}!", &["Ana"])
+    }
+}
+
+fn with(change: impl FnOnce(&mut Template)) -> Template {
+    let mut template = draft();
+    change(&mut template);
+    template
+}
+
+fn with_buttons(buttons: Value) -> Template {
+    with(|t| t.buttons = buttons.as_array().unwrap().clone())
+}
+
+fn card(format: &str, handle: &str) -> Value {
+    json!({ "components": [
+        { "type": "HEADER", "format": format, "example": { "header_handle": [handle] } },
+        { "type": "BODY", "text": "Por {{1}}.", "example": { "body_text": [["R$ 10"]] } },
+        { "type": "BUTTONS", "buttons": [{ "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] })
+}
+
+fn carousel(cards: Vec<Value>) -> Template {
+    with(|t| {
+        t.template_type = TemplateType::Carousel;
+        t.carousel_cards = cards;
+    })
+}
+
+fn code() -> Template {
+    with(|t| {
+        t.category = Category::Authentication;
+        t.body_text = Some("{{1}} é seu código.".into());
+        t.buttons = vec![json!({ "type": "OTP", "otp_type": "COPY_CODE" })];
+    })
+}
+
+fn faults(template: &Template) -> Vec<String> {
+    TemplateSubmission::of(template)
+        .err()
+        .map(|errors| errors.0.into_keys().collect())
+        .unwrap_or_default()
+}
+
+fn each_names(cases: impl IntoIterator<Item = (&'static str, Template)>) {
+    for (field, template) in cases {
+        let wanted: Vec<&str> = if field.is_empty() { vec![] } else { vec![field] };
+        assert_eq!(faults(&template), wanted, "{template:?}");
+    }
+}
+
+#[test]
+fn texts() {
+    let body = |text: &str| with(|t| t.body_text = Some(text.into()));
+    each_names([
+        ("", body("Oi {{1}}!")),
+        ("", body("Oi {{1}}, {{nome}}")),
+        ("", body("chaves }} no meio {{ daqui")),
+        ("body_text", body(" ")),
+        ("body_text", with(|t| t.body_text = None)),
+        ("body_text", body("{{1}}, oi")),
+        ("body_text", body("Oi {{1}}")),
+        ("body_text", body(" Oi {{1}} ")),
+        ("header_media_url", with(|t| t.header_type = HeaderType::Video)),
+    ]);
+}
+
+#[test]
+fn buttons() {
+    let quick = json!({ "type": "QUICK_REPLY", "text": "Sair" });
+    let url = json!({ "type": "url", "text": "Ver", "url": "https://l.example/{{1}}", "example": "a" });
+    let phone = json!({ "type": "PHONE_NUMBER", "text": "Ligar", "phone_number": "+5511961234567" });
+    let code = json!({ "type": "COPY_CODE", "example": "PROMO10" });
+    let one = |change: Value, of: &Value| {
+        let mut button = of.clone();
+        button
+            .as_object_mut()
+            .unwrap()
+            .extend(change.as_object().unwrap().clone());
+        with_buttons(json!([button]))
+    };
+    each_names([
+        ("", with_buttons(json!([quick, quick, url, url, phone, code]))),
+        ("", with_buttons(json!([url, quick, quick]))),
+        ("buttons", with_buttons(json!([quick, url, quick]))),
+        ("buttons", with_buttons(json!([url, url, url]))),
+        ("buttons", with_buttons(json!([phone, phone]))),
+        ("buttons", with_buttons(json!([code, code]))),
+        ("buttons", with_buttons(json!([{ "type": "OTP" }]))),
+        (
+            "buttons[1].text",
+            with_buttons(json!([quick, { "type": "QUICK_REPLY", "text": "x".repeat(26) }])),
+        ),
+        ("buttons[0].text", one(json!({ "text": " " }), &url)),
+        ("", one(json!({ "text": "é".repeat(25) }), &quick)),
+        (
+            "buttons[0].url",
+            one(json!({ "url": "https://l.example/{{1}}/x" }), &url),
+        ),
+        (
+            "buttons[0].url",
+            one(json!({ "url": "https://l.example/{{1}}{{1}}" }), &url),
+        ),
+        (
+            "buttons[0].url",
+            one(json!({ "url": "https://l.example/{{nome}}" }), &url),
+        ),
+        ("buttons[0].url", one(json!({ "url": "ftp://l.example" }), &url)),
+        (
+            "buttons[0].url",
+            one(json!({ "url": format!("https://{}", "x".repeat(1993)) }), &url),
+        ),
+        ("buttons[0].example", one(json!({ "example": [] }), &url)),
+        ("buttons[0].example", one(json!({ "example": "x".repeat(21) }), &code)),
+        (
+            "buttons[0].phone_number",
+            one(json!({ "phone_number": "1".repeat(21) }), &phone),
+        ),
+    ]);
+}
+
+#[test]
+fn one_time_codes() {
+    let but = |change: fn(&mut Template)| {
+        let mut template = code();
+        change(&mut template);
+        template
+    };
+    each_names([
+        ("", code()),
+        ("", but(|t| t.body_text = None)),
+        ("buttons", but(|t| t.buttons.clear())),
+        ("buttons", but(|t| t.buttons.push(json!({ "type": "OTP" })))),
+        ("header_type", but(|t| t.header_type = HeaderType::Text)),
+        ("footer_text", but(|t| t.footer_text = Some("x".into()))),
+    ]);
+    assert_eq!(
+        TemplateSubmission::of(&code()).unwrap().body,
+        None,
+        "the platform's own"
+    );
+}
+
+#[test]
+fn carousels() {
+    let (image, video) = (card("IMAGE", "u"), card("VIDEO", "u"));
+    let but = |path: &str, value: Value| {
+        let mut card = image.clone();
+        *card.pointer_mut(path).unwrap() = value;
+        carousel(vec![card.clone(), card])
+    };
+    each_names([
+        ("", carousel(vec![image.clone(), image.clone()])),
+        ("", carousel(vec![video.clone(), video.clone()])),
+        ("carousel_cards[1].components", carousel(vec![image.clone(), video])),
+        ("category", {
+            let mut template = carousel(vec![image.clone(), image.clone()]);
+            template.category = Category::Utility;
+            template
+        }),
+    ]);
+    for (path, value, field) in [
+        ("/components/0/format", json!("DOCUMENT"), "components[0].format"),
+        ("/components/0/type", json!("FOOTER"), "components"),
+        (
+            "/components/0/example",
+            json!({}),
+            "components[0].example.header_handle",
+        ),
+        ("/components/1/text", json!("x".repeat(161)), "components[1].text"),
+        ("/components/1/text", json!("Por {{2}}."), "components[1].text"),
+        ("/components/1/example", json!({}), "components[1].example.body_text"),
+        (
+            "/components/2/buttons/0/text",
+            json!(""),
+            "components[2].buttons[0].text",
+        ),
+    ] {
+        let named = faults(&but(path, value));
+        assert!(
+            named.contains(&format!("carousel_cards[1].{field}")),
+            "{path}: {named:?}"
+        );
+    }
+    let button = json!({ "type": "QUICK_REPLY", "text": "x" });
+    let crowded = but("/components/2/buttons", json!([button, button, button]));
+    assert!(faults(&crowded).contains(&"carousel_cards[1].components[2].buttons".to_owned()));
+    let headed = Template {
+        header_type: HeaderType::Image,
+        header_media_url: Some("https://x".into()),
+        ..carousel(vec![image.clone(), image])
+    };
+    assert_eq!(faults(&headed), ["header_type"]);
+}
+
+/// A shelf with a file of each type, and their addresses.
+fn shelf() -> (Arc<Shelf>, impl Fn(AccountId, MediaType) -> String) {
+    let path = |account_id, kind| MediaPath {
+        account_id,
+        id: Uuid::from_u128(7),
+        kind,
+    };
+    let shelf = Arc::<Shelf>::default();
+    for &kind in MediaType::ALL {
+        for account in [ACCOUNT, AccountId(Uuid::from_u128(1))] {
+            let mut files = shelf.files.lock().unwrap();
+            files.insert(path(account, kind).to_string(), b"content".to_vec());
+        }
+    }
+    (shelf, move |account, kind| {
+        format!("https://media.example/{}", path(account, kind))
+    })
+}
+
+/// The submission that the platform got, and the files before it; or the faults.
+async fn submitted(template: Template, shelf: &Arc<Shelf>) -> Result<(TemplateSubmission, Vec<String>), TemplateError> {
+    let mut store = MockTemplateStore::new();
+    store.expect_find().return_once(move |_, _| Ok(Some(template)));
+    store.expect_update().returning(|_, _, _| Ok(Write::Done));
+    let mut profiles = MockProfileStore::new();
+    profiles.expect_default_profile().returning(|_| Ok(Some(number())));
+    let mut gateway = MockWhatsappGateway::new();
+    let got = Arc::new(Mutex::new((None, vec![])));
+    let kept = got.clone();
+    gateway.expect_upload_header().returning(move |_, file| {
+        kept.lock().unwrap().1.push(file.path.to_string());
+        Ok(format!("4::{}", file.path.kind.extension()))
+    });
+    let kept = got.clone();
+    gateway.expect_submit_template().returning(move |_, submission, _| {
+        kept.lock().unwrap().0 = Some(submission.clone());
+        Ok(SubmittedTemplate {
+            meta_template_id: "594".into(),
+            status: "PENDING".into(),
+            category: "MARKETING".into(),
+        })
+    });
+    let templates = with_files(store, profiles, gateway, shelf);
+    let result = templates.submit(&tenant(), TemplateId(Uuid::from_u128(3)), None).await;
+    let (submission, files) = got.lock().unwrap().clone();
+    match result {
+        Ok(_) => Ok((submission.unwrap(), files)),
+        Err(error) => {
+            assert_eq!((submission, files.len()), (None, 0), "nothing reached the platform");
+            Err(error)
+        }
+    }
+}
+
+#[tokio::test]
+async fn files_become_handles() {
+    let (shelf, url) = shelf();
+    for (header_type, kind) in [
+        (HeaderType::Image, MediaType::Jpeg),
+        (HeaderType::Image, MediaType::Png),
+        (HeaderType::Video, MediaType::Mp4),
+        (HeaderType::Document, MediaType::Pdf),
+    ] {
+        let template = with(|t| {
+            t.header_type = header_type;
+            t.header_media_url = Some(url(ACCOUNT, kind));
+        });
+        let (submission, files) = submitted(template, &shelf).await.unwrap();
+        let wanted = HeaderSubmission::File {
+            format: header_type,
+            handle: format!("4::{}", kind.extension()),
+        };
+        assert_eq!((submission.header, files.len()), (Some(wanted), 1));
+    }
+    let picture = card("IMAGE", &url(ACCOUNT, MediaType::Png));
+    let template = carousel(vec![picture.clone(), picture]);
+    let (submission, files) = submitted(template, &shelf).await.unwrap();
+    assert_eq!(files.len(), 2);
+    for card in submission.cards {
+        assert_eq!(card["components"][0]["example"]["header_handle"], json!(["4::png"]));
+    }
+}
+
+#[tokio::test]
+async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
+    let (shelf, url) = shelf();
+    let gone = url(ACCOUNT, MediaType::Png).replace("0007", "0008");
+    for (header_type, address) in [
+        (HeaderType::Image, url(ACCOUNT, MediaType::Webp)),
+        (HeaderType::Image, url(ACCOUNT, MediaType::Pdf)),
+        (HeaderType::Video, url(ACCOUNT, MediaType::Png)),
+        (HeaderType::Image, url(AccountId(Uuid::from_u128(1)), MediaType::Png)),
+        (HeaderType::Image, gone),
+        (HeaderType::Image, "http://169.254.169.254/latest/meta-data".to_owned()),
+    ] {
+        let template = with(|t| {
+            t.header_type = header_type;
+            t.header_media_url = Some(address.clone());
+        });
+        let refused = submitted(template, &shelf).await;
+        let Err(TemplateError::Invalid(errors)) = refused else {
+            panic!("{address}: {refused:?}")
+        };
+        assert_eq!(errors.0.into_keys().collect::<Vec<_>>(), ["header_media_url"]);
+    }
+    let foreign = card("VIDEO", "https://elsewhere.example/a.mp4");
+    let own = card("VIDEO", &url(ACCOUNT, MediaType::Mp4));
+    let Err(TemplateError::Invalid(errors)) = submitted(carousel(vec![own, foreign]), &shelf).await else {
+        panic!()
+    };
+    let field = "carousel_cards[1].components[0].example.header_handle";
+    assert_eq!(errors.0.into_keys().collect::<Vec<_>>(), [field]);
+}
+
+fn remote(number: usize) -> RemoteTemplate {
+    RemoteTemplate {
+        meta_template_id: number.to_string(),
+        name: format!("t{number}"),
+        language: "pt_BR".into(),
+        category: "UTILITY".into(),
+        status: "APPROVED".into(),
+        rejected_reason: None,
+        quality_score: Some("GREEN".into()),
+        components: vec![json!({ "type": "BODY", "text": "Oi" })],
+    }
+}
+
+async fn synced(last_page: Result<RemotePage, GatewayError>) -> Result<SyncReport, TemplateError> {
+    let mut gateway = MockWhatsappGateway::new();
+    let mut pages = vec![last_page];
+    for page in (0..2_usize).rev() {
+        let templates = (0..100).map(|at| remote(page * 100 + at)).collect();
+        let next = Some(format!("after {page}"));
+        pages.push(Ok(RemotePage { templates, next }));
+    }
+    let asked = Mutex::new(vec![]);
+    gateway.expect_list_templates().times(3).returning(move |_, after| {
+        asked.lock().unwrap().push(after.map(str::to_owned));
+        pages.pop().unwrap()
+    });
+    let mut profiles = MockProfileStore::new();
+    profiles.expect_default_profile().returning(|_| Ok(Some(number())));
+    let mut store = MockTemplateStore::new();
+    let known = Template {
+        name: "t7".into(),
+        meta_template_id: Some("7".into()),
+        quality_score: Some("GREEN".into()),
+        category: Category::Utility,
+        ..approved_template("Oi", &[])
+    };
+    store.expect_all().returning(move |_| Ok(vec![known.clone()]));
+    store.expect_sync().returning(|_, templates| {
+        let new = |synced: &&SyncedTemplate| matches!(synced, SyncedTemplate::New(_));
+        let created = templates.iter().filter(new).count();
+        Ok(SyncReport {
+            created,
+            updated: templates.len() - created,
+            unchanged: 0,
+        })
+    });
+    with_files(store, profiles, gateway, &Arc::default())
+        .sync(&tenant(), None)
+        .await
+}
+
+#[tokio::test]
+async fn every_page_is_read_before_anything_is_written() {
+    // The last page names one template again that the first one had.
+    let last = RemotePage {
+        templates: vec![remote(3), remote(200)],
+        next: None,
+    };
+    let report = synced(Ok(last)).await.unwrap();
+    assert_eq!((report.created, report.updated, report.unchanged), (200, 0, 1));
+    let failed = synced(Err(GatewayError::Unavailable("down".into()))).await;
+    assert!(matches!(failed, Err(TemplateError::Platform(_))), "{failed:?}");
+}

@@ -1,0 +1,139 @@
+//! The files of messages: given to the platform once a number, and named by its id from then on.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use time::Duration;
+
+use super::{FileIdStore, FileSource, Line, WhatsappGateway};
+use crate::media::{Media, MediaFile};
+use crate::shared::{AccountId, GatewayError, StoreError};
+
+/// How long an id is used: the platform forgets it after 30 days, and a run may take some of them.
+const KEPT: Duration = Duration::days(25);
+
+/// The use cases of a message's files.
+#[derive(Clone)]
+pub struct MessageFiles {
+    media: Media,
+    ids: Arc<dyn FileIdStore>,
+}
+
+/// Why a message cannot have its file.
+#[derive(Debug, Error)]
+pub enum FileFault {
+    /// It is not there, or nothing the platform could fetch. The text is for the caller.
+    #[error("{0}")]
+    Unusable(String),
+    /// The platform did not take it: trying again may help.
+    #[error("the platform did not take a header's file: {0}")]
+    Platform(GatewayError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl MessageFiles {
+    pub fn new(media: Media, ids: Arc<dyn FileIdStore>) -> Self {
+        Self { media, ids }
+    }
+
+    /// Where the platform has the file at an address from: for the account's own uploads an id, which is asked for
+    /// once; for any other address the address itself, which the platform fetches, not we.
+    pub async fn source(
+        &self,
+        gateway: &dyn WhatsappGateway,
+        account: AccountId,
+        line: &Line,
+        url: &str,
+    ) -> Result<FileSource, FileFault> {
+        let file = self.media.own(account, url).await;
+        let file = file.map_err(|error| FileFault::Unusable(error.to_string()))?;
+        match file {
+            Some(file) => self.id(gateway, account, line, &file).await.map(FileSource::Id),
+            None if self.media.publishes(url) => Err(FileFault::Unusable(
+                "the file of a header is not there any more".to_owned(),
+            )),
+            None if url.starts_with("https://") => Ok(FileSource::Link(url.to_owned())),
+            None => Err(FileFault::Unusable(
+                "a header of the template has no file that can be sent".to_owned(),
+            )),
+        }
+    }
+
+    async fn id(
+        &self,
+        gateway: &dyn WhatsappGateway,
+        account: AccountId,
+        line: &Line,
+        file: &MediaFile,
+    ) -> Result<String, FileFault> {
+        let number = &line.phone_number_id;
+        if let Some(id) = self.ids.find(account, number, &file.path).await? {
+            return Ok(id);
+        }
+        let id = gateway.upload_file(line, file).await.map_err(FileFault::Platform)?;
+        self.ids.keep(account, number, &file.path, &id, KEPT).await?;
+        Ok(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::{MockFileIdStore, MockWhatsappGateway};
+    use super::*;
+    use crate::media::tests::{ACCOUNT, Shelf, media};
+    use crate::media::{MediaPath, MediaType};
+
+    fn line() -> Line {
+        Line {
+            phone_number_id: "1065".into(),
+            waba_id: "1022".into(),
+            token: "token".into(),
+        }
+    }
+
+    fn shelf() -> (Arc<Shelf>, String) {
+        let (account_id, id, kind) = (ACCOUNT, Uuid::from_u128(5), MediaType::Png);
+        let path = MediaPath { account_id, id, kind };
+        let shelf = Arc::<Shelf>::default();
+        shelf.files.lock().unwrap().insert(path.to_string(), b"png".to_vec());
+        (shelf, format!("https://media.example/{path}"))
+    }
+
+    #[tokio::test]
+    async fn a_file_is_given_once_and_then_named() {
+        let (shelf, url) = shelf();
+        let mut gateway = MockWhatsappGateway::new();
+        gateway.expect_upload_file().times(1).returning(|_, _| Ok("55".into()));
+        let mut ids = MockFileIdStore::new();
+        ids.expect_find().times(1).returning(|_, _, _| Ok(None));
+        ids.expect_find().times(1).returning(|_, _, _| Ok(Some("55".into())));
+        ids.expect_keep()
+            .times(1)
+            .withf(|_, number, _, id, time| (number, id, *time) == ("1065", "55", Duration::days(25)))
+            .returning(|_, _, _, _, _| Ok(()));
+        let files = MessageFiles::new(media(&shelf), Arc::new(ids));
+        for _ in 0..2 {
+            let source = files.source(&gateway, ACCOUNT, &line(), &url).await.unwrap();
+            assert_eq!(source, FileSource::Id("55".into()));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_ours_is_fetched_by_the_platform_or_not_at_all() {
+        let (shelf, url) = shelf();
+        let files = MessageFiles::new(media(&shelf), Arc::new(MockFileIdStore::new()));
+        let gateway = MockWhatsappGateway::new();
+        let source = async |account, url: &str| files.source(&gateway, account, &line(), url).await;
+        let link = "https://cdn.example/a.png";
+        assert_eq!(source(ACCOUNT, link).await.unwrap(), FileSource::Link(link.into()));
+        let other = AccountId(Uuid::from_u128(8));
+        for (account, url) in [(other, url.as_str()), (ACCOUNT, "http://10.0.0.1/a.png"), (ACCOUNT, "")] {
+            let fault = source(account, url).await;
+            assert!(matches!(fault, Err(FileFault::Unusable(_))), "{url}: {fault:?}");
+        }
+    }
+}

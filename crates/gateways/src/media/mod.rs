@@ -1,0 +1,326 @@
+//! Files of templates in a directory or in an S3 bucket, behind one port, by the crate `object_store`.
+
+mod transport;
+
+use std::future::Future;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, BoxStream};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{
+    Attribute, Attributes, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt as _,
+    PutMultipartOptions, PutOptions, PutPayloadMut, RetryConfig,
+};
+use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
+
+use transport::Connector;
+
+/// What is collected before it is written: for a bucket the least that it takes as a part, for a directory enough to
+/// make few system calls. A file that is smaller is written in one call.
+const BUCKET_PART: usize = 5 * 1024 * 1024;
+const DIRECTORY_PART: usize = 512 * 1024;
+
+/// How much is collected in one piece of memory.
+const BLOCK: usize = 64 * 1024;
+
+/// How long a store may take over one step, and over the next piece of a file.
+const STEP: Duration = Duration::from_secs(60);
+
+/// How long a step that failed is tried again.
+const RETRYING: Duration = Duration::from_secs(20);
+
+/// The longest that whoever fetches a file may keep it: its content never changes under one path.
+const CACHED: &str = "public, max-age=31536000, immutable";
+
+/// Files in a directory or in a bucket. Unset, every call says so.
+#[derive(Clone)]
+pub struct ObjectMedia {
+    place: Option<Place>,
+}
+
+#[derive(Clone)]
+struct Place {
+    store: Arc<dyn ObjectStore>,
+    /// Before every path: empty, or ending in a slash.
+    prefix: String,
+    part: usize,
+    /// Whether the store keeps what is told to those who fetch a file; a directory keeps bytes alone.
+    keeps_headers: bool,
+}
+
+impl ObjectMedia {
+    /// `url` is `file:///directory`, which is made, or `s3://bucket/prefix`; none: not configured. `environment` holds
+    /// the `AWS_...` variables: credentials, region, `AWS_ENDPOINT_URL`. Connects to nothing. The error never holds a
+    /// value.
+    pub fn open(url: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
+        let Some(url) = url else {
+            return Ok(Self { place: None });
+        };
+        let place = if let Some(directory) = url.strip_prefix("file://") {
+            directory_at(directory)?
+        } else if let Some(bucket) = url.strip_prefix("s3://") {
+            bucket_at(bucket, environment)?
+        } else {
+            return Err("must begin with file:/// or s3://".to_owned());
+        };
+        Ok(Self { place: Some(place) })
+    }
+
+    fn place(&self) -> Result<&Place, MediaStoreError> {
+        self.place.as_ref().ok_or(MediaStoreError::NotConfigured)
+    }
+}
+
+fn directory_at(directory: &str) -> Result<Place, String> {
+    let path = FilePath::new(directory);
+    if !path.is_absolute() {
+        return Err("must name an absolute directory (file:///directory)".to_owned());
+    }
+    std::fs::create_dir_all(path).map_err(|error| format!("the directory cannot be made: {error}"))?;
+    let store = LocalFileSystem::new_with_prefix(path).map_err(|error| error.to_string())?;
+    Ok(Place {
+        store: Arc::new(store),
+        prefix: String::new(),
+        part: DIRECTORY_PART,
+        keeps_headers: false,
+    })
+}
+
+fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Place, String> {
+    let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
+    let prefix = prefix.trim_matches('/');
+    Path::parse(prefix).map_err(|_| "has a prefix that no key can begin with".to_owned())?;
+    if bucket.is_empty() {
+        return Err("must name a bucket (s3://bucket/prefix)".to_owned());
+    }
+    let mut builder = AmazonS3Builder::new();
+    for (name, value) in environment {
+        let key = name.to_ascii_lowercase();
+        let key = key
+            .starts_with("aws_")
+            .then(|| key.parse::<AmazonS3ConfigKey>().ok())
+            .flatten();
+        if let Some(key) = key {
+            builder = builder.with_config(key, value);
+        }
+    }
+    let endpoint = builder
+        .get_config_value(&AmazonS3ConfigKey::Endpoint)
+        .unwrap_or_default();
+    if transport::is_loopback(&endpoint) {
+        builder = builder.with_allow_http(true);
+    }
+    let retry = RetryConfig {
+        max_retries: 4,
+        retry_timeout: RETRYING,
+        ..RetryConfig::default()
+    };
+    let store = builder
+        .with_bucket_name(bucket)
+        .with_retry(retry)
+        .with_http_connector(Connector)
+        .build();
+    let prefix = if prefix.is_empty() {
+        String::new()
+    } else {
+        format!("{prefix}/")
+    };
+    Ok(Place {
+        store: Arc::new(store.map_err(|error| format!("cannot be used: {error}"))?),
+        prefix,
+        part: BUCKET_PART,
+        keeps_headers: true,
+    })
+}
+
+impl Place {
+    fn key(&self, path: &MediaPath) -> Path {
+        Path::from(format!("{}{path}", self.prefix))
+    }
+
+    fn headers(&self, path: &MediaPath) -> Attributes {
+        if !self.keeps_headers {
+            return Attributes::new();
+        }
+        Attributes::from_iter([
+            (Attribute::ContentType, path.kind.as_str()),
+            (Attribute::ContentDisposition, "inline"),
+            (Attribute::CacheControl, CACHED),
+        ])
+    }
+}
+
+/// A step of the store, within its time; none when the store says that there is no such file.
+async fn step<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<Option<T>, MediaStoreError> {
+    match tokio::time::timeout(STEP, work).await {
+        Ok(Ok(done)) => Ok(Some(done)),
+        Ok(Err(object_store::Error::NotFound { .. })) => Ok(None),
+        Ok(Err(error)) => Err(MediaStoreError::Failed(error.into())),
+        Err(_) => Err(late()),
+    }
+}
+
+/// A step for which nothing has to be there.
+async fn done<T>(work: impl Future<Output = object_store::Result<T>>) -> Result<T, MediaStoreError> {
+    let absent = || MediaStoreError::Failed("the store does not have what it was given".into());
+    step(work).await?.ok_or_else(absent)
+}
+
+fn late() -> MediaStoreError {
+    MediaStoreError::Failed(format!("the store did not answer within {STEP:?}").into())
+}
+
+#[async_trait]
+impl MediaStore for ObjectMedia {
+    async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
+        let place = self.place()?.clone();
+        Ok(Box::new(Writing {
+            key: place.key(path),
+            headers: place.headers(path),
+            place,
+            pending: block(),
+            upload: None,
+        }))
+    }
+
+    async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
+        let place = self.place()?;
+        let found = step(place.store.head(&place.key(path))).await?;
+        Ok(found.map(|found| found.size))
+    }
+
+    async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError> {
+        let place = self.place()?;
+        let options = GetOptions {
+            range: (from > 0).then_some(GetRange::Offset(from)),
+            ..GetOptions::default()
+        };
+        let found = step(place.store.get_opts(&place.key(path), options)).await?;
+        Ok(found.map(|found| in_time(found.into_stream())))
+    }
+
+    async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError> {
+        let place = self.place()?;
+        step(place.store.delete(&place.key(path))).await.map(drop)
+    }
+}
+
+/// The pieces of a file, each within its time; the time that the reader takes does not count.
+fn in_time(pieces: BoxStream<'static, object_store::Result<Bytes>>) -> MediaPieces {
+    let next = |mut pieces: BoxStream<'static, object_store::Result<Bytes>>| async move {
+        let piece = match tokio::time::timeout(STEP, pieces.next()).await {
+            Ok(piece) => piece?.map_err(|error| MediaStoreError::Failed(error.into())),
+            Err(_) => Err(late()),
+        };
+        Some((piece, pieces))
+    };
+    stream::unfold(pieces, next).boxed()
+}
+
+fn block() -> PutPayloadMut {
+    PutPayloadMut::new().with_block_size(BLOCK)
+}
+
+/// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
+/// there; what is larger goes part by part, one after the other.
+struct Writing {
+    place: Place,
+    key: Path,
+    headers: Attributes,
+    pending: PutPayloadMut,
+    upload: Option<Box<dyn MultipartUpload>>,
+}
+
+impl Writing {
+    async fn complete(&mut self) -> Result<(), MediaStoreError> {
+        if !self.pending.is_empty() {
+            self.flush().await?;
+        }
+        match self.upload.as_mut() {
+            Some(upload) => done(upload.complete()).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), MediaStoreError> {
+        let payload = std::mem::replace(&mut self.pending, block()).freeze();
+        let upload = match self.upload.take() {
+            Some(upload) => self.upload.insert(upload),
+            None => {
+                let options = PutMultipartOptions {
+                    attributes: self.headers.clone(),
+                    ..PutMultipartOptions::default()
+                };
+                let upload = done(self.place.store.put_multipart_opts(&self.key, options)).await?;
+                self.upload.insert(upload)
+            }
+        };
+        done(upload.put_part(payload)).await
+    }
+}
+
+#[async_trait]
+impl MediaWrite for Writing {
+    async fn write(&mut self, mut piece: &[u8]) -> Result<(), MediaStoreError> {
+        while !piece.is_empty() {
+            let room = self.place.part.saturating_sub(self.pending.content_length());
+            let (now, later) = piece.split_at(room.min(piece.len()));
+            self.pending.extend_from_slice(now);
+            piece = later;
+            if self.pending.content_length() >= self.place.part {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<(), MediaStoreError> {
+        if self.upload.is_none() {
+            let payload = std::mem::replace(&mut self.pending, block()).freeze();
+            let options = PutOptions {
+                attributes: self.headers.clone(),
+                ..PutOptions::default()
+            };
+            return done(self.place.store.put_opts(&self.key, payload, options))
+                .await
+                .map(drop);
+        }
+        let committed = self.complete().await;
+        match committed {
+            // It is there now: nothing is to be taken back.
+            Ok(()) => self.upload = None,
+            Err(_) => self.discard().await,
+        }
+        committed
+    }
+
+    async fn discard(mut self: Box<Self>) {
+        if let Some(upload) = self.upload.take() {
+            abort(upload, &self.key).await;
+        }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let Some(upload) = self.upload.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let key = self.key.clone();
+        runtime.spawn(async move { abort(upload, &key).await });
+    }
+}
+
+async fn abort(mut upload: Box<dyn MultipartUpload>, key: &Path) {
+    if let Err(error) = done(upload.abort()).await {
+        tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
+    }
+}

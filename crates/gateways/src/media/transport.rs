@@ -1,0 +1,96 @@
+//! How a bucket is reached: by the HTTP and TLS that everything else here uses.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http_body_util::BodyExt as _;
+use hyper::Uri;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
+use hyper_util::client::legacy::{Client, Error as ClientError};
+use object_store::client::{
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpRequestBody, HttpResponse,
+    HttpResponseBody, HttpService,
+};
+use object_store::{ClientOptions, Result};
+
+use crate::http::pooled;
+
+/// How long a request may take until its answer begins: a part has to go out within it.
+const TIMEOUT: Duration = Duration::from_secs(45);
+
+/// Makes transports.
+#[derive(Debug)]
+pub(super) struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> Result<HttpClient> {
+        let client = pooled().map_err(|fault| object_store::Error::Generic {
+            store: "S3",
+            source: fault.into(),
+        })?;
+        let plain = options.get_config_value(&ClientConfigKey::AllowHttp);
+        Ok(HttpClient::new(Transport {
+            client,
+            plain: plain.as_deref() == Some("true"),
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct Transport {
+    client: Client<HttpsConnector<TcpConnector>, HttpRequestBody>,
+    /// Whether it may talk without TLS.
+    plain: bool,
+}
+
+#[async_trait]
+impl HttpService for Transport {
+    async fn call(&self, request: HttpRequest) -> std::result::Result<HttpResponse, HttpError> {
+        if request.uri().scheme_str() != Some("https") && !self.plain {
+            let error = std::io::Error::other("plain HTTP is not allowed (AWS_ALLOW_HTTP)");
+            return Err(HttpError::new(HttpErrorKind::Unknown, error));
+        }
+        let answer = tokio::time::timeout(TIMEOUT, self.client.request(request)).await;
+        let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
+        let answer = answer.map_err(|error| HttpError::new(kind(&error), error))?;
+        let broken = |error| HttpError::new(HttpErrorKind::Interrupted, error);
+        Ok(answer.map(|body| HttpResponseBody::new(body.map_err(broken))))
+    }
+}
+
+fn kind(error: &ClientError) -> HttpErrorKind {
+    if error.is_connect() {
+        HttpErrorKind::Connect
+    } else {
+        HttpErrorKind::Interrupted
+    }
+}
+
+/// Whether an address is this machine's own.
+pub(super) fn is_loopback(address: &str) -> bool {
+    let host = address
+        .parse::<Uri>()
+        .ok()
+        .and_then(|uri| uri.host().map(str::to_owned));
+    matches!(host.as_deref(), Some("localhost" | "127.0.0.1" | "[::1]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_may_be_talked_to_in_the_clear() {
+        for (address, own) in [
+            ("http://127.0.0.1:9000", true),
+            ("http://localhost:9000/", true),
+            ("http://[::1]:9000", true),
+            ("http://127.0.0.1.example", false),
+            ("http://minio:9000", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback(address), own, "{address}");
+        }
+    }
+}

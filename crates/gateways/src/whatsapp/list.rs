@@ -1,0 +1,127 @@
+//! The platform's list of templates, page by page.
+
+use recado_domain::shared::GatewayError;
+use recado_domain::whatsapp::{Line, RemotePage, RemoteTemplate};
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::{CloudApi, NAME, files, graph, segment};
+use crate::http::{Answer, Request};
+
+const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score";
+
+/// The largest page, in bytes: a hundred carousels.
+const PAGE_BYTES: usize = 16 * 1024 * 1024;
+
+impl CloudApi {
+    /// `GET /{waba_id}/message_templates`
+    pub(super) async fn page(&self, line: &Line, after: Option<&str>) -> Result<RemotePage, GatewayError> {
+        let base = self.base.as_ref().ok_or(GatewayError::NotConfigured(NAME))?;
+        let waba = segment(&line.waba_id);
+        let mut url = format!("{base}/{waba}/message_templates?limit=100&fields={FIELDS}");
+        if let Some(after) = after {
+            url.push_str("&after=");
+            url.push_str(&segment(after));
+        }
+        let unavailable = |error: crate::http::CallError| GatewayError::Unavailable(error.to_string());
+        let request = Request::get(url)
+            .cap(PAGE_BYTES)
+            .timeout(self.timeout)
+            .bearer(&line.token);
+        let answer = self
+            .http
+            .call(request.map_err(unavailable)?)
+            .await
+            .map_err(unavailable)?;
+        page(&answer, after, &line.token)
+    }
+}
+
+fn page(answer: &Answer, asked: Option<&str>, token: &SecretString) -> Result<RemotePage, GatewayError> {
+    let body = files::read(answer, token)?;
+    let data = body.get("data").and_then(Value::as_array);
+    let data = data.ok_or_else(|| GatewayError::Unavailable("a list without templates".into()))?;
+    let text = |path: &str| body.pointer(path).and_then(Value::as_str);
+    let next = text("/paging/next").and_then(|_| text("/paging/cursors/after"));
+    Ok(RemotePage {
+        templates: data.iter().filter_map(template).collect(),
+        // A page that leads to itself would be read for ever.
+        next: next.filter(|next| Some(*next) != asked).map(str::to_owned),
+    })
+}
+
+/// None for what cannot be a template of ours.
+fn template(item: &Value) -> Option<RemoteTemplate> {
+    let text = |field: &str| item.get(field).and_then(Value::as_str).map(str::to_owned);
+    let quality = item.get("quality_score");
+    let score = quality.and_then(|quality| quality.get("score").or(Some(quality))?.as_str());
+    Some(RemoteTemplate {
+        meta_template_id: graph::id(item.get("id"))?,
+        name: text("name")?,
+        language: text("language")?,
+        category: text("category")?,
+        status: text("status")?,
+        rejected_reason: text("rejected_reason"),
+        quality_score: score.map(str::to_owned),
+        components: item
+            .get("components")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderMap;
+
+    use super::*;
+
+    fn read(status: u16, body: &str, asked: Option<&str>) -> Result<RemotePage, GatewayError> {
+        let answer = Answer {
+            status,
+            headers: HeaderMap::new(),
+            body: body.to_owned().into(),
+        };
+        page(&answer, asked, &SecretString::from("token"))
+    }
+
+    #[test]
+    fn a_page_is_read_and_what_is_no_template_is_left_out() {
+        let body = r#"{"data":[{"id":7,"name":"a","language":"pt_BR","category":"UTILITY","status":"APPROVED",
+            "quality_score":{"score":"GREEN","date":1},"components":[{"type":"BODY"}]},
+            {"id":"8","name":"b","language":"pt_BR","category":"UTILITY","status":"REJECTED","rejected_reason":"SCAM",
+            "quality_score":"RED"},{"name":"no id"},7],
+            "paging":{"cursors":{"before":"x","after":"y"},"next":"https://h/x"}}"#;
+        let found = read(200, body, None).unwrap();
+        assert_eq!(found.next.as_deref(), Some("y"));
+        let [a, b] = &found.templates[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(
+            (a.meta_template_id.as_str(), a.quality_score.as_deref()),
+            ("7", Some("GREEN"))
+        );
+        assert_eq!(
+            (b.rejected_reason.as_deref(), b.quality_score.as_deref()),
+            (Some("SCAM"), Some("RED"))
+        );
+        assert_eq!((a.components.len(), b.components.len()), (1, 0));
+        assert_eq!(read(200, body, Some("y")).unwrap().next, None, "it leads to itself");
+        let last = read(200, r#"{"data":[],"paging":{"cursors":{"after":"y"}}}"#, None);
+        assert_eq!(last.unwrap(), RemotePage::default());
+    }
+
+    #[test]
+    fn what_is_no_page_is_a_fault() {
+        let refused = read(400, r#"{"error":{"code":100,"message":"m"}}"#, None);
+        assert!(
+            matches!(refused, Err(GatewayError::Refused { code: 100, .. })),
+            "{refused:?}"
+        );
+        for (status, body) in [(200, "{}"), (200, "{\"data"), (500, "{\"data\":[]}"), (404, "<html>")] {
+            let fault = read(status, body, None);
+            assert!(matches!(fault, Err(GatewayError::Unavailable(_))), "{fault:?}");
+        }
+    }
+}

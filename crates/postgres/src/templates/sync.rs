@@ -1,0 +1,88 @@
+//! Writing what a synchronisation found. A template goes in as the JSON that is published of it: its fields bear the
+//! names of the columns.
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::AccountId;
+use recado_domain::templates::{SyncReport, SyncedTemplate, Template};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+/// Templates in one statement.
+const BATCH: usize = 500;
+
+pub(super) async fn write(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    templates: &[SyncedTemplate],
+) -> Attempt<SyncReport> {
+    let mut report = SyncReport::default();
+    for batch in templates.chunks(BATCH) {
+        let (mut new, mut changed) = (Vec::new(), Vec::new());
+        for template in batch {
+            match template {
+                SyncedTemplate::New(template) => new.push(template),
+                SyncedTemplate::Changed { template, seen } => changed.push((template, *seen)),
+            }
+        }
+        report.created += insert(conn, account, &new).await?;
+        report.updated += update(conn, account, &changed).await?;
+    }
+    Ok(report)
+}
+
+fn rows<'a>(templates: impl Iterator<Item = &'a Template>) -> Value {
+    templates.map(|template| json!(template)).collect()
+}
+
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> Attempt<usize> {
+    if templates.is_empty() {
+        return Ok(0);
+    }
+    let written = sql(
+        "INSERT INTO message_templates (account_id, id, name, category, language, template_type, header_type,
+           header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
+           meta_template_id, meta_status, rejection_reason, quality_score, created_at, updated_at)
+         SELECT $1, id, name, category, language, template_type, header_type,
+           header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
+           meta_template_id, meta_status, rejection_reason, quality_score, created_at, updated_at
+         FROM jsonb_populate_recordset(NULL::message_templates, $2)
+         ON CONFLICT (account_id, name, language) WHERE deleted_at IS NULL DO NOTHING",
+    )
+    .bind(account)
+    .bind(rows(templates.iter().copied()))
+    .execute(conn)
+    .await?;
+    Ok(written)
+}
+
+/// Only what the platform decides; the moment of the last change guards what people decide.
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    templates: &[(&Template, OffsetDateTime)],
+) -> Attempt<usize> {
+    if templates.is_empty() {
+        return Ok(0);
+    }
+    let ids: Vec<Uuid> = templates.iter().map(|(template, _)| template.id.0).collect();
+    let seen: Vec<OffsetDateTime> = templates.iter().map(|(_, seen)| *seen).collect();
+    let written = sql(
+        "UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
+           meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
+           quality_score = w.quality_score, updated_at = w.updated_at
+         FROM jsonb_populate_recordset(NULL::message_templates, $2) w
+         JOIN unnest($3, $4) AS seen (id, updated_at) ON seen.id = w.id
+         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.updated_at = seen.updated_at",
+    )
+    .bind(account)
+    .bind(rows(templates.iter().map(|(template, _)| *template)))
+    .bind(ids)
+    .bind(seen)
+    .execute(conn)
+    .await?;
+    Ok(written)
+}

@@ -1,0 +1,143 @@
+//! Files of templates: taken as they come, and given to whoever knows their address.
+
+use actix_web::http::header::{
+    CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
+};
+use actix_web::web::{Data, Path, Payload};
+use actix_web::{HttpRequest, HttpResponse};
+use recado_domain::media::{MediaPath, MediaType, StoredMedia, Upload};
+use recado_domain::shared::{FieldErrors, Tenant};
+
+use crate::error::ApiError;
+use crate::web::body;
+use crate::web::multipart::{Event, Form, Malformed};
+use crate::web::reply;
+use crate::web::shape::{Caller, Proved};
+use crate::wiring::Services;
+
+/// What a form may have beside its file, in bytes, and how many parts.
+const OVERHEAD_BYTES: u64 = 64 * 1024;
+const PARTS: usize = 20;
+
+const FORM: &str = "multipart/form-data";
+
+/// `POST /api/templates/media/upload`
+pub(super) async fn upload(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    body::check_media_type(&request, FORM)?;
+    let most = MediaType::largest().saturating_add(OVERHEAD_BYTES);
+    if body::declared_length(&request).is_some_and(|length| length > most) {
+        return Err(ApiError::TooLarge);
+    }
+    let content_type = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let form = Form::new(content_type.unwrap_or_default());
+    let form = form.ok_or_else(|| FieldErrors::one("body", "names no boundary in its Content-Type"))?;
+    let mut parts = Parts::default();
+    let taken = take(&services, &tenant, form, payload, most, &mut parts).await;
+    if let Some(refused) = parts.file.take() {
+        refused.discard().await;
+    }
+    Ok(reply::ok(taken?))
+}
+
+/// Passes the one file of a form on to the store, piece by piece. What is left in `parts` was refused.
+async fn take(
+    services: &Services,
+    tenant: &Tenant,
+    mut form: Form,
+    payload: Payload,
+    most: u64,
+    parts: &mut Parts,
+) -> Result<StoredMedia, ApiError> {
+    let mut payload = payload.into_inner();
+    let mut received = 0_u64;
+    while let Some(piece) = body::next_piece(&mut payload).await? {
+        received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        if received > most {
+            return Err(ApiError::TooLarge);
+        }
+        form.feed(&piece);
+        while let Some(event) = form.next_event().map_err(malformed)? {
+            match event {
+                Event::Part(head) if head.name == "file" => {
+                    parts.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
+                }
+                Event::Part(_) => parts.begin_other()?,
+                Event::Content(content) => parts.content(&content).await?,
+                Event::End => {
+                    let file = parts
+                        .file
+                        .take()
+                        .ok_or_else(|| FieldErrors::one("file", "is required"))?;
+                    return Ok(file.finish().await?);
+                }
+            }
+        }
+    }
+    Err(FieldErrors::one("body", "ended before it was complete").into())
+}
+
+fn malformed(Malformed(message): Malformed) -> FieldErrors {
+    FieldErrors::one("body", message)
+}
+
+/// The parts of a form, as far as they came.
+#[derive(Default)]
+struct Parts {
+    count: usize,
+    file: Option<Upload>,
+    in_file: bool,
+}
+
+impl Parts {
+    fn begin_file(&mut self, upload: Upload) -> Result<(), FieldErrors> {
+        self.begin_other()?;
+        if self.file.is_some() {
+            return Err(FieldErrors::one("file", "must be one file"));
+        }
+        self.file = Some(upload);
+        self.in_file = true;
+        Ok(())
+    }
+
+    fn begin_other(&mut self) -> Result<(), FieldErrors> {
+        self.in_file = false;
+        self.count = self.count.saturating_add(1);
+        if self.count > PARTS {
+            return Err(FieldErrors::one("body", format!("must have at most {PARTS} parts")));
+        }
+        Ok(())
+    }
+
+    async fn content(&mut self, content: &[u8]) -> Result<(), ApiError> {
+        if let Some(file) = self.file.as_mut().filter(|_| self.in_file) {
+            file.feed(content).await?;
+        }
+        Ok(())
+    }
+}
+
+/// `GET /media/<account id>/<file>`: a stored file under its exact type. What else it could be taken for makes no
+/// difference: nothing in it runs.
+pub(super) async fn fetch(services: Data<Services>, path: Path<(String, String)>) -> Result<HttpResponse, ApiError> {
+    let (account, file) = path.into_inner();
+    let path: MediaPath = format!("{account}/{file}").parse().map_err(|_| ApiError::NotFound)?;
+    let file = services.media.fetch(path).await.map_err(ApiError::Storage)?;
+    let file = file.ok_or(ApiError::NotFound)?;
+    let content = file.read(0).await.map_err(ApiError::Storage)?;
+    Ok(HttpResponse::Ok()
+        .insert_header((CONTENT_TYPE, path.kind.as_str()))
+        .insert_header((CONTENT_DISPOSITION, "inline"))
+        .insert_header((CACHE_CONTROL, "public, max-age=31536000, immutable"))
+        .insert_header((CONTENT_SECURITY_POLICY, "default-src 'none'; sandbox"))
+        .insert_header((CONTENT_LENGTH, file.size))
+        .no_chunking(file.size)
+        .streaming(content))
+}

@@ -1,0 +1,229 @@
+//! Templates with files, from the upload to the message; and what the platform says of templates later.
+
+use recado_simulators::whatsapp::{Fault, FaultKind, On};
+use serde_json::{Value, json};
+
+use crate::harness::client::Reply;
+use crate::harness::media::{MP4, PNG, WEBP};
+use crate::harness::people::User;
+use crate::harness::setting::silent;
+use crate::harness::{Options, Server, eventually, text, until};
+
+fn submit(user: &User<'_>, id: &str) -> Reply {
+    user.request("POST", &format!("/api/templates/{id}/submit")).send()
+}
+
+fn becomes(user: &User<'_>, id: &str, field: &str, value: &Value) -> Value {
+    eventually(&format!("{field} is {value}"), || {
+        let template = user.get(&format!("/api/templates/{id}")).ok();
+        (&template[field] == value).then_some(template)
+    })
+}
+
+fn approved(user: &User<'_>, id: &str) {
+    submit(user, id).ok();
+    becomes(user, id, "meta_status", &json!("approved"));
+}
+
+fn count(server: &Server, end: &str) -> usize {
+    let ledger = server.whatsapp.ledger().into_iter();
+    ledger.filter(|call| call.request.path.ends_with(end)).count()
+}
+
+#[test]
+fn a_picture_goes_from_the_upload_to_the_message() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let url = text(&ana.upload("a.png", PNG).ok()["url"]);
+    let template = ana.template_with_file("foto", "image", &url);
+    approved(&ana, &template);
+    assert_eq!(count(&server, "/1/uploads"), 1);
+    ana.contacts(3);
+    for run in 1..=2 {
+        let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+        let report = ana.execute(&campaign).ok();
+        assert_eq!((&report["sent"], &report["failed"]), (&json!(3), &json!(0)), "{report}");
+        assert_eq!(server.whatsapp.sends().len(), 3 * run);
+    }
+    assert_eq!(count(&server, "/media"), 1, "the platform is given the file once");
+    let parameter = &server.whatsapp.sends()[0].request.body["template"]["components"][0]["parameters"][0];
+    assert_eq!(parameter["type"], "image");
+    assert!(parameter["image"]["id"].is_string(), "{parameter}");
+    assert_eq!(
+        server
+            .db
+            .count("FROM whatsapp_files WHERE expires_at > now() + interval '24 days'"),
+        1
+    );
+}
+
+#[test]
+fn a_carousel_goes_from_the_upload_to_the_message() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let url = text(&ana.upload("a.mp4", MP4).ok()["url"]);
+    let card = json!({ "components": [
+        { "type": "HEADER", "format": "VIDEO", "example": { "header_handle": [url] } },
+        { "type": "BODY", "text": "Por {{1}} hoje.", "example": { "body_text": [["R$ 10"]] } },
+        { "type": "BUTTONS", "buttons": [{ "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] });
+    let body = json!({ "name": "vitrine", "category": "MARKETING", "language": "pt_BR", "template_type": "carousel",
+        "body_text": "Oi {{1}}, veja:", "example_values": ["Ana"], "carousel_cards": [card, card] });
+    let template = text(&ana.post("/api/templates", body).created()["id"]);
+    approved(&ana, &template);
+    ana.contact("Ana", "+5511961234567");
+    let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+    assert_eq!(ana.execute(&campaign).ok()["sent"], 1);
+    let send = server.whatsapp.sends().remove(0);
+    assert_eq!(send.parameters.len(), 7, "{:?}", send.parameters);
+    assert_eq!((&send.parameters[2][..], &send.parameters[3][..]), ("R$ 10", "a"));
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_by_its_field() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.profile();
+    let upload = |user: &User<'_>, content: &[u8]| text(&user.upload("a", content).ok()["url"]);
+    let (webp, film, theirs) = (upload(&ana, WEBP), upload(&ana, MP4), upload(&bia, PNG));
+    let inside = format!("http://127.0.0.1:{}/readyz", server.port());
+    for (number, url) in [webp, film, theirs, inside, "https://elsewhere.example/a.png".into()]
+        .iter()
+        .enumerate()
+    {
+        let template = ana.template_with_file(&format!("t{number}"), "image", url);
+        assert_eq!(submit(&ana, &template).invalid(), ["header_media_url"], "{url}");
+    }
+    assert!(server.whatsapp.ledger().is_empty(), "nothing reached the platform");
+}
+
+#[test]
+fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let url = text(&ana.upload("a.png", PNG).ok()["url"]);
+    let template = ana.template_with_file("foto", "image", &url);
+    let refusal = FaultKind::Error {
+        code: 100,
+        http_status: 400,
+        details: "file rejected".into(),
+    };
+    server.whatsapp.script(vec![Fault::of(On::Upload, refusal)]);
+    let error = submit(&ana, &template).refused(502, "WHATSAPP_ERROR");
+    assert_eq!(
+        (&error["details"]["code"], &error["details"]["message"]),
+        (&json!(100), &json!("file rejected"))
+    );
+    becomes(&ana, &template, "meta_status", &json!("draft"));
+    server
+        .whatsapp
+        .script(vec![Fault::of(On::Upload, FaultKind::BreakAfter { bytes: 5 })]);
+    approved(&ana, &template);
+    let unset = Server::start(Options::default().with("WHATSAPP_APP_ID", ""));
+    let bia = unset.owner();
+    bia.profile();
+    let url = text(&bia.upload("a.png", PNG).ok()["url"]);
+    let template = bia.template_with_file("foto", "image", &url);
+    submit(&bia, &template).refused(502, "WHATSAPP_ERROR");
+}
+
+#[test]
+fn a_run_whose_file_is_gone_waits_and_says_so() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let url = text(&ana.upload("a.png", PNG).ok()["url"]);
+    let template = ana.template_with_file("foto", "image", &url);
+    approved(&ana, &template);
+    for file in server.media.files() {
+        std::fs::remove_file(server.media.path().join(file)).unwrap();
+    }
+    ana.contact("Ana", "+5511961234567");
+    let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+    let report = ana.execute(&campaign).ok();
+    assert_eq!(
+        (&report["paused"], &report["status"]),
+        (&json!(true), &json!("sending"))
+    );
+    let reason = server.db.text("SELECT pause_reason FROM campaigns");
+    assert_eq!(reason, "the file of a header is not there any more");
+    assert!(server.whatsapp.sends().is_empty());
+}
+
+#[test]
+fn quality_and_category_follow_the_platform() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    let meta = text(&submit(&ana, &id).ok()["meta_template_id"]);
+    assert_eq!(
+        becomes(&ana, &id, "meta_status", &json!("approved"))["quality_score"],
+        Value::Null
+    );
+    for score in ["GREEN", "YELLOW", "RED", "UNKNOWN"] {
+        let news = json!({ "previous_quality_score": "UNKNOWN", "new_quality_score": score });
+        assert!(
+            server
+                .whatsapp
+                .tell_template(&meta, "message_template_quality_update", &news)
+        );
+        becomes(&ana, &id, "quality_score", &json!(score));
+    }
+    let news = json!({ "previous_category": "MARKETING", "new_category": "UTILITY" });
+    assert!(server.whatsapp.tell_template(&meta, "template_category_update", &news));
+    let before = becomes(&ana, &id, "category", &json!("UTILITY"));
+    for event in ["FLAGGED", "LOCKED", "SOMETHING_NEW"] {
+        assert!(server.whatsapp.set_template_status(&meta, event, None));
+    }
+    assert!(
+        server
+            .whatsapp
+            .tell_template(&meta, "message_template_quality_update", &json!({}))
+    );
+    assert!(server.whatsapp.wait_idle(crate::harness::DEADLINE));
+    assert_eq!(ana.get(&format!("/api/templates/{id}")).ok(), before);
+}
+
+#[test]
+fn a_stopped_template_pauses_the_campaign_that_sends_it() {
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "200"));
+    let ana = server.owner();
+    ana.profile();
+    let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
+    let meta = text(&submit(&ana, &id).ok()["meta_template_id"]);
+    becomes(&ana, &id, "meta_status", &json!("approved"));
+    ana.contacts(100);
+    let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": id }));
+    let (port, token) = (server.port(), ana.token.clone());
+    let path = format!("/api/campaigns/{campaign}/execute");
+    let run = std::thread::spawn(move || {
+        crate::harness::client::Request::new(port, "POST", &path)
+            .bearer(&token)
+            .send()
+    });
+    until("the run is under way", || !server.whatsapp.sends().is_empty());
+    assert!(server.whatsapp.set_template_status(&meta, "PAUSED", None));
+    let report = run.join().unwrap().ok();
+    assert_eq!(
+        (&report["paused"], &report["status"]),
+        (&json!(true), &json!("sending")),
+        "{report}"
+    );
+    assert!(server.whatsapp.sends().len() < 100);
+    let reason = server.db.text("SELECT pause_reason FROM campaigns");
+    assert!(reason.contains("template"), "{reason}");
+    becomes(&ana, &id, "meta_status", &json!("paused"));
+    until("people are told", || {
+        server
+            .db
+            .count("FROM notifications WHERE type = 'warning' AND title LIKE 'Template paused%'")
+            == 1
+            && server
+                .db
+                .count("FROM notifications WHERE type = 'warning' AND title LIKE 'Campaign paused%'")
+                == 1
+    });
+}
