@@ -288,7 +288,7 @@ async fn an_address_that_cannot_be_used_is_told_without_its_value() {
         "secrets are not sent in the clear: {refused:?}"
     );
     for url in [
-        "s3://",
+        "s3:///prefix",
         "gs://x",
         "file://relative",
         "s3://b/a//b/../c",

@@ -56,29 +56,19 @@ async fn take(
     most: u64,
     parts: &mut Parts,
 ) -> Result<StoredMedia, ApiError> {
-    let mut payload = payload.into_inner();
-    let mut received = 0_u64;
+    let (mut payload, mut received) = (payload.into_inner(), 0_u64);
     while let Some(piece) = body::next_piece(&mut payload).await? {
         received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if received > most {
             return Err(ApiError::TooLarge);
         }
         form.feed(&piece);
-        while let Some(event) = form.next_event().map_err(malformed)? {
-            match event {
-                Event::Part(head) if head.name == "file" => {
-                    parts.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
-                }
-                Event::Part(_) => parts.begin_other()?,
-                Event::Content(content) => parts.content(&content).await?,
-                Event::End => {
-                    let file = parts
-                        .file
-                        .take()
-                        .ok_or_else(|| FieldErrors::one("file", "is required"))?;
-                    return Ok(file.finish().await?);
-                }
-            }
+        if parts.read(services, tenant, &mut form).await? {
+            let file = parts
+                .file
+                .take()
+                .ok_or_else(|| FieldErrors::one("file", "is required"))?;
+            return Ok(file.finish().await?);
         }
     }
     Err(FieldErrors::one("body", "ended before it was complete").into())
@@ -97,6 +87,21 @@ struct Parts {
 }
 
 impl Parts {
+    /// Takes in what came of the form; true once it is complete.
+    async fn read(&mut self, services: &Services, tenant: &Tenant, form: &mut Form) -> Result<bool, ApiError> {
+        while let Some(event) = form.next_event().map_err(malformed)? {
+            match event {
+                Event::Part(head) if head.name == "file" => {
+                    self.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
+                }
+                Event::Part(_) => self.begin_other()?,
+                Event::Content(content) => self.content(&content).await?,
+                Event::End => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
     fn begin_file(&mut self, upload: Upload) -> Result<(), FieldErrors> {
         self.begin_other()?;
         if self.file.is_some() {

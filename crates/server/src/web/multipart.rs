@@ -224,10 +224,12 @@ mod tests {
 
     const TYPE: &str = "multipart/form-data; boundary=\"x y\"";
 
-    /// Every part with its content, fed in pieces of so many bytes.
-    fn parts(body: &[u8], size: usize) -> Result<(Vec<(Head, Vec<u8>)>, bool), Malformed> {
+    type Parts = Vec<(Head, Vec<u8>)>;
+
+    /// Every part with its content, and whether the form ended; fed in pieces of so many bytes.
+    fn parts(body: &[u8], size: usize) -> Result<(Parts, bool), Malformed> {
         let mut form = Form::new(TYPE).unwrap();
-        let mut parts: Vec<(Head, Vec<u8>)> = Vec::new();
+        let mut parts = Parts::new();
         for piece in body.chunks(size) {
             form.feed(piece);
             loop {
@@ -264,7 +266,7 @@ mod tests {
     #[test]
     fn what_is_no_form_is_told() {
         let long = [b"--x y\r\nX: ".as_slice(), &vec![b'a'; HEAD_BYTES + 1], b"\r\n\r\n"].concat();
-        let padded = [b"--x y".as_slice(), &vec![b' '; PADDING_BYTES + 1]].concat();
+        let padded = [b"--x y".as_slice(), &[b' '; PADDING_BYTES + 1]].concat();
         for body in [&b"--x yz\r\n"[..], b"--x y \n", &long, &padded] {
             assert!(parts(body, 1000).is_err());
         }
