@@ -118,6 +118,8 @@ fn words(to: Addressee) -> OutboundText {
     }
 }
 
+type Fits = fn(&SendOutcome) -> bool;
+
 #[tokio::test]
 async fn a_text_goes_out_once_and_ends_as_a_template_does() {
     let platform = platform();
@@ -143,7 +145,7 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
         http_status: 400,
         details: String::new(),
     };
-    let ends: [(FaultKind, fn(&SendOutcome) -> bool); 5] = [
+    let ends: [(FaultKind, Fits); 5] = [
         (error(131_047), |end| {
             matches!(end, SendOutcome::Failed { code: 131_047, .. })
         }),

@@ -513,15 +513,18 @@ async fn the_facts_of_a_reply_and_its_beginning() {
     assert_eq!(store.record_reply(other, reply.id, &sent("w")).await.unwrap(), None);
 }
 
+fn told(id: Option<MessageId>, wamid: &str, status: SendStatus) -> DeliveryNews {
+    DeliveryNews {
+        send_id: id.map(|id| id.0.into()),
+        ..news(None, wamid, status)
+    }
+}
+
 #[tokio::test]
 async fn a_reply_goes_forward_only_whoever_comes_first() {
     let (world, profile) = connected().await;
     let reply = replied(&world, profile).await;
     let (account, store) = (world.account, conversations(&world));
-    let told = |id: Option<MessageId>, wamid: &str, status| DeliveryNews {
-        send_id: id.map(|id| id.0.into()),
-        ..news(None, wamid, status)
-    };
     let none: [usize; 0] = [];
     // By the platform's id alone it is not known yet; by ours it is, before its record.
     let batch = [told(None, "w", SendStatus::Read)];
@@ -555,6 +558,14 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
             .status,
         MessageStatus::Read
     );
+}
+
+#[tokio::test]
+async fn a_reply_is_moved_by_nobody_elses_news_and_takes_no_other_messages_id() {
+    let (world, profile) = connected().await;
+    let reply = replied(&world, profile).await;
+    let (account, store) = (world.account, conversations(&world));
+    store.record_reply(account, reply.id, &sent("w")).await.unwrap();
     // News of what a contact wrote, and another account's, moves nothing.
     let foreign = [
         told(None, "a", SendStatus::Failed),
