@@ -28,9 +28,9 @@ use recado_gateways::media::ObjectMedia;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
-    PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgProfiles, PgRuns,
-    PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
+    PgFolders, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
+    PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;

@@ -47,7 +47,7 @@ pub use outcome::{SendOutcome, SendResult, settle};
 pub use ports::*;
 pub use run::{
     Announced, Announcement, Pace, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, objections,
-    prepare, prepare_retry,
+    pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;

@@ -306,6 +306,12 @@ mod tests {
         templates: MockTemplateStore,
         runs: MockRunStore,
     ) -> Callbacks {
+        let mut ids = MockIds::new();
+        let mut next = 0;
+        ids.expect_next().returning(move || {
+            next += 1;
+            Uuid::from_u128(next)
+        });
         let mut clock = MockClock::new();
         clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
         Callbacks::new(
@@ -369,7 +375,13 @@ mod tests {
                 })
                 .returning(|_, _, _| Ok(()));
         }
-        let callbacks = wired(store, MockDeliveryStore::new(), inbox, MockTemplateStore::new(), MockRunStore::new());
+        let callbacks = wired(
+            store,
+            MockDeliveryStore::new(),
+            inbox,
+            MockTemplateStore::new(),
+            MockRunStore::new(),
+        );
         callbacks.process(&told).await.unwrap();
     }
 

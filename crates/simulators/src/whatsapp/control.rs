@@ -13,7 +13,7 @@ use super::options::Options;
 use crate::courier::Deliveries;
 use crate::host::{Answer, Call};
 use crate::ledger::Entry;
-use crate::locked;
+use crate::{locked, set};
 
 /// A request as the ledger shows it, with what matters of a message taken out.
 #[derive(Debug, Clone, Serialize)]

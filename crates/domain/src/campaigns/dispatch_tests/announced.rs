@@ -7,12 +7,13 @@ use super::super::{
     Announced, CampaignStatus, Claim, Dispatcher, MockPacer, MockRunStore, Refusal, RunEnd, RunFacts, RunMaterial,
     RunReport, SendCounts, StartOutcome, Trigger,
 };
-use super::stage::{FIRST, RUN};
+use super::stage::{FIRST, RUN, forgetful};
 use crate::billing::Standing;
+use crate::media::tests::media;
 use crate::shared::{Event, MockCipher, NotificationKind};
 use crate::templates::MetaStatus;
 use crate::templates::tests::approved_template;
-use crate::whatsapp::MockWhatsappGateway;
+use crate::whatsapp::{MessageFiles, MockWhatsappGateway};
 
 fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
     let mut template = approved_template("Oi {{1}}!", &["Ana"]);
@@ -55,6 +56,7 @@ async fn carry_out(runs: MockRunStore) -> RunEnd {
     let dispatcher = Dispatcher::new(
         Arc::new(runs),
         Arc::new(MockWhatsappGateway::new()),
+        MessageFiles::new(media(&Arc::default()), forgetful()),
         Arc::new(MockCipher::new()),
         Arc::new(pacer),
         FIRST,

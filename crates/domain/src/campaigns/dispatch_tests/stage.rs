@@ -22,8 +22,8 @@ use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, 
 use crate::templates::TemplateSubmission;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::{
-    FileIdStore, Line, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage, StoredProfile,
-    SubmittedTemplate, WhatsappGateway,
+    FileIdStore, Line, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage,
+    StoredProfile, SubmittedTemplate, WhatsappGateway,
 };
 
 pub(super) const RUN: QueuedRun = QueuedRun {
@@ -164,7 +164,7 @@ pub(super) struct Stage {
 }
 
 /// Keeps no id of the platform's for another run.
-fn forgetful() -> Arc<dyn FileIdStore> {
+pub(super) fn forgetful() -> Arc<dyn FileIdStore> {
     let mut ids = MockFileIdStore::new();
     ids.expect_find().returning(|_, _, _| Ok(None));
     ids.expect_keep().returning(|_, _, _, _, _| Ok(()));
