@@ -45,7 +45,7 @@ fn each_type_is_stored_under_its_account_and_given_back() {
         assert!(uuid::Uuid::parse_str(id).is_ok(), "{url}");
         assert!(server.media.files().contains(&path.to_owned()));
         assert_eq!(std::fs::read(server.media.path().join(path)).unwrap(), content);
-        let fetched = server.get(&format!("/media/{path}")).head();
+        let fetched = server.get(&format!("/media/{path}")).answer_head();
         assert_eq!(fetched.0, 200);
         for header in [
             &format!("content-type: {kind}"),

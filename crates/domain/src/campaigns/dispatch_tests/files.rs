@@ -101,7 +101,7 @@ async fn the_cards_of_a_carousel_are_filled() {
     };
     for card in message.cards {
         assert_eq!((card.file, card.body), (file("media-1"), vec!["R$ 10".to_owned()]));
-        assert_eq!(card.buttons, [button.clone()]);
+        assert_eq!(card.buttons, std::slice::from_ref(&button));
     }
     assert_eq!(stage.platform.uploads.lock().unwrap().0, 1);
     assert_eq!(stage.delay, Duration::milliseconds(200));

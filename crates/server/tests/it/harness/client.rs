@@ -103,7 +103,7 @@ impl Request {
     }
 
     /// The status of the answer, and its head in lower case; whatever the body is.
-    pub fn head(self) -> (u16, String) {
+    pub fn answer_head(self) -> (u16, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         let line = format!(

@@ -1,0 +1,289 @@
+//! What becomes of a callback's news, with the ports mocked.
+
+use serde_json::json;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use super::super::{MockCallbackStore, MockDeliveryStore};
+use super::*;
+use crate::campaigns::MockRunStore;
+use crate::conversations::MockInboxStore;
+use crate::shared::{MockClock, MockIds};
+use crate::templates::MockTemplateStore;
+use crate::templates::tests::approved_template;
+
+const A: AccountId = AccountId(Uuid::from_u128(1));
+const B: AccountId = AccountId(Uuid::from_u128(2));
+
+fn callback(attempts: u32, field: &str, value: &serde_json::Value) -> StoredCallback {
+    let body = json!({ "entry": [{ "id": "102", "changes": [{ "field": field, "value": value }] }] });
+    StoredCallback {
+        id: CallbackId(Uuid::nil()),
+        body: body.to_string().into_bytes(),
+        attempts,
+    }
+}
+
+fn statuses(attempts: u32) -> StoredCallback {
+    let status = |id: &str| json!({ "id": id, "status": "read", "timestamp": "1" });
+    callback(
+        attempts,
+        "messages",
+        &json!({ "metadata": { "phone_number_id": "1065" },
+        "statuses": [status("a"), status("b")] }),
+    )
+}
+
+fn callbacks(store: MockCallbackStore, deliveries: MockDeliveryStore, templates: MockTemplateStore) -> Callbacks {
+    wired(store, deliveries, MockInboxStore::new(), templates, MockRunStore::new())
+}
+
+fn wired(
+    store: MockCallbackStore,
+    deliveries: MockDeliveryStore,
+    inbox: MockInboxStore,
+    templates: MockTemplateStore,
+    runs: MockRunStore,
+) -> Callbacks {
+    let mut ids = MockIds::new();
+    let mut next = 0;
+    ids.expect_next().returning(move || {
+        next += 1;
+        Uuid::from_u128(next)
+    });
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
+    Callbacks::new(
+        Arc::new(store),
+        Arc::new(deliveries),
+        Arc::new(inbox),
+        Arc::new(templates),
+        Arc::new(runs),
+        Arc::new(clock),
+        Arc::new(ids),
+    )
+}
+
+#[tokio::test]
+async fn each_account_of_a_number_sees_only_what_the_others_had_not() {
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
+    store.expect_forget().times(1).returning(|_| Ok(()));
+    let mut deliveries = MockDeliveryStore::new();
+    deliveries
+        .expect_apply()
+        .times(1)
+        .withf(|a, news| *a == A && news.len() == 2)
+        .returning(|_, _| Ok(vec![1]));
+    deliveries
+        .expect_apply()
+        .times(1)
+        .withf(|a, news| *a == B && news.len() == 1 && news[0].message_id == "b")
+        .returning(|_, _| Ok(vec![]));
+    callbacks(store, deliveries, MockTemplateStore::new())
+        .process(&statuses(0))
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_message_reaches_every_account_of_its_number_in_order() {
+    let message = |id: &str| json!({ "from": "5511961234567", "id": id, "timestamp": "1", "type": "text", "text": { "body": "Oi" } });
+    let told = callback(
+        0,
+        "messages",
+        &json!({ "metadata": { "phone_number_id": "1065" }, "messages": [message("a"), message("b")] }),
+    );
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
+    store.expect_forget().times(1).returning(|_| Ok(()));
+    let mut inbox = MockInboxStore::new();
+    for account in [A, B] {
+        inbox
+            .expect_receive()
+            .times(1)
+            .withf(move |a, number, arrivals| {
+                let ids: std::collections::BTreeSet<Uuid> = arrivals
+                    .iter()
+                    .flat_map(|one| [one.contact_id.0, one.conversation_id.0, one.message_id.0])
+                    .collect();
+                let told = arrivals
+                    .iter()
+                    .map(|one| matches!(&one.news, InboundNews::Message(message) if message.wa_message_id == "a"));
+                *a == account && number == "1065" && ids.len() == 6 && told.eq([true, false])
+            })
+            .returning(|_, _, _| Ok(()));
+    }
+    let callbacks = wired(
+        store,
+        MockDeliveryStore::new(),
+        inbox,
+        MockTemplateStore::new(),
+        MockRunStore::new(),
+    );
+    callbacks.process(&told).await.unwrap();
+}
+
+#[tokio::test]
+async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
+    for (attempts, deferred, forgotten) in [(0, 1, 0), (3, 1, 0), (6, 0, 1)] {
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_of_number().returning(|_| Ok(vec![A]));
+        let delay = Duration::seconds(2_i64.pow(attempts));
+        store
+            .expect_defer()
+            .times(deferred)
+            .withf(move |_, d| *d == delay)
+            .returning(|_, _| Ok(()));
+        store.expect_forget().times(forgotten).returning(|_| Ok(()));
+        let mut deliveries = MockDeliveryStore::new();
+        deliveries.expect_apply().returning(|_, _| Ok(vec![0, 1]));
+        callbacks(store, deliveries, MockTemplateStore::new())
+            .process(&statuses(attempts))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_number_and_a_broken_body_are_forgotten() {
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_of_number().returning(|_| Ok(vec![]));
+    store.expect_forget().times(2).returning(|_| Ok(()));
+    let callbacks = callbacks(store, MockDeliveryStore::new(), MockTemplateStore::new());
+    callbacks.process(&statuses(0)).await.unwrap();
+    let broken = StoredCallback {
+        body: b"{".to_vec(),
+        ..statuses(0)
+    };
+    callbacks.process(&broken).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
+    let mut store = MockCallbackStore::new();
+    store
+        .expect_accounts_of_business()
+        .withf(|waba| waba == "102")
+        .returning(|_| Ok(vec![A]));
+    store.expect_forget().times(1).returning(|_| Ok(()));
+    let mut templates = MockTemplateStore::new();
+    let pending = Template {
+        meta_status: MetaStatus::Pending,
+        ..approved_template("Oi", &[])
+    };
+    templates
+        .expect_find_by_meta_id()
+        .times(2)
+        .returning(move |_, _| Ok(Some(pending.clone())));
+    templates
+        .expect_update()
+        .times(1)
+        .returning(|_, _, _| Ok(Write::Stale(MetaStatus::Paused)));
+    templates
+        .expect_update()
+        .times(1)
+        .withf(|t, expected, _| {
+            t.meta_status == MetaStatus::Rejected
+                && t.rejection_reason.as_deref() == Some("SCAM")
+                && *expected == MetaStatus::Pending
+        })
+        .returning(|_, _, _| Ok(Write::Done));
+    let news = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });
+    let callback = callback(0, "message_template_status_update", &news);
+    callbacks(store, MockDeliveryStore::new(), templates)
+        .process(&callback)
+        .await
+        .unwrap();
+}
+
+/// What is written of an approved template after news of it, and why its campaigns pause.
+async fn follows(field: &str, value: &serde_json::Value) -> (Option<Template>, Vec<Event>, Option<String>) {
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
+    store.expect_forget().times(1).returning(|_| Ok(()));
+    let mut templates = MockTemplateStore::new();
+    templates
+        .expect_find_by_meta_id()
+        .returning(|_, _| Ok(Some(approved_template("Oi", &[]))));
+    let written = Arc::new(std::sync::Mutex::new((None, vec![], None)));
+    let kept = written.clone();
+    templates.expect_update().returning(move |template, _, events| {
+        let mut kept = kept.lock().unwrap();
+        (kept.0, kept.1) = (Some(template.clone()), events.to_vec());
+        Ok(Write::Done)
+    });
+    let mut runs = MockRunStore::new();
+    let kept = written.clone();
+    runs.expect_pause_template().returning(move |_, _, reason| {
+        kept.lock().unwrap().2 = Some(reason.to_owned());
+        Ok(())
+    });
+    wired(store, MockDeliveryStore::new(), MockInboxStore::new(), templates, runs)
+        .process(&callback(0, field, value))
+        .await
+        .unwrap();
+    written.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_stopped_template_pauses_its_campaigns_and_is_told() {
+    let status = "message_template_status_update";
+    for (event, status_after) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
+        let news = json!({ "event": event, "message_template_id": 77 });
+        let (template, events, paused) = follows(status, &news).await;
+        assert_eq!(template.unwrap().meta_status, status_after);
+        assert!(matches!(&events[..], [Event::Notification(n)] if n.kind == NotificationKind::Warning));
+        assert_eq!(
+            paused.unwrap(),
+            format!("the platform has {} the template", event.to_lowercase())
+        );
+    }
+    let rejected = json!({ "event": "REJECTED", "message_template_id": 77, "reason": "SCAM" });
+    let (_, events, paused) = follows(status, &rejected).await;
+    assert!(
+        matches!(&events[..], [Event::Notification(n)] if n.message.contains("SCAM")),
+        "{events:?}"
+    );
+    assert_eq!(paused, None);
+    for same in ["APPROVED", "REINSTATED", "FLAGGED"] {
+        let news = json!({ "event": same, "message_template_id": 77 });
+        assert_eq!(follows(status, &news).await, (None, vec![], None), "{same}");
+    }
+}
+
+#[tokio::test]
+async fn quality_and_category_are_kept() {
+    let quality = json!({ "message_template_id": 77, "new_quality_score": "YELLOW" });
+    let (template, events, paused) = follows("message_template_quality_update", &quality).await;
+    let template = template.unwrap();
+    assert_eq!(template.quality_score.as_deref(), Some("YELLOW"));
+    assert_eq!(
+        (template.meta_status, events, paused),
+        (MetaStatus::Approved, vec![], None)
+    );
+    let category = json!({ "message_template_id": 77, "new_category": "UTILITY" });
+    let (template, ..) = follows("template_category_update", &category).await;
+    assert_eq!(template.unwrap().category, crate::templates::Category::Utility);
+}
+
+#[tokio::test]
+async fn a_verdict_on_a_draft_may_be_early_and_counts_as_old_later() {
+    for (attempts, deferred) in [(0, 1), (1, 1), (2, 0)] {
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_of_business().returning(|_| Ok(vec![A]));
+        store.expect_defer().times(deferred).returning(|_, _| Ok(()));
+        store.expect_forget().times(1 - deferred).returning(|_| Ok(()));
+        let mut templates = MockTemplateStore::new();
+        templates.expect_find_by_meta_id().returning(|_, _| {
+            Ok(Some(Template {
+                meta_status: MetaStatus::Draft,
+                ..approved_template("Oi", &[])
+            }))
+        });
+        let news = json!({ "event": "APPROVED", "message_template_id": 77 });
+        let callback = callback(attempts, "message_template_status_update", &news);
+        let callbacks = callbacks(store, MockDeliveryStore::new(), templates);
+        callbacks.process(&callback).await.unwrap();
+    }
+}
