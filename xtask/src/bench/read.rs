@@ -12,7 +12,7 @@ use super::Options;
 use super::data::targets;
 use super::figures::{Figure, median_and_spread};
 use super::load::{Pgbench, Wrk};
-use super::stage::{Server, Stage, threads_and_connections};
+use super::stage::{self, Server, Stage, threads_and_connections};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
@@ -38,6 +38,7 @@ impl Pair {
 }
 
 pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    stage::build_bare()?;
     let wrk = Wrk::new(wrk_or_install()?, stage.dir(), &stage.requests()?)?;
     let Some(pgbench) = stage.cluster.program("pgbench") else {
         return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");

@@ -211,16 +211,17 @@ pub(super) fn threads_and_connections() -> (usize, usize) {
     )
 }
 
-/// Builds the server, and then, by itself, the bare handler that reads are measured against: built together, it would
-/// switch features on in the server that are for tests.
 fn build() -> Result<()> {
-    let targets: [&[&str]; 2] = [
-        &["--bin", "recado"],
-        &["--package", "recado-server", "--example", "bare"],
-    ];
-    for target in targets {
-        let mut build = paths::cargo();
-        process::run(build.args(["build", "--release"]).args(target), "cargo build")?;
-    }
-    Ok(())
+    release(&["--bin", "recado"])
+}
+
+/// Builds the bare handler that reads are measured against, by itself: built together with the server, it would switch
+/// features on there that are for tests.
+pub(super) fn build_bare() -> Result<()> {
+    release(&["--package", "recado-server", "--example", "bare"])
+}
+
+fn release(target: &[&str]) -> Result<()> {
+    let mut build = paths::cargo();
+    process::run(build.args(["build", "--release"]).args(target), "cargo build")
 }

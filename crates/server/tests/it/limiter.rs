@@ -89,7 +89,8 @@ fn crowd(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
         };
         let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
         if header("x-ratelimit-limit").is_none() {
-            assert_eq!(status, 422, "{answer}");
+            // Redis, or the database, did not keep up with this machine.
+            assert!(matches!(status, 422 | 503), "{answer}");
             uncounted += 1;
             continue;
         }
@@ -100,12 +101,26 @@ fn crowd(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
     (left, uncounted)
 }
 
+/// Of two hundred requests at once exactly thirty pass: never one more, and not one less where the machine has the time
+/// to count them all.
+fn exactly_thirty(server: &Server, ports: &[u16]) {
+    until("a round in which every request was counted", || {
+        let ana = server.owner();
+        let (left, uncounted) = crowd(ports, &ana, 200);
+        assert!(left.len() <= 30, "{left:?}");
+        assert!(
+            left.windows(2).all(|pair| pair[0] < pair[1]),
+            "a place was taken twice: {left:?}"
+        );
+        assert!(uncounted > 0 || left == (0..30).collect::<Vec<_>>(), "{left:?}");
+        uncounted == 0
+    });
+}
+
 #[test]
 fn of_two_hundred_at_once_exactly_thirty_pass() {
     let server = Server::new();
-    let ana = server.owner();
-    let (left, uncounted) = crowd(&[server.port()], &ana, 200);
-    assert_eq!((left, uncounted), ((0..30).collect(), 0), "each took another place");
+    exactly_thirty(&server, &[server.port()]);
 }
 
 #[test]
@@ -113,17 +128,7 @@ fn of_two_hundred_at_once_on_two_servers_exactly_thirty_pass() {
     let redis = redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let sibling = server.sibling();
-    let ports = [server.port(), sibling.port()];
-    until("a round in which this machine let Redis answer every one", || {
-        let ana = server.owner();
-        let (left, uncounted) = crowd(&ports, &ana, 200);
-        assert!(left.len() <= 30, "{left:?}");
-        assert!(
-            left.windows(2).all(|pair| pair[0] < pair[1]),
-            "a place was taken twice: {left:?}"
-        );
-        uncounted == 0 && left == (0..30).collect::<Vec<_>>()
-    });
+    exactly_thirty(&server, &[server.port(), sibling.port()]);
 }
 
 #[test]
