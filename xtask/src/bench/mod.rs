@@ -16,6 +16,7 @@ mod proxy;
 mod read;
 mod report;
 mod stage;
+mod statuses;
 mod wire;
 
 use crate::error::{Context, Result, fail};
@@ -56,6 +57,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "auth",
         run: auth::run,
+    },
+    Bench {
+        name: "statuses",
+        run: statuses::run,
     },
     Bench {
         name: "import",

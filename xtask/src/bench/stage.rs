@@ -41,6 +41,8 @@ pub(super) struct Launch {
     pub(super) under: Vec<OsString>,
     /// Where it counts.
     pub(super) redis: Option<String>,
+    /// Further variables.
+    pub(super) more: Vec<(&'static str, String)>,
     /// Another one for each that runs at a time.
     pub(super) log: &'static str,
 }
@@ -110,6 +112,7 @@ impl Stage {
             command_line: &["serve", "--no-workers"],
             under: Vec::new(),
             redis: None,
+            more: Vec::new(),
             log: SERVER_LOG,
         }
     }
@@ -131,6 +134,7 @@ impl Stage {
             .env("BIND", &bind)
             .env("LOG_FORMAT", "json")
             .envs(launch.redis.iter().map(|url| ("REDIS_URL", url)))
+            .envs(launch.more.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.scratch.dir);
         let start = Instant::now();
         let mut process = Process::spawn("recado", &mut command, self.scratch.dir.join(launch.log))?;
@@ -221,7 +225,7 @@ pub(super) fn build_bare() -> Result<()> {
     release(&["--package", "recado-server", "--example", "bare"])
 }
 
-fn release(target: &[&str]) -> Result<()> {
+pub(super) fn release(target: &[&str]) -> Result<()> {
     let mut build = paths::cargo();
     process::run(build.args(["build", "--release"]).args(target), "cargo build")
 }

@@ -27,6 +27,15 @@ impl Limit {
     pub const AUTH: Self = Self::per_minute(5);
     /// The `api` preset.
     pub const API: Self = Self::per_minute(30);
+    /// The `callback` preset.
+    pub const CALLBACK: Self = Self::per_minute(20);
+    /// The `ai` preset.
+    pub const AI: Self = Self {
+        requests: 20,
+        window: Duration::hours(1),
+    };
+    /// The `send` preset.
+    pub const SEND: Self = Self::per_minute(60);
     /// Starting campaigns.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);
     /// Uploading files for templates.
@@ -63,4 +72,26 @@ pub trait RateCounter: Send + Sync {
     /// Counts one request, unless the limit is reached: a refused request takes no place. Exact in every window, also
     /// for concurrent callers. MUST answer within 50 ms or say that it is down.
     async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_presets_are_the_published_ones() {
+        let presets = [
+            Limit::WEBHOOK,
+            Limit::API,
+            Limit::AUTH,
+            Limit::CALLBACK,
+            Limit::AI,
+            Limit::SEND,
+        ];
+        let published = [(100, 60), (30, 60), (5, 60), (20, 60), (20, 3600), (60, 60)];
+        assert_eq!(
+            presets.map(|limit| (limit.requests, limit.window.whole_seconds())),
+            published
+        );
+    }
 }

@@ -48,7 +48,7 @@ impl Belongings {
         let tag = owner.tag("vip");
         let body = json!({ "name": "Contato", "phone": "+5511961111111", "tag_ids": [tag] });
         let contact = text(&owner.post("/api/contacts", body).created()["id"]);
-        let template = owner.template("own", "Oi {{1}}", &["Ana"]);
+        let template = owner.template("own", "Oi {{1}}, tudo bem?", &["Ana"]);
         let things = Self {
             campaign: owner.campaign(json!({ "name": "Minha", "template_id": template,
                                              "segment_config": { "tag_ids": [tag] } })),
