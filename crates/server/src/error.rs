@@ -341,6 +341,7 @@ impl From<TemplateError> for ApiError {
             TemplateError::Invalid(errors) => errors.into(),
             TemplateError::Platform(error) => Self::Whatsapp(error),
             TemplateError::Media(error) => Self::Storage(error),
+            TemplateError::Overtaken | TemplateError::Contended => Self::Conflict(error.to_string()),
             TemplateError::Store(error) => error.into(),
         }
     }

@@ -189,6 +189,12 @@ pub enum TemplateError {
     /// The files of its headers cannot be reached.
     #[error(transparent)]
     Media(#[from] MediaStoreError),
+    /// It was changed while the platform took its former content.
+    #[error("The template was changed while it was submitted; submit it again")]
+    Overtaken,
+    /// Others change it all the time.
+    #[error("The template is being changed by somebody else; try again")]
+    Contended,
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

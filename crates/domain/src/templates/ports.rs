@@ -34,12 +34,12 @@ pub trait TemplateStore: Send + Sync {
     /// "folder_id" }`.
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 
-    /// Replaces every field, provided the stored status still is `expected`; commits the events with it. Fails as
-    /// `insert`. A new `meta_template_id` also enters the directory by which callbacks find the account.
+    /// Replaces every field, provided the stored template still is the one that was decided on (its status, and when it
+    /// last changed); commits the events with it. Fails as `insert`. A new `meta_template_id` also enters the directory by which callbacks find the account.
     async fn update(
         &self,
         template: &Template,
-        expected: MetaStatus,
+        decided_on: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError>;
 

@@ -20,6 +20,9 @@ use crate::whatsapp::{Line, ProfileStore, SubmittedTemplate, WhatsappGateway};
 /// How many pages of the platform's list are read at most.
 const SYNC_PAGES: usize = 100;
 
+/// How often a change is decided on anew when somebody else is faster.
+const ATTEMPTS: usize = 3;
+
 /// The use cases of templates.
 pub struct Templates {
     store: Arc<dyn TemplateStore>,
@@ -109,12 +112,25 @@ impl Templates {
         id: TemplateId,
         input: TemplateInput,
     ) -> Result<Template, TemplateError> {
-        let stored = self.get(tenant, id).await?;
+        for _ in 0..ATTEMPTS {
+            let stored = self.get(tenant, id).await?;
+            let changed = self.changed(&stored, input.clone())?;
+            match self.store.update(&changed, &stored, &[]).await? {
+                Write::Done => return Ok(changed),
+                Write::Missing => return Err(TemplateError::NotFound),
+                // Somebody else was faster: what they wrote is not lost.
+                Write::Stale(_) => {}
+            }
+        }
+        Err(TemplateError::Contended)
+    }
+
+    fn changed(&self, stored: &Template, input: TemplateInput) -> Result<Template, TemplateError> {
         let mut changed = validate::merge(stored.clone(), input)?;
         if (Template {
             folder_id: stored.folder_id,
             ..changed.clone()
-        }) != stored
+        }) != *stored
         {
             changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
             changed.rejection_reason = None;
@@ -123,7 +139,6 @@ impl Templates {
             changed.meta_template_id = None;
         }
         changed.updated_at = self.clock.now();
-        self.write(&changed, stored.meta_status, &[]).await?;
         Ok(changed)
     }
 
@@ -162,17 +177,20 @@ impl Templates {
             status,
             category,
         } = answer.map_err(TemplateError::Platform)?;
-        let expected = template.meta_status;
         let submitted = Template {
             meta_status,
             profile_id: Some(profile_id),
             meta_template_id: Some(meta_template_id.clone()),
             rejection_reason: None,
             updated_at: self.clock.now(),
-            ..template
+            ..template.clone()
         };
         let event = Event::Notification(submitted_notification(&submitted));
-        self.write(&submitted, expected, &[event]).await?;
+        match self.store.update(&submitted, &template, &[event]).await? {
+            Write::Done => {}
+            Write::Missing => return Err(TemplateError::NotFound),
+            Write::Stale(_) => return Err(self.overtaken(tenant, &submitted).await?),
+        }
         Ok(Submission {
             meta_template_id,
             status,
@@ -268,15 +286,24 @@ impl Templates {
         Ok((stored.profile.id, line))
     }
 
-    async fn write(&self, template: &Template, expected: MetaStatus, events: &[Event]) -> Result<(), TemplateError> {
-        match self.store.update(template, expected, events).await? {
-            Write::Done => Ok(()),
-            Write::Missing => Err(TemplateError::NotFound),
-            Write::Stale(now) => {
-                let message = format!("changed to {now} in the meantime; read the template again");
-                Err(FieldErrors::one("meta_status", message).into())
+    /// The template was changed while the platform took the former content: the change stays, and the platform's id of
+    /// the template is kept, so that the next submission edits it there.
+    async fn overtaken(&self, tenant: &Tenant, submitted: &Template) -> Result<TemplateError, TemplateError> {
+        for _ in 0..ATTEMPTS {
+            let fresh = self.get(tenant, submitted.id).await?;
+            let known = Template {
+                profile_id: submitted.profile_id,
+                meta_template_id: submitted.meta_template_id.clone(),
+                ..fresh.clone()
+            };
+            if fresh.name != submitted.name
+                || fresh.language != submitted.language
+                || self.store.update(&known, &fresh, &[]).await? == Write::Done
+            {
+                break;
             }
         }
+        Ok(TemplateError::Overtaken)
     }
 
     fn blank(&self, tenant: &Tenant) -> Template {

@@ -263,10 +263,10 @@ async fn submit(
     store.expect_find().return_once(move |_, _| Ok(Some(template)));
     store
         .expect_update()
-        .withf(|template, expected, events| {
+        .withf(|template, decided_on, events| {
             template.meta_status == MetaStatus::Pending
                 && template.meta_template_id.as_deref() == Some("594")
-                && *expected == MetaStatus::Draft
+                && decided_on.meta_status == MetaStatus::Draft
                 && matches!(events, [Event::Notification(_)])
         })
         .return_once(|_, _, _| write);
@@ -323,14 +323,58 @@ async fn what_stops_a_submission() {
     });
     let refused = submit(draft(), Some(number()), refused, done()).await;
     assert!(matches!(refused, Err(TemplateError::Platform(_))));
-    let raced = submit(
-        draft(),
-        Some(number()),
-        accepted(),
-        Ok(Write::Stale(MetaStatus::Pending)),
-    )
-    .await;
-    assert!(matches!(raced, Err(TemplateError::Invalid(_))));
+}
+
+#[tokio::test]
+async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
+    let changed = || Template {
+        body_text: Some("Novo texto, {{1}}!".into()),
+        updated_at: NOW + time::Duration::SECOND,
+        ..draft()
+    };
+    let mut store = MockTemplateStore::new();
+    store.expect_find().times(1).return_once(|_, _| Ok(Some(draft())));
+    store.expect_find().returning(move |_, _| Ok(Some(changed())));
+    let stale = Write::Stale(MetaStatus::Draft);
+    store.expect_update().times(1).return_once(move |_, _, _| Ok(stale));
+    store
+        .expect_update()
+        .times(1)
+        .withf(move |template, decided_on, events| {
+            let kept = Template {
+                meta_template_id: Some("594".into()),
+                profile_id: template.profile_id,
+                ..changed()
+            };
+            *template == kept && *decided_on == changed() && events.is_empty()
+        })
+        .return_once(|_, _, _| Ok(Write::Done));
+    let mut profiles = MockProfileStore::new();
+    profiles.expect_default_profile().return_once(|_| Ok(Some(number())));
+    let mut gateway = MockWhatsappGateway::new();
+    gateway.expect_submit_template().return_once(|_, _, _| accepted());
+    let submitted = templates(store, profiles, gateway)
+        .submit(&tenant(), TemplateId(Uuid::from_u128(3)), None)
+        .await;
+    assert!(matches!(submitted, Err(TemplateError::Overtaken)), "{submitted:?}");
+}
+
+#[tokio::test]
+async fn a_change_that_comes_second_is_made_to_what_the_first_one_left() {
+    for (stale, goes) in [(2, true), (3, false)] {
+        let mut store = MockTemplateStore::new();
+        store.expect_find().times(3).returning(|_, _| Ok(Some(draft())));
+        let lost = || Ok(Write::Stale(MetaStatus::Draft));
+        store.expect_update().times(stale).returning(move |_, _, _| lost());
+        store.expect_update().returning(|_, _, _| Ok(Write::Done));
+        let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
+        let input = TemplateInput {
+            footer_text: Some(Some("Loja".into())),
+            ..TemplateInput::default()
+        };
+        let updated = templates.update(&tenant(), TemplateId(Uuid::from_u128(3)), input).await;
+        assert_eq!(updated.is_ok(), goes);
+    }
 }
 
 #[test]

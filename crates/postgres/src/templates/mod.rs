@@ -256,7 +256,7 @@ async fn count(mut conn: &AsyncPgConnection, query: Query) -> Attempt<i64> {
 async fn update(
     conn: &mut AsyncPgConnection,
     template: &Template,
-    expected: MetaStatus,
+    decided_on: &Template,
     events: &[Event],
 ) -> Attempt<Write<MetaStatus>> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
@@ -264,7 +264,9 @@ async fn update(
         .filter(message_templates::account_id.eq(template.account_id.0))
         .filter(message_templates::id.eq(template.id.0))
         .filter(message_templates::deleted_at.is_null());
-    let guarded = live.filter(message_templates::meta_status.eq(expected.as_str()));
+    let guarded = live
+        .filter(message_templates::meta_status.eq(decided_on.meta_status.as_str()))
+        .filter(message_templates::updated_at.eq(decided_on.updated_at));
     if diesel::update(guarded)
         .set(Content::from(template))
         .execute(&mut *conn)
@@ -380,11 +382,11 @@ impl TemplateStore for PgTemplates {
     async fn update(
         &self,
         template: &Template,
-        expected: MetaStatus,
+        decided_on: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError> {
         let mut tx = self.0.begin(template.account_id).await?;
-        let updated = update(tx.conn()?, template, expected, events).await;
+        let updated = update(tx.conn()?, template, decided_on, events).await;
         tx.end(updated).await
     }
 

@@ -3,7 +3,7 @@
 use recado_domain::campaigns::{Campaign, CampaignStore};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
 use recado_domain::shared::{AccountId, FolderId, SliceQuery, StoreError};
-use recado_domain::templates::{MetaStatus, Template, TemplateStore};
+use recado_domain::templates::{Template, TemplateStore};
 use recado_postgres::PgFolders;
 
 use crate::support::{World, id};
@@ -122,7 +122,7 @@ async fn a_folder_takes_what_it_is_for() {
             folder_id: Some(wrong),
             ..fine.clone()
         };
-        let refused = store.update(&moved, MetaStatus::Approved, &[]).await;
+        let refused = store.update(&moved, &fine, &[]).await;
         assert!(
             matches!(refused, Err(StoreError::Dangling { field: "folder_id" })),
             "{refused:?}"

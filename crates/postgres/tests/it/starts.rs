@@ -218,7 +218,7 @@ async fn facts_hold_what_decides_a_start() {
     };
     world
         .templates()
-        .update(&with(Some(second.profile.id)), template.meta_status, &[])
+        .update(&with(Some(second.profile.id)), &template, &[])
         .await
         .unwrap();
     assert_eq!(profile_of().await, Some(second.profile.id));

@@ -98,7 +98,7 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         name: "promo".into(),
         ..second.clone()
     };
-    let taken = templates.update(&renamed, MetaStatus::Approved, &[event(id())]).await;
+    let taken = templates.update(&renamed, &second, &[event(id())]).await;
     assert!(matches!(taken, Err(StoreError::Taken { field: "name" })), "{taken:?}");
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
     assert!(templates.delete(world.account, second.id, NOW, &[]).await.unwrap());
@@ -106,7 +106,7 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
 }
 
 #[tokio::test]
-async fn an_update_is_guarded_by_the_status() {
+async fn an_update_is_guarded_by_the_status_and_the_last_change() {
     let world = World::new().await;
     let templates = world.templates();
     let template = world.template("promo");
@@ -117,28 +117,29 @@ async fn an_update_is_guarded_by_the_status() {
         updated_at: NOW + Duration::SECOND,
         ..template.clone()
     };
-    let stale = templates
-        .update(&changed, MetaStatus::Pending, &[event(id())])
-        .await
-        .unwrap();
-    assert_eq!(stale, Write::Stale(MetaStatus::Approved));
+    let pending = Template {
+        meta_status: MetaStatus::Pending,
+        ..template.clone()
+    };
+    let older = Template {
+        updated_at: NOW - Duration::SECOND,
+        ..template.clone()
+    };
+    for other in [pending, older] {
+        let stale = templates.update(&changed, &other, &[event(id())]).await.unwrap();
+        assert_eq!(stale, Write::Stale(MetaStatus::Approved));
+    }
     let missing = Template {
         id: id().into(),
         ..changed.clone()
     };
     assert_eq!(
-        templates
-            .update(&missing, MetaStatus::Approved, &[event(id())])
-            .await
-            .unwrap(),
+        templates.update(&missing, &template, &[event(id())]).await.unwrap(),
         Write::Missing
     );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
     assert_eq!(
-        templates
-            .update(&changed, MetaStatus::Approved, &[event(id())])
-            .await
-            .unwrap(),
+        templates.update(&changed, &template, &[event(id())]).await.unwrap(),
         Write::Done
     );
     assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(changed));
@@ -172,7 +173,7 @@ async fn a_deleted_template_is_not_there() {
     assert_eq!(templates.find(world.account, template.id).await.unwrap(), None);
     assert_eq!(templates.find_by_meta_id(world.account, "1").await.unwrap(), None);
     assert_eq!(
-        templates.update(&template, MetaStatus::Approved, &[]).await.unwrap(),
+        templates.update(&template, &template, &[]).await.unwrap(),
         Write::Missing
     );
     assert_eq!(page(&world, filter()).await, Vec::<String>::new());
@@ -358,7 +359,7 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         updated_at: NOW + Duration::SECOND,
         ..edited.clone()
     };
-    templates.update(&change, MetaStatus::Approved, &[]).await.unwrap();
+    templates.update(&change, &edited, &[]).await.unwrap();
     let new = Template {
         carousel_cards: vec![json!({ "components": [] })],
         variables: vec![],

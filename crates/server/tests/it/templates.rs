@@ -224,3 +224,25 @@ fn filters_narrow_the_list() {
     let list = ana.get("/api/templates?meta_status=approved").ok();
     assert_eq!((&list["total"], &list["data"][0]["id"]), (&json!(1), &json!(id)));
 }
+
+#[test]
+fn changes_at_the_same_time_are_both_made() {
+    let server = Server::new();
+    let ana = server.owner();
+    let id = ana.template("t", "Oi {{1}}, tudo bem?", &["Ana"]);
+    let path = format!("/api/templates/{id}");
+    for round in 0..10 {
+        let changes = [
+            json!({ "body_text": format!("Oi {{{{1}}}}, {round}!") }),
+            json!({ "footer_text": format!("Loja {round}") }),
+        ];
+        let requests = changes.map(|change| ana.request("PUT", &path).json(&change));
+        std::thread::scope(|scope| {
+            let threads = requests.map(|request| scope.spawn(|| request.send().ok()));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        let template = ana.get(&path).ok();
+        assert_eq!(template["body_text"], format!("Oi {{{{1}}}}, {round}!"));
+        assert_eq!(template["footer_text"], format!("Loja {round}"));
+    }
+}

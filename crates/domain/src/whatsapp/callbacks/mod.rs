@@ -186,7 +186,7 @@ impl Callbacks {
                 return Ok(true);
             };
             let events = told(&template, &changed);
-            match self.templates.update(&changed, template.meta_status, &events).await? {
+            match self.templates.update(&changed, &template, &events).await? {
                 Write::Done => return Ok(true),
                 Write::Missing => return Ok(false),
                 Write::Stale(_) => {}
