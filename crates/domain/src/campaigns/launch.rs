@@ -9,7 +9,7 @@ use super::{
     Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
     StartOutcome, Trigger, prepare, prepare_retry, transition,
 };
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
 
 /// How often a start is decided anew when the campaign changes at the same time.
 pub(super) const START_ATTEMPTS: u32 = 3;
@@ -64,31 +64,45 @@ impl Campaigns {
         Ok(announcement.campaign)
     }
 
-    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who made them. How many were due.
+    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who made them. How many. One that
+    /// cannot be announced holds up no other one; where there are only such, a fault of theirs is told.
     pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
-        let due = self.runs.due(limit).await?;
-        for run in &due {
-            let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
-                continue;
-            };
-            let actor = stored.created_by.map(|user_id| Actor {
-                user_id,
-                ip_address: None,
-            });
-            let audit = Audit {
-                user_id: stored.created_by,
-                action: AuditAction::Create,
-                entity_type: "campaign_send".to_owned(),
-                entity_id: Some(run.campaign_id.0),
-                changes: Some(json!({ "scheduled": true })),
-                ip_address: None,
-            };
-            // Refused where somebody was faster: unscheduled, cancelled or sent it.
-            if let Ok(announcement) = announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
-                self.runs.announce(&announcement).await?;
+        let (mut announced, mut fault) = (0, None);
+        for run in self.runs.due(limit).await? {
+            match self.announce_one(run).await {
+                Ok(true) => announced += 1,
+                Ok(false) => {}
+                Err(error @ StoreError::Unavailable(_)) => return Err(error),
+                Err(error) => fault = fault.or(Some(error)),
             }
         }
-        Ok(due.len())
+        match fault {
+            Some(error) if announced == 0 => Err(error),
+            _ => Ok(announced),
+        }
+    }
+
+    /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
+    async fn announce_one(&self, run: QueuedRun) -> Result<bool, StoreError> {
+        let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
+            return Ok(false);
+        };
+        let actor = stored.created_by.map(|user_id| Actor {
+            user_id,
+            ip_address: None,
+        });
+        let audit = Audit {
+            user_id: stored.created_by,
+            action: AuditAction::Create,
+            entity_type: "campaign_send".to_owned(),
+            entity_id: Some(run.campaign_id.0),
+            changes: Some(json!({ "scheduled": true })),
+            ip_address: None,
+        };
+        match announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
+            Ok(announcement) => Ok(self.runs.announce(&announcement).await? == Write::Done),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Lets a campaign start by itself at a time in the future: this one, or the one it has.
@@ -213,7 +227,7 @@ mod tests {
     use super::super::{MockCampaignStore, MockRunStore, RunFacts};
     use super::*;
     use crate::billing::Standing;
-    use crate::shared::{MockClock, MockIds, Write};
+    use crate::shared::{MockClock, MockIds};
     use crate::templates::tests::approved_template;
 
     const ID: CampaignId = CampaignId(Uuid::from_u128(1));
@@ -292,21 +306,48 @@ mod tests {
         assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
     }
 
-    #[tokio::test]
-    async fn what_is_due_is_announced_unless_somebody_was_faster() {
-        let run = QueuedRun {
+    fn due_run() -> QueuedRun {
+        QueuedRun {
             account_id: tenant().account_id,
             campaign_id: ID,
-        };
-        for (status, times) in [(CampaignStatus::Scheduled, 1), (CampaignStatus::Cancelled, 0)] {
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_due_is_announced_unless_somebody_was_faster() {
+        let stale = Write::Stale(CampaignStatus::Draft);
+        for (status, asked, written, announced) in [
+            (CampaignStatus::Scheduled, 1, Write::Done, 1),
+            (CampaignStatus::Scheduled, 1, stale, 0),
+            (CampaignStatus::Cancelled, 0, stale, 0),
+        ] {
             let mut runs = MockRunStore::new();
-            runs.expect_due().returning(move |_| Ok(vec![run]));
+            runs.expect_due().returning(|_| Ok(vec![due_run()]));
             runs.expect_announce()
-                .times(times)
+                .times(asked)
                 .withf(|announcement| announcement.run.trigger == Trigger::Schedule)
-                .returning(|_| Ok(Write::Stale(CampaignStatus::Draft)));
+                .returning(move |_| Ok(written));
             let due = campaigns(stored(campaign(status)), runs).announce_due(10).await;
-            assert_eq!(due.unwrap(), 1);
+            assert_eq!(due.unwrap(), announced);
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_cannot_be_announced_holds_up_no_other_one() {
+        for (good, goes) in [(1, true), (0, false)] {
+            let mut store = MockCampaignStore::new();
+            store
+                .expect_find()
+                .times(1)
+                .return_once(|_, _| Err(StoreError::Corrupt("x".into())));
+            store
+                .expect_find()
+                .returning(|_, _| Ok(Some(campaign(CampaignStatus::Scheduled))));
+            let mut runs = MockRunStore::new();
+            runs.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
+            runs.expect_announce().times(good).returning(|_| Ok(Write::Done));
+            let due = campaigns(store, runs).announce_due(10).await;
+            assert_eq!(due.is_ok(), goes, "{due:?}");
         }
     }
 

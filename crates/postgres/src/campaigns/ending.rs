@@ -132,7 +132,7 @@ pub(super) async fn give_up(
 ) -> Attempt<()> {
     let given_up = sql("WITH place AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
-         UPDATE campaigns c SET status = $3, updated_at = now() FROM place p
+         UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now() FROM place p
          WHERE c.account_id = p.account_id AND c.id = p.campaign_id AND c.status = 'sending' AND c.deleted_at IS NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)

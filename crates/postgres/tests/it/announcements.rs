@@ -84,8 +84,14 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
         .await
         .unwrap();
     let run = run_of(&campaign);
+    // Paused at the last moment: a draft waits for nobody.
+    world
+        .sql("UPDATE campaigns SET paused_at = now(), pause_reason = 'x'")
+        .await;
     runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
     assert_eq!(status(&world).await, "draft");
+    let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL OR pause_reason IS NOT NULL";
+    assert_eq!(world.number(waiting).await, 0);
     assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
 
