@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Params;
+use crate::web::query::IdSlice;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
@@ -46,10 +46,8 @@ impl From<SegmentBody> for SegmentInput {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    mut params: Params,
+    IdSlice(query): IdSlice,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.id_slice();
-    params.check()?;
     Ok(reply::ok(services.segments.list(&tenant, &query).await?))
 }
 

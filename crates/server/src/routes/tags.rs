@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Params;
+use crate::web::query::IdSlice;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
@@ -26,10 +26,8 @@ pub(super) struct NewTag {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    mut params: Params,
+    IdSlice(query): IdSlice,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.id_slice();
-    params.check()?;
     Ok(reply::ok(services.tags.list(&tenant, &query).await?))
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Params;
+use crate::web::query::{IdSlice, Params};
 use crate::web::shape::{Caller, Id, Person, Proved};
 use crate::web::{cookies, reply};
 use crate::wiring::Services;
@@ -79,10 +79,8 @@ pub(super) async fn remove(
 pub(super) async fn invites(
     services: Data<Services>,
     Proved(tenant): Caller,
-    mut params: Params,
+    IdSlice(query): IdSlice,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.id_slice();
-    params.check()?;
     Ok(reply::ok(services.invites.list(&tenant, &query).await?))
 }
 

@@ -15,7 +15,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
 use crate::web::body::{self, CALLBACK_BYTES, Json};
-use crate::web::query::Params;
+use crate::web::query::{IdSlice, Params};
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
@@ -48,10 +48,8 @@ impl From<ProfileBody> for ProfileInput {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    mut params: Params,
+    IdSlice(query): IdSlice,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.id_slice();
-    params.check()?;
     Ok(reply::ok(services.profiles.list(&tenant, &query).await?))
 }
 

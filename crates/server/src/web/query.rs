@@ -30,6 +30,22 @@ impl FromRequest for Params {
     }
 }
 
+/// `cursor`, where it is the id of the last row seen, and `limit`: all that most lists take.
+pub struct IdSlice(pub SliceQuery);
+
+impl FromRequest for IdSlice {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let slice = Params::parse(request.query_string()).and_then(|mut params| {
+            let slice = params.id_slice();
+            params.check().map(|()| Self(slice))
+        });
+        ready(slice)
+    }
+}
+
 impl Params {
     fn parse(query: &str) -> Result<Self, ApiError> {
         let pairs = web::Query::<Vec<(String, String)>>::from_query(query)
