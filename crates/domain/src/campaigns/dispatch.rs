@@ -17,15 +17,13 @@ use uuid::Uuid;
 
 use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
+use super::script::Script;
 use super::{
-    Announced, Claim, ClaimedSend, Command, Pace, Pacer, QueuedRun, Recipient, RunMaterial, RunReport, RunStore,
-    SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
+    Announced, Claim, ClaimedSend, Command, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore, SendOutcome,
+    SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
 use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
-use crate::templates::{HeaderType, values_of};
-use crate::whatsapp::{
-    FileFault, FileSource, Line, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway,
-};
+use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed, and their results written, together. A crash leaves at most so many unknown.
 const BATCH: i64 = 10;
@@ -57,15 +55,6 @@ pub struct Dispatcher {
     worker: Uuid,
     delay: Duration,
     lease: Duration,
-}
-
-/// What all sends of a run share.
-struct Script {
-    material: RunMaterial,
-    line: Option<Line>,
-    pace: Pace,
-    /// Where the platform has the files of the template from, by their addresses.
-    files: HashMap<String, FileSource>,
 }
 
 /// How often a file is offered to the platform before the run waits for somebody.
@@ -370,45 +359,5 @@ impl Script {
             Some(_) => self.pace.in_flight(),
             None => usize::MAX,
         }
-    }
-
-    fn values(&self, recipient: &Recipient) -> Vec<String> {
-        let variables = self.material.campaign.variables.clone().unwrap_or_default();
-        variables.render(&self.material.template.variables, recipient)
-    }
-
-    fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
-        let template = &self.material.template;
-        OutboundTemplate {
-            send_id,
-            to: recipient.phone.clone(),
-            template: template.name.clone(),
-            language: template.language.clone(),
-            header: template
-                .header_placeholder_text()
-                .map(|text| values_of(text, values))
-                .unwrap_or_default(),
-            body: values_of(template.body_text.as_deref().unwrap_or_default(), values),
-            header_file: template.header_file().and_then(|(kind, url)| self.file(kind, url)),
-            buttons: template.button_values(values),
-            cards: self.cards(),
-        }
-    }
-
-    fn file(&self, kind: HeaderType, url: &str) -> Option<OutboundFile> {
-        let source = self.files.get(url)?.clone();
-        Some(OutboundFile { kind, source })
-    }
-
-    fn cards(&self) -> Vec<OutboundCard> {
-        let cards = self.material.template.cards().into_iter();
-        let cards = cards.filter_map(|card| {
-            Some(OutboundCard {
-                file: self.file(card.header.0, &card.header.1)?,
-                body: card.body,
-                buttons: card.buttons,
-            })
-        });
-        cards.collect()
     }
 }

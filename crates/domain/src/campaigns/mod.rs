@@ -34,6 +34,7 @@ mod model;
 mod outcome;
 mod ports;
 mod run;
+mod script;
 mod send;
 mod service;
 mod status;
