@@ -7,12 +7,16 @@
 mod audience;
 mod claims;
 mod ending;
+mod preview;
 mod rows;
 mod runs;
 mod sends;
 mod starting;
 mod store;
+mod trial;
+mod usage;
 
 pub use runs::PgRuns;
 pub(crate) use sends::{Settlement, lock_sends};
 pub use store::PgCampaigns;
+pub use trial::PgTrials;
