@@ -10,7 +10,6 @@ use uuid::Uuid;
 use super::service::tests::{NOW, campaign, tenant};
 use super::*;
 use crate::billing::Standing;
-use crate::contacts::Phone;
 use crate::media::tests::{Shelf, media};
 use crate::media::{MediaPath, MediaType};
 use crate::shared::{AuditAction, CampaignId, Event, GatewayError, MockCipher, MockIds, ProfileId, Sealed, StoreError};
@@ -82,21 +81,26 @@ struct Stage {
 }
 
 impl Stage {
+    /// Nobody is asked anything.
+    fn bare() -> Self {
+        Self {
+            store: MockTrialStore::new(),
+            gateway: MockWhatsappGateway::new(),
+            shelf: Arc::default(),
+            opens: true,
+            told: Arc::default(),
+        }
+    }
+
     fn new(facts: TrialFacts) -> Self {
-        let told = Arc::<Mutex<Vec<String>>>::default();
-        let mut store = MockTrialStore::new();
-        store
+        let mut stage = Self::bare();
+        stage
+            .store
             .expect_facts()
             .times(1)
             .withf(|_, id, phone| *id == ID && phone.as_str() == PHONE)
             .return_once(move |_, _, _| Ok(Some(facts)));
-        Self {
-            store,
-            gateway: MockWhatsappGateway::new(),
-            shelf: Arc::default(),
-            opens: true,
-            told,
-        }
+        stage
     }
 
     /// The month has a place.
@@ -280,16 +284,13 @@ async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
 #[tokio::test]
 async fn a_phone_is_looked_at_before_the_campaign() {
     for phone in ["", "nobody", "+5511", "123"] {
-        let mut stage = Stage::new(facts());
-        stage.store = MockTrialStore::new();
-        let (report, _) = stage.send_to(phone).await;
+        let (report, _) = Stage::bare().send_to(phone).await;
         assert!(
             matches!(report, Err(TrialError::Invalid(errors)) if errors.0.contains_key("phone")),
             "{phone}"
         );
     }
-    let mut stage = Stage::new(facts());
-    stage.store = MockTrialStore::new();
+    let mut stage = Stage::bare();
     stage.store.expect_facts().returning(|_, _, _| Ok(None));
     assert!(matches!(stage.send().await.0, Err(TrialError::NotFound)));
 }
