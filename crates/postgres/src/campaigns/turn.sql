@@ -8,7 +8,8 @@ WITH held AS (
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
   FROM unnest($5, $6) AS w (id, message_id)
-  WHERE s.account_id = $1 AND s.id = w.id AND s.campaign_id = $2 AND s.status = 'pending' AND s.started_at IS NOT NULL
+  WHERE s.account_id = $1 AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
+    AND s.started_at IS NOT NULL
   RETURNING s.id, s.wa_message_id, s.quota_month
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
@@ -20,19 +21,22 @@ WITH held AS (
   RETURNING r.n
 ), used AS (
   UPDATE message_usage u SET sent = u.sent + m.n, reserved = u.reserved - m.n
-  FROM (SELECT coalesce(r.quota_month, c.quota_month) AS month, count(*) AS n
-    FROM recorded r JOIN campaigns c ON c.account_id = $1 AND c.id = $2
-    WHERE EXISTS (SELECT 1 FROM counted) GROUP BY 1) m
+  FROM (SELECT coalesce(r.quota_month, (SELECT quota_month FROM campaigns WHERE account_id = $1 AND id = $2)) AS month,
+      count(*) AS n
+    FROM recorded r WHERE EXISTS (SELECT 1 FROM counted) GROUP BY 1) m
   WHERE u.account_id = $1 AND u.month = m.month
 ), rivals AS MATERIALIZED (
-  SELECT q.campaign_id FROM campaign_queue q JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
-  WHERE q.account_id = $1 AND q.campaign_id <> $2 AND c.profile_id = (SELECT profile_id FROM held)
-), next AS (
-  SELECT s.id, (SELECT max(o.started_at) FROM rivals r
-      JOIN campaign_sends o ON o.account_id = $1 AND o.campaign_id = r.campaign_id AND o.contact_id = s.contact_id
+  SELECT q.campaign_id FROM campaign_queue q
+  WHERE q.account_id = $1 AND q.campaign_id <> $2
+    AND (SELECT c.profile_id FROM campaigns c WHERE c.account_id = $1 AND c.id = q.campaign_id)
+      = (SELECT profile_id FROM held)
+), next AS MATERIALIZED (
+  SELECT s.id, (SELECT max(o.started_at) FROM rivals r CROSS JOIN LATERAL (
+      SELECT started_at FROM campaign_sends
+      WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id OFFSET 0) o
     ) + $7 * interval '1 microsecond' AS free_at
-  FROM campaign_sends s
-  WHERE s.account_id = $1 AND s.id = ANY ($4) AND s.campaign_id = $2 AND EXISTS (SELECT 1 FROM held)
+  FROM unnest($4) AS w (id) JOIN campaign_sends s ON s.account_id = $1 AND s.id = w.id
+  WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held)
 ), started AS (
   UPDATE campaign_sends s SET started_at = now() FROM next n
   WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL

@@ -23,6 +23,10 @@ use crate::sql::{bare, sql};
 /// rows are locked in the order in which everybody does.
 ///
 /// `rivals` are the other runs that leave from the same number: mostly none.
+///
+/// Sends are looked up by their key, each for itself. Whether one is the campaign's is asked in words that no index can
+/// answer: planned before anything is known of a new campaign, that index would seem to lead to a few sends, and leads to
+/// all of them.
 const TURN: &str = include_str!("turn.sql");
 
 #[derive(QueryableByName)]

@@ -6,6 +6,7 @@ mod faults;
 mod files;
 mod overlaps;
 mod runs;
+mod simulation;
 mod stage;
 
 use time::Duration;

@@ -29,6 +29,19 @@ pub(super) struct Row {
     pub(super) error: Option<(Option<i64>, String)>,
 }
 
+/// What a store could do wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bug {
+    /// Whoever takes a run over from a dead worker finds its started sends due again.
+    ResendsUnknown,
+    /// A send is started though it was before, or is over.
+    IgnoresStatus,
+    /// Sends are started for whoever asks, though the run was cancelled or is another worker's.
+    IgnoresHolder,
+    /// A cancel gives back the places of sends that are under way, and their end does so again.
+    ReleasesTwice,
+}
+
 /// The run and everything about it.
 pub(super) struct State {
     pub(super) material: Option<RunMaterial>,
@@ -41,6 +54,9 @@ pub(super) struct State {
     /// How many sends each claim gave, and how many results each record brought.
     pub(super) claimed: Vec<usize>,
     pub(super) recorded: Vec<usize>,
+    /// Messages of the month: sent, and places kept.
+    pub(super) usage: (usize, usize),
+    pub(super) bug: Option<Bug>,
 }
 
 pub(super) struct FakeRuns {
@@ -68,7 +84,8 @@ impl FakeRuns {
             error: None,
         };
         let rows: Vec<Row> = (0..).zip(recipients).map(row).collect();
-        let total = i64::try_from(rows.len()).unwrap();
+        let rows_in_all = rows.len();
+        let total = i64::try_from(rows_in_all).unwrap();
         let counts = SendCounts {
             total,
             pending: total,
@@ -83,6 +100,8 @@ impl FakeRuns {
             events: vec![],
             claimed: vec![],
             recorded: vec![],
+            usage: (0, rows_in_all),
+            bug: None,
         };
         Self {
             state: Mutex::new(state),
@@ -94,11 +113,20 @@ impl FakeRuns {
         self.state.lock().unwrap()
     }
 
-    /// What `Campaigns::cancel` leaves behind: the place in the queue is gone.
+    /// What `Campaigns::cancel` leaves behind: the place in the queue is gone, and so are those in the month of what
+    /// never left.
     pub(super) fn cancel(&self) {
         let mut state = self.state();
+        if state.campaign().status != CampaignStatus::Sending {
+            return;
+        }
         state.campaign_mut().status = CampaignStatus::Cancelled;
-        state.abandon();
+        state.holder = None;
+        state.doubt_started();
+        let twice = state.bug == Some(Bug::ReleasesTwice);
+        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || twice);
+        let unsent = state.rows.iter().filter(unsent).count();
+        state.usage.1 = state.usage.1.saturating_sub(unsent);
     }
 
     /// The lease runs out, and nobody has noticed yet.
@@ -143,10 +171,36 @@ impl State {
     }
 
     fn abandon(&mut self) {
-        self.holder = None;
+        if self.holder.take().is_none() {
+            return;
+        }
+        if self.bug == Some(Bug::ResendsUnknown) {
+            let left = |row: &&mut Row| row.started && row.status == SendStatus::Pending;
+            self.rows.iter_mut().filter(left).for_each(give_back);
+        }
+        self.doubt_started();
+    }
+
+    fn doubt_started(&mut self) {
         for row in &mut self.rows {
             row.unknown |= row.started && row.status == SendStatus::Pending;
         }
+    }
+
+    /// Whether a place of the month is kept for it.
+    pub(super) fn holds_place(&self, row: &Row) -> bool {
+        let sending = self.campaign().status == CampaignStatus::Sending;
+        row.status == SendStatus::Pending && (sending || row.started)
+    }
+
+    /// Changes a send, and what follows from that for the month.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
+        let accepted = |row: &Row| matches!(row.status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read);
+        let (held, sent) = (self.holds_place(&self.rows[at]), accepted(&self.rows[at]));
+        change(&mut self.rows[at]);
+        let (holds, sends) = (self.holds_place(&self.rows[at]), accepted(&self.rows[at]));
+        let moved = |n: usize, before: bool, after: bool| (n + usize::from(after)).saturating_sub(usize::from(before));
+        self.usage = (moved(self.usage.0, sent, sends), moved(self.usage.1, held, holds));
     }
 
     fn claim(&mut self, worker: Uuid, after: Option<ContactId>, size: i64) -> Claim {
@@ -178,14 +232,16 @@ impl State {
     }
 
     fn start(&mut self, worker: Uuid, next: &[SendId]) -> Started {
+        let goes_on = self.holder == Some(worker) && self.goes_on();
         let mut started = Started {
-            goes_on: self.holder == Some(worker) && self.goes_on(),
+            goes_on: goes_on || self.bug == Some(Bug::IgnoresHolder),
             sends: vec![],
             unreachable: vec![],
         };
+        let careless = self.bug == Some(Bug::IgnoresStatus);
         let named = |row: &&mut Row| started.goes_on && next.contains(&row.id);
         for row in self.rows.iter_mut().filter(named) {
-            if !row.started && row.status == SendStatus::Pending {
+            if careless || (!row.started && row.status == SendStatus::Pending) {
                 row.started = true;
                 started.sends.push(row.id);
                 if row.recipient.is_none() {
@@ -202,29 +258,36 @@ impl State {
             self.campaign().status,
             CampaignStatus::Sending | CampaignStatus::Cancelled
         );
+        let now = self.now;
         for (id, result) in results {
-            let row = self.rows.iter_mut().find(|row| row.id == *id).unwrap();
+            let at = self.rows.iter().position(|row| row.id == *id).unwrap();
             let news = match result {
                 SendResult::Sent { .. } => SendStatus::Sent,
                 SendResult::Failed { .. } => SendStatus::Failed,
                 SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => SendStatus::Pending,
             };
-            if let Some(to) = row.status.advance(news) {
-                self.counts = add(self.counts, Counted { from: row.status, to });
-                row.status = to;
-            }
-            match result {
+            self.learn(at, news);
+            self.change(at, |row| match result {
                 SendResult::Failed { code, message } => row.error = Some((*code, message.clone())),
                 SendResult::Unknown => row.unknown = true,
                 SendResult::Deferred { .. } | SendResult::Released if finished => {}
                 SendResult::Deferred { delay } => {
                     row.attempts += 1;
-                    row.retry_at = self.now + *delay;
+                    row.retry_at = now + *delay;
                     give_back(row);
                 }
                 SendResult::Released => give_back(row),
                 SendResult::Sent { .. } => {}
-            }
+            });
+        }
+    }
+
+    /// News of a send, from whoever has it.
+    pub(super) fn learn(&mut self, at: usize, news: SendStatus) {
+        let from = self.rows[at].status;
+        if let Some(to) = from.advance(news) {
+            self.counts = add(self.counts, Counted { from, to });
+            self.change(at, |row| row.status = to);
         }
     }
 
@@ -247,21 +310,14 @@ impl State {
         }
     }
 
-    fn fail_unknown(&mut self) -> u64 {
-        let mut failed = 0;
-        for row in &mut self.rows {
-            if row.started && row.status == SendStatus::Pending {
-                let counted = Counted {
-                    from: row.status,
-                    to: SendStatus::Failed,
-                };
-                self.counts = add(self.counts, counted);
-                row.status = SendStatus::Failed;
-                row.error = Some((None, "the outcome is unknown".to_owned()));
-                failed += 1;
-            }
+    pub(super) fn fail_unknown(&mut self) -> u64 {
+        let open = |row: &Row| row.started && row.status == SendStatus::Pending;
+        let late: Vec<usize> = (0..self.rows.len()).filter(|&at| open(&self.rows[at])).collect();
+        for &at in &late {
+            self.learn(at, SendStatus::Failed);
+            self.rows[at].error = Some((None, "the outcome is unknown".to_owned()));
         }
-        failed
+        late.len().try_into().unwrap()
     }
 }
 
