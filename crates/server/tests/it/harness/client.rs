@@ -50,6 +50,12 @@ impl Request {
         self.header("Cookie", cookie)
     }
 
+    /// The same path and caller, only read.
+    pub fn as_get(mut self) -> Self {
+        self.method = "GET".to_owned();
+        self
+    }
+
     pub fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
