@@ -29,7 +29,7 @@ use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
-    PgFolders, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
+    PgFolders, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgPaces,
     PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
@@ -256,6 +256,11 @@ impl Stores {
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
+    }
+
+    /// The pace of numbers.
+    pub fn paces(&self) -> PgPaces {
+        PgPaces::new(self.platform.clone())
     }
 }
 

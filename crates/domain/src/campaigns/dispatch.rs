@@ -11,25 +11,26 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use futures_util::future::join_all;
+use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
+use super::flights::{Flights, Part, Settled};
 use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
 use super::script::Script;
 use super::{
-    Announced, Claim, ClaimedSend, Command, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore, SendOutcome,
-    SendResult, StartOutcome, pause_notification, prepare, settle, transition,
+    Announced, Claim, ClaimedSend, Command, Moment, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore,
+    SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
 use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
 use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
 
-/// How many sends are claimed, and their results written, together. A crash leaves at most so many unknown.
-const BATCH: i64 = 10;
+/// How many sends are claimed together.
+const CLAIM: i64 = 500;
 
-/// The same where no platform is called, so that nothing is waited for.
-const SIMULATED_BATCH: i64 = 500;
+/// Sends are marked as started so long before they may leave, so that none is late because of that.
+const START_LEAD: Duration = Duration::milliseconds(100);
 
 /// How long a run may go, or rest, before it looks again whether it was cancelled, and shows that its worker lives.
 const LOOK_AGAIN: Duration = Duration::seconds(10);
@@ -107,28 +108,77 @@ impl Dispatcher {
         let Some(script) = self.script(run, material).await? else {
             return self.standing(run).await;
         };
+        let mut flights = Flights::default();
         loop {
-            if self.pacer.stopping() {
-                self.runs.release(run, self.worker).await?;
-                return Ok(RunEnd::HandedOver);
-            }
-            match self.runs.claim(run, self.worker, script.batch(), self.lease).await? {
-                Claim::Sends(sends) => self.send_batch(run, &script, sends).await?,
-                Claim::Wait(time) => {
-                    self.pacer.rest(time.min(LOOK_AGAIN)).await;
+            match self.step(run, &script, &mut flights).await {
+                Ok(None) => {}
+                Ok(Some(end)) => return Ok(end),
+                Err(error) => {
+                    // What left is recorded if it can be, whatever went wrong.
+                    let results = flights.land().await;
+                    self.record(run, &results).await?;
+                    return Err(error);
                 }
-                Claim::Exhausted => {
-                    self.runs.finish(run).await?;
-                    return self.standing(run).await;
-                }
-                Claim::Stopped => {
-                    // Whoever lets it go on finds it free.
-                    self.runs.release(run, self.worker).await?;
-                    return self.standing(run).await;
-                }
-                Claim::Lost => return Ok(RunEnd::HandedOver),
             }
         }
+    }
+
+    /// Gives a run up after an error, for whoever takes it next.
+    pub async fn abandon(&self, run: QueuedRun) -> Result<(), StoreError> {
+        self.runs.abandon(run, self.worker).await
+    }
+
+    /// One step of a run: claims, starts, or waits. The end, if this was the last one.
+    async fn step<'a>(
+        &'a self,
+        run: QueuedRun,
+        script: &'a Script,
+        flights: &mut Flights<'a>,
+    ) -> Result<Option<RunEnd>, StoreError> {
+        if self.pacer.stopping() {
+            return self.hand_over(run, flights).await.map(Some);
+        }
+        if let Some(reason) = flights.pause().map(str::to_owned) {
+            self.land(run, flights).await?;
+            self.pause(run, &script.material, &reason).await?;
+            return self.leave(run).await.map(Some);
+        }
+        if !flights.is_empty() {
+            self.start_part(run, script, flights).await?;
+            return Ok(None);
+        }
+        if self.pacer.crowded() {
+            return self.hand_over(run, flights).await.map(Some);
+        }
+        let (worker, size, lease) = (self.worker, script.claim(), self.lease);
+        let claim = self.runs.claim(run, worker, flights.after(), size, lease);
+        match flights.meanwhile(claim).await? {
+            Claim::Sends(sends) => flights.line_up(sends),
+            // What is under way may make some due again; and it is recorded in any case.
+            _ if flights.are_open() => self.land(run, flights).await?,
+            Claim::Wait(time) => {
+                self.pacer.rest(time.min(LOOK_AGAIN)).await;
+            }
+            Claim::Exhausted => {
+                self.runs.finish(run).await?;
+                return self.standing(run).await.map(Some);
+            }
+            // Whoever lets it go on finds it free.
+            Claim::Stopped => return self.leave(run).await.map(Some),
+            Claim::Lost => return Ok(Some(RunEnd::HandedOver)),
+        }
+        Ok(None)
+    }
+
+    async fn hand_over(&self, run: QueuedRun, flights: &mut Flights<'_>) -> Result<RunEnd, StoreError> {
+        self.land(run, flights).await?;
+        self.runs.release(run, self.worker).await?;
+        Ok(RunEnd::HandedOver)
+    }
+
+    async fn leave(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        self.runs.release(run, self.worker).await?;
+        self.standing(run).await
     }
 
     /// Prepares an announced run. False: it does not take place, or not now; the campaign may be a draft again.
@@ -245,59 +295,86 @@ impl Dispatcher {
         }
     }
 
-    /// Sends what was claimed, part by part, until the run has to stop; what left is recorded in any case.
-    async fn send_batch(&self, run: QueuedRun, script: &Script, sends: Vec<ClaimedSend>) -> Result<(), StoreError> {
-        let mut results = Vec::with_capacity(sends.len());
-        let mut pause = None;
-        let mut fault = None;
-        for part in sends.chunks(script.in_flight()) {
-            match self.send_part(run, script, part).await {
-                Ok(Some(settled)) => {
-                    for (send, result, reason) in settled {
-                        results.push((send, result));
-                        pause = pause.or(reason);
-                    }
-                }
-                Ok(None) => break,
-                Err(error) => fault = Some(error),
-            }
-            if pause.is_some() || fault.is_some() {
-                break;
-            }
-        }
-        if !results.is_empty() {
-            self.runs.record(run, &results).await?;
-        }
-        match (fault, pause) {
-            (Some(error), _) => Err(error),
-            (None, Some(reason)) => self.pause(run, &script.material, &reason).await,
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// Starts some sends together and waits for all of them. None: the server stops, nothing left.
-    async fn send_part(
-        &self,
+    /// Starts the next sends, and lets their requests leave when the number has places for them.
+    async fn start_part<'a>(
+        &'a self,
         run: QueuedRun,
-        script: &Script,
-        part: &[ClaimedSend],
-    ) -> Result<Option<Vec<(SendId, SendResult, Option<String>)>>, StoreError> {
-        if let Some(line) = &script.line {
-            let messages = u32::try_from(part.len()).unwrap_or(u32::MAX);
-            if !self.pacer.places(&line.phone_number_id, script.pace, messages).await {
-                return Ok(None);
+        script: &'a Script,
+        flights: &mut Flights<'a>,
+    ) -> Result<(), StoreError> {
+        let Some(Part { sends, results }) = flights.next_part(script.together()) else {
+            flights.one().await;
+            return Ok(());
+        };
+        let moment = match self.moment(script, flights).await {
+            Ok(moment) => moment,
+            Err(error) => {
+                flights.settle(results);
+                return Err(error);
             }
+        };
+        let lead = START_LEAD;
+        if let Some(moment) = moment
+            && !flights.meanwhile(self.pacer.until(moment, lead)).await
+        {
+            flights.settle(results);
+            return Ok(());
         }
-        let ids: Vec<SendId> = part.iter().map(|send| send.id).collect();
-        let started = self.runs.mark_started(run, self.worker, &ids).await?;
-        let calls = part
-            .iter()
-            .filter(|send| started.contains(&send.id))
-            .map(|send| self.send_one(script, send));
-        Ok(Some(join_all(calls).await))
+        let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
+        let starting = self.runs.record_and_start(run, self.worker, &results, &ids);
+        let started = match flights.meanwhile(starting).await {
+            Ok(started) => started,
+            Err(error) => {
+                let lasting = |result: &SendResult| {
+                    matches!(
+                        result,
+                        SendResult::Sent { .. } | SendResult::Failed { .. } | SendResult::Unknown
+                    )
+                };
+                flights.settle(results.into_iter().filter(|(_, result)| lasting(result)));
+                return Err(error);
+            }
+        };
+        if !started.goes_on {
+            // The next claim says why.
+            flights.forget_waiting();
+        }
+        if let Some(moment) = moment
+            && !flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await
+        {
+            flights.settle(started.sends.into_iter().map(|send| (send, SendResult::Released)));
+            return Ok(());
+        }
+        let leaving = sends.into_iter().filter(|send| started.sends.contains(&send.id));
+        let calls = leaving.map(|send| self.send_one(script, send).boxed());
+        flights.launch(calls).await;
+        Ok(())
     }
 
-    async fn send_one(&self, script: &Script, send: &ClaimedSend) -> (SendId, SendResult, Option<String>) {
+    /// When the next portion may leave; none: at once.
+    async fn moment(&self, script: &Script, flights: &mut Flights<'_>) -> Result<Option<Moment>, StoreError> {
+        let portion = script.pace.portion();
+        let Some(line) = script.line.as_ref().filter(|_| portion.time.is_positive()) else {
+            return Ok(None);
+        };
+        let reserving = self.pacer.reserve(&line.phone_number_id, portion);
+        flights.meanwhile(reserving).await.map(Some)
+    }
+
+    /// Waits for all calls, and writes what came of them.
+    async fn land(&self, run: QueuedRun, flights: &mut Flights<'_>) -> Result<(), StoreError> {
+        let results = flights.land().await;
+        self.record(run, &results).await
+    }
+
+    async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
+        if results.is_empty() {
+            return Ok(());
+        }
+        self.runs.record(run, results).await
+    }
+
+    async fn send_one(&self, script: &Script, send: ClaimedSend) -> Settled {
         let failed = |message: &str| {
             (
                 send.id,
@@ -326,7 +403,12 @@ impl Dispatcher {
             ),
             Some(line) => {
                 let message = script.message(send.id, recipient, &values);
-                let outcome: SendOutcome = self.gateway.send_template(line, &message).await;
+                let mut outcome = self.gateway.send_template(line, &message).await;
+                if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
+                    // Only what is new: most recipients' id is their number.
+                    wa_id
+                        .take_if(|id| send.wa_id.as_ref() == Some(id) || recipient.phone.strip_prefix('+') == Some(id));
+                }
                 settle(send.id, send.attempts, outcome)
             }
         }
@@ -343,20 +425,19 @@ impl Dispatcher {
 }
 
 impl Script {
-    /// How many sends to claim: no more than leave before it is time to look again.
-    fn batch(&self) -> i64 {
-        if self.line.is_none() {
-            return SIMULATED_BATCH;
-        }
-        let interval = self.pace.interval().whole_microseconds().max(1);
-        let leave = LOOK_AGAIN.whole_microseconds() / interval;
-        i64::try_from(leave).unwrap_or(BATCH).clamp(1, BATCH)
+    /// How many sends to claim: whole portions, no more than leave before it is time to look again.
+    fn claim(&self) -> i64 {
+        let portion = self.pace.portion();
+        let time = portion.time.whole_microseconds().max(1);
+        let portions = i64::try_from(LOOK_AGAIN.whole_microseconds() / time).unwrap_or(CLAIM);
+        let messages = i64::from(portion.messages);
+        messages * portions.clamp(1, CLAIM / messages)
     }
 
     /// How many of them to start together.
-    fn in_flight(&self) -> usize {
+    fn together(&self) -> usize {
         match self.line {
-            Some(_) => self.pace.in_flight(),
+            Some(_) => usize::try_from(self.pace.portion().messages).unwrap_or(usize::MAX),
             None => usize::MAX,
         }
     }

@@ -29,9 +29,11 @@ mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
 mod finish;
+mod flights;
 mod launch;
 mod model;
 mod outcome;
+mod pace;
 mod ports;
 mod run;
 mod script;
@@ -45,9 +47,10 @@ pub use dispatch::{Dispatcher, RunEnd};
 pub use finish::finish;
 pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};
+pub use pace::{PAIR_INTERVAL, Pace, Portion};
 pub use ports::*;
 pub use run::{
-    Announced, Announcement, Pace, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, objections,
+    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, objections,
     pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};

@@ -5,10 +5,10 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::{
-    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Pace, Recipient, RunFacts,
+    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Portion, Recipient, RunFacts,
     RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome,
 };
-use crate::shared::{AccountId, CampaignId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
+use crate::shared::{AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
 
 /// Campaigns and their figures.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -63,10 +63,15 @@ pub trait CampaignStore: Send + Sync {
 pub struct ClaimedSend {
     /// The send.
     pub id: SendId,
+    /// Whom it is for. Claims go by the order of these.
+    pub contact_id: ContactId,
     /// How often it was tried before.
     pub attempts: u32,
-    /// Who it is for; none when the contact was deleted, lost its phone or opted out since the audience was frozen.
+    /// What is known of them; none when the contact was deleted, lost its phone or opted out since the audience was
+    /// frozen.
     pub recipient: Option<Recipient>,
+    /// Their id with the platform, as far as it is known.
+    pub wa_id: Option<String>,
 }
 
 /// What a worker may do next in a run.
@@ -82,6 +87,15 @@ pub enum Claim {
     Stopped,
     /// Another worker holds the run.
     Lost,
+}
+
+/// What came of asking to start sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// False: the worker lost the run, or it was cancelled, paused or suspended.
+    pub goes_on: bool,
+    /// Those that are started now: only these may be sent.
+    pub sends: Vec<SendId>,
 }
 
 /// A run that waits for a worker, or whose worker is gone.
@@ -124,20 +138,42 @@ pub trait RunStore: Send + Sync {
     /// tenants, the longest due first.
     async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;
 
-    /// Leases a run that nobody holds. Sends of it that an earlier holder started and did not record become unknown.
+    /// Leases a run that nobody holds, the one that has waited longest. Runs whose lease ran out are nobody's from then
+    /// on, as by `abandon`.
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;
+
+    /// Whether a run waits for a worker.
+    async fn waiting(&self) -> Result<bool, StoreError>;
 
     /// What a run is made of; none when its campaign is gone.
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
 
-    /// Claims up to `size` sends that are due, and renews the lease. Due is every pending send that is not started and
-    /// whose retry time has come, also one that was claimed before (by this worker or another) and never started.
-    async fn claim(&self, run: QueuedRun, worker: Uuid, size: i64, lease: Duration) -> Result<Claim, StoreError>;
+    /// Renews the lease and names up to `size` sends that are due: those whose retry time has come, then those of
+    /// contacts after this one. Due is every pending send that is not started. Where none is left after that contact, the
+    /// search begins anew with the first one, so that `Wait` and `Exhausted` speak of the whole run.
+    async fn claim(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        after: Option<ContactId>,
+        size: i64,
+        lease: Duration,
+    ) -> Result<Claim, StoreError>;
 
-    /// Marks claimed sends as started, just before their requests leave. Returns those that still were the worker's:
-    /// only these may be sent. None are, once another worker holds the run or it was cancelled; a send that is started
-    /// already never is.
-    async fn mark_started(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError>;
+    /// Writes what came of sends, as `record` does, and marks the next ones as started, just before their requests leave.
+    /// None is started once another worker holds the run or it does not go on, and a send that is started already never
+    /// is. One whose contact had a message of another run from the same number within [`PAIR_INTERVAL`] is not either: it
+    /// is due again when that time is over.
+    ///
+    /// After an error any part of it may have been done. `Sent`, `Failed` and `Unknown` may then be recorded again; the
+    /// other results must not be.
+    async fn record_and_start(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        results: &[(SendId, SendResult)],
+        next: &[SendId],
+    ) -> Result<Started, StoreError>;
 
     /// Writes what came of sends, with the counters and the quota (an accepted send uses its place, a failed one gives
     /// it back), in one transaction, each by `SendStatus::advance`. The results are of sends that the caller had started;
@@ -159,24 +195,48 @@ pub trait RunStore: Send + Sync {
     /// How the campaign stands now; none when it is gone.
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
 
-    /// Gives the lease back, so that another worker can take the run at once.
+    /// Gives the lease back, so that another worker can take the run at once; it waits behind every other one then. Only
+    /// for who has recorded all that it had started.
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+
+    /// The same after an error: sends that were started and not recorded become unknown.
+    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
 
     /// Fails sends that have been unknown for longer than `ttl`, with a message that says so; at most `limit` of them.
     /// Returns how many.
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
 }
 
+/// A moment on the clock of a [`Pacer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
 /// Keeps a number's pace, and knows when the server is about to stop.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait Pacer: Send + Sync {
-    /// Waits until `messages` more may leave from the number. False: the server stops, nothing may leave.
-    async fn places(&self, phone_number_id: &str, pace: Pace, messages: u32) -> bool;
+    /// Takes the place of a portion, and says when it may leave. All servers share the number's places.
+    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError>;
+
+    /// Waits until so long before the moment. False: the server stops, nothing may leave.
+    async fn until(&self, moment: Moment, lead: Duration) -> bool;
 
     /// Waits. False: the server stops.
     async fn rest(&self, time: Duration) -> bool;
 
     /// Whether the server stops.
     fn stopping(&self) -> bool;
+
+    /// Whether a run waits that this server has no place for. Says so once for each time that one was found waiting:
+    /// whoever hears it makes room.
+    fn crowded(&self) -> bool;
+}
+
+/// The places of numbers, which all servers share.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait PaceStore: Send + Sync {
+    /// Moves the number's next free place on by `time`, and says how long it is until the one that was free before: zero
+    /// where it is past.
+    async fn reserve(&self, phone_number_id: &str, time: Duration) -> Result<Duration, StoreError>;
 }

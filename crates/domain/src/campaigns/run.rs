@@ -2,7 +2,7 @@
 //! and its events in one transaction after.
 
 use serde_json::json;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
 use super::{Blank, Campaign, Command, Refusal, transition};
 use crate::billing::Standing;
@@ -162,32 +162,6 @@ pub struct RunMaterial {
     pub template: Template,
     /// The number it leaves from; none when it is simulated, or was disconnected since.
     pub profile: Option<StoredProfile>,
-}
-
-/// How fast messages may leave a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// So long between two messages.
-    Delay(Duration),
-    /// So many a second (1 to 1000).
-    PerSecond(u32),
-}
-
-impl Pace {
-    /// The time between two messages.
-    pub fn interval(self) -> Duration {
-        match self {
-            Self::Delay(delay) => delay,
-            Self::PerSecond(rate) => Duration::SECOND / f64::from(rate.max(1)),
-        }
-    }
-
-    /// How many sends are started, and are in flight, together: what leaves within 50 ms, at least one. A batch that is
-    /// smaller bounds it, too.
-    pub fn in_flight(self) -> usize {
-        let interval = self.interval().whole_microseconds().max(1);
-        usize::try_from(50_000 / interval).unwrap_or(1).clamp(1, 50)
-    }
 }
 
 /// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
@@ -470,13 +444,5 @@ mod tests {
             ..of(CampaignStatus::Completed)
         };
         assert_eq!(prepare_retry(unapproved, &tenant()), Err(Refusal::NoTemplate));
-    }
-
-    #[test]
-    fn in_flight_follows_the_pace() {
-        let delay = |ms| Pace::Delay(Duration::milliseconds(ms)).in_flight();
-        assert_eq!((delay(200), delay(10), delay(0)), (1, 5, 50));
-        let rate = |rate| Pace::PerSecond(rate).in_flight();
-        assert_eq!((rate(1), rate(80), rate(1000)), (1, 4, 50));
     }
 }

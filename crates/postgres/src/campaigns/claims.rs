@@ -1,22 +1,23 @@
-//! The middle of a run: who holds it, which sends are next, and which may leave.
-
-use std::collections::HashSet;
+//! The middle of a run: who holds it, and which sends are next.
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Integer, Jsonb, Nullable, Text, Uuid as SqlUuid};
-use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{Claim, ClaimedSend, QueuedRun, Recipient};
-use recado_domain::shared::{SendId, StoreError};
+use recado_domain::shared::{AccountId, CampaignId, ContactId, StoreError};
 use serde_json::Value;
 use time::Duration;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, corrupt};
-use crate::sql::{Answer, Id, bare, sql};
+use crate::sql::{Answer, sql};
 
 /// Looking again sooner than this would only burn time.
 const SHORTEST_WAIT: Duration = Duration::milliseconds(50);
+
+/// Looking at all sends of a very large run takes longer than any other statement may.
+pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
 
 #[derive(QueryableByName)]
 struct RunRow {
@@ -26,7 +27,26 @@ struct RunRow {
     campaign_id: Uuid,
 }
 
-/// Leases the oldest run that nobody holds, across accounts.
+impl From<RunRow> for QueuedRun {
+    fn from(row: RunRow) -> Self {
+        Self {
+            account_id: row.account_id.into(),
+            campaign_id: row.campaign_id.into(),
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct OrphanRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    worker: Uuid,
+}
+
+/// Leases the run that nobody holds and that has waited longest, across accounts.
 pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Duration) -> Attempt<Option<QueuedRun>> {
     // What is not sending any more has no run: a rest that nothing else would remove.
     sql(
@@ -41,28 +61,73 @@ pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Dura
            FROM campaign_queue q
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
            JOIN accounts a ON a.id = q.account_id
-           WHERE (q.worker IS NULL OR q.leased_until < now())
-             AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
-           ORDER BY q.created_at LIMIT 1 FOR UPDATE OF q SKIP LOCKED)
+           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
+           ORDER BY q.waiting_since LIMIT 1 FOR UPDATE OF q SKIP LOCKED)
          RETURNING account_id, campaign_id")
     .bind(worker)
     .bind(lease)
     .get_result(conn)
     .await
     .optional()?;
-    Ok(taken.map(|row| QueuedRun {
-        account_id: row.account_id.into(),
-        campaign_id: row.campaign_id.into(),
-    }))
+    Ok(taken.map(QueuedRun::from))
 }
 
-/// Whoever takes a run has started nothing of it: what is started was left behind.
-pub(super) async fn doubt_started(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<()> {
+/// Whether a run waits for a worker.
+pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> Attempt<bool> {
+    let waiting: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
+           JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
+           JOIN accounts a ON a.id = q.account_id
+           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active') AS yes")
+    .get_result(conn)
+    .await?;
+    Ok(waiting.yes)
+}
+
+/// Runs whose holder let its lease run out, across accounts.
+pub(super) async fn orphaned(conn: &mut AsyncPgConnection) -> Attempt<Vec<(QueuedRun, Uuid)>> {
+    let rows: Vec<OrphanRow> = sql("SELECT account_id, campaign_id, worker FROM campaign_queue
+         WHERE worker IS NOT NULL AND leased_until < now() ORDER BY leased_until LIMIT 100")
+    .load(conn)
+    .await?;
+    let orphans = rows.into_iter().map(|row| {
+        let run = QueuedRun {
+            account_id: row.account_id.into(),
+            campaign_id: row.campaign_id.into(),
+        };
+        (run, row.worker)
+    });
+    Ok(orphans.collect())
+}
+
+/// Takes the run from a worker that left it as it was; `expired`: only if its lease ran out.
+pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, expired: bool) -> Attempt<()> {
+    let abandoned = sql("UPDATE campaign_queue SET worker = NULL, leased_until = NULL
+         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3 AND (NOT $4 OR leased_until < now())")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(worker)
+    .bind(expired)
+    .execute(&mut *conn)
+    .await?;
+    if abandoned > 0 {
+        doubt_started(conn, run.account_id, run.campaign_id).await?;
+    }
+    Ok(())
+}
+
+/// What was started and not recorded becomes unknown. No index knows such sends, and all of the run are looked at: it
+/// happens after a crash alone, and to the few that a cancel overtakes.
+pub(super) async fn doubt_started(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> Attempt<()> {
+    conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
     sql("UPDATE campaign_sends SET unknown_at = now()
          WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NOT NULL
            AND unknown_at IS NULL")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
+    .bind(account)
+    .bind(campaign)
     .execute(conn)
     .await?;
     Ok(())
@@ -72,6 +137,8 @@ pub(super) async fn doubt_started(conn: &mut AsyncPgConnection, run: QueuedRun) 
 struct ClaimedRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
     #[diesel(sql_type = Integer)]
     attempts: i32,
     #[diesel(sql_type = Nullable<Text>)]
@@ -82,6 +149,8 @@ struct ClaimedRow {
     email: Option<String>,
     #[diesel(sql_type = Nullable<Jsonb>)]
     attributes: Option<Value>,
+    #[diesel(sql_type = Nullable<Text>)]
+    wa_id: Option<String>,
 }
 
 impl TryFrom<ClaimedRow> for ClaimedSend {
@@ -102,17 +171,20 @@ impl TryFrom<ClaimedRow> for ClaimedSend {
         };
         Ok(Self {
             id: row.id.into(),
+            contact_id: row.contact_id.into(),
             attempts: row.attempts.unsigned_abs(),
             recipient,
+            wa_id: row.wa_id,
         })
     }
 }
 
-/// Renews the lease and claims the next sends.
+/// Renews the lease and names the next sends.
 pub(super) async fn claim(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     worker: Uuid,
+    after: Option<ContactId>,
     size: i64,
     lease: Duration,
 ) -> Attempt<Claim> {
@@ -129,30 +201,49 @@ pub(super) async fn claim(
             return Ok(if queued.yes { Claim::Lost } else { Claim::Stopped });
         }
     }
-    let mut rows: Vec<ClaimedRow> = sql("WITH due AS (SELECT id, contact_id FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
-             AND (retry_at IS NULL OR retry_at <= now())
-           ORDER BY id LIMIT $4 FOR UPDATE SKIP LOCKED)
-         UPDATE campaign_sends s SET claimed_by = $3
-         FROM due d LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.contact_id
-           AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL
-         WHERE s.account_id = $1 AND s.id = d.id
-         RETURNING s.id, s.attempts, c.name, c.phone, c.email, c.attributes")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .bind(size)
-    .load(&mut *conn)
-    .await?;
+    let mut rows = due(conn, run, after, size).await?;
+    if rows.is_empty() && after.is_some() {
+        // Once more over the whole run: a worker before may have left some, and some may have been put back.
+        conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
+        rows = due(conn, run, None, size).await?;
+    }
     if rows.is_empty() {
         return later(conn, run).await;
     }
-    rows.sort_unstable_by_key(|row| row.id);
     let sends = rows
         .into_iter()
         .map(ClaimedSend::try_from)
         .collect::<Result<_, StoreError>>()?;
     Ok(Claim::Sends(sends))
+}
+
+/// Nothing is written: a run has one holder, and what is started has to be still unstarted then.
+async fn due(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    after: Option<ContactId>,
+    size: i64,
+) -> Attempt<Vec<ClaimedRow>> {
+    let rows = sql("WITH due AS MATERIALIZED (
+           (SELECT id, contact_id, attempts FROM campaign_sends
+            WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
+            ORDER BY retry_at LIMIT $4)
+           UNION ALL
+           (SELECT id, contact_id, attempts FROM campaign_sends
+            WHERE account_id = $1 AND campaign_id = $2 AND contact_id > $3 AND retry_at IS NULL AND status = 'pending'
+              AND started_at IS NULL
+            ORDER BY contact_id LIMIT $4)
+           LIMIT $4)
+         SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
+         FROM due d LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.contact_id
+           AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(after.unwrap_or(ContactId(Uuid::nil())))
+    .bind(size)
+    .load(conn)
+    .await?;
+    Ok(rows)
 }
 
 /// Whether the run goes on; none when it is not this worker's.
@@ -183,10 +274,12 @@ struct WaitRow {
 
 /// When nothing is due: how long until something is, if anything is left at all.
 async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Claim> {
-    let row: WaitRow = sql("SELECT
-           (extract(epoch FROM min(coalesce(retry_at, now())) - now()) * 1000000)::bigint AS microseconds
+    let row: WaitRow = sql(
+        "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
          FROM campaign_sends
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL")
+         WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL AND status = 'pending'
+           AND started_at IS NULL",
+    )
     .bind(run.account_id)
     .bind(run.campaign_id)
     .get_result(conn)
@@ -197,45 +290,11 @@ async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Claim> {
     })
 }
 
-/// Marks claimed sends as started. Holding the run's place in the queue meanwhile keeps a cancel from giving back the
-/// quota of sends that leave.
-pub(super) async fn mark_started(
-    conn: &mut AsyncPgConnection,
-    run: QueuedRun,
-    worker: Uuid,
-    sends: &[SendId],
-) -> Attempt<Vec<SendId>> {
-    let held: Option<Answer> = sql("SELECT true AS yes FROM campaign_queue q
-         JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
-         WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
-           AND c.status = 'sending' AND c.paused_at IS NULL
-         FOR SHARE OF q")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
-    if held.is_none() {
-        return Ok(vec![]);
-    }
-    let started: Vec<Id> = sql("UPDATE campaign_sends SET started_at = now()
-         WHERE account_id = $1 AND campaign_id = $2 AND id = ANY ($4) AND claimed_by = $3 AND status = 'pending'
-           AND started_at IS NULL
-         RETURNING id")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .bind(worker)
-    .bind(bare(sends))
-    .load(conn)
-    .await?;
-    let started: HashSet<Uuid> = started.into_iter().map(|row| row.id).collect();
-    Ok(sends.iter().copied().filter(|send| started.contains(&send.0)).collect())
-}
-
 pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> Attempt<()> {
-    sql("UPDATE campaign_queue SET worker = NULL, leased_until = NULL
-         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
+    sql(
+        "UPDATE campaign_queue SET worker = NULL, leased_until = NULL, waiting_since = now()
+         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3",
+    )
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(worker)

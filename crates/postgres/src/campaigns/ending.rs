@@ -11,10 +11,10 @@ use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{rows, sends};
+use super::{claims, rows, sends};
 use crate::errors::{Attempt, word};
 use crate::outbox;
-use crate::sql::sql;
+use crate::sql::{Answer, sql};
 
 pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
     let paused = sql(
@@ -170,6 +170,16 @@ pub(super) async fn end_run(
     let Some(month) = month else {
         return Ok(());
     };
+    let open: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_counters
+         WHERE account_id = $1 AND campaign_id = $2 AND pending > 0) AS yes")
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await?;
+    if !open.yes {
+        return Ok(());
+    }
+    claims::doubt_started(conn, account, id).await?;
     let unsent: Vec<UnsentRow> = sql(
         "SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
          WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL

@@ -7,12 +7,15 @@
 mod audience;
 mod claims;
 mod ending;
+mod paces;
 mod rows;
 mod runs;
 mod sends;
 mod starting;
 mod store;
+mod turns;
 
+pub use paces::PgPaces;
 pub use runs::PgRuns;
 pub(crate) use sends::{Settlement, lock_sends};
 pub use store::PgCampaigns;

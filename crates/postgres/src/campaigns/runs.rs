@@ -10,15 +10,18 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, Subscription};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
-    RunStart, RunStore, SendResult, StartOutcome,
+    RunStart, RunStore, SendResult, StartOutcome, Started,
 };
-use recado_domain::shared::{AccountId, CampaignId, Event, ProfileId, SendId, StoreError, TemplateId, Write};
+use recado_domain::shared::{
+    AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
+};
 use recado_domain::whatsapp::STOPPED_MARKETING;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::sends::{Settlement, lock_sends};
-use super::{claims, ending, rows, starting};
+use super::turns::is_plain;
+use super::{claims, ending, rows, starting, turns};
 use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
 use crate::pool::{PlatformPool, TenantPool};
@@ -49,6 +52,19 @@ macro_rules! in_tenant {
             let $conn = tx.conn()?;
             let done = $work.await;
             tx.end(done).await
+        })
+        .await
+    };
+}
+
+/// One statement across accounts, or one that has to be a single one, tried again when it loses to another one.
+macro_rules! on_platform {
+    ($store:expr, |$conn:ident| $work:expr) => {
+        retry(|| async {
+            let mut held = $store.platform.get().await?;
+            let $conn = held.conn()?;
+            let done = $work.await;
+            held.end(done)
         })
         .await
     };
@@ -119,32 +135,52 @@ impl RunStore for PgRuns {
     }
 
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        let taken = retry(|| async {
+        let orphaned = on_platform!(self, |conn| claims::orphaned(conn))?;
+        for (run, lost) in orphaned {
+            in_tenant!(self, run.account_id, |conn| claims::abandon(conn, run, lost, true))?;
+        }
+        retry(|| async {
             let mut tx = self.platform.begin().await?;
             let taken = claims::take(tx.conn()?, worker, lease).await;
             tx.end(taken).await
         })
-        .await?;
-        if let Some(run) = taken {
-            in_tenant!(self, run.account_id, |conn| claims::doubt_started(conn, run))?;
-        }
-        Ok(taken)
+        .await
+    }
+
+    async fn waiting(&self) -> Result<bool, StoreError> {
+        on_platform!(self, |conn| claims::waiting(conn))
     }
 
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
         in_tenant!(self, run.account_id, |conn| material(conn, run))
     }
 
-    async fn claim(&self, run: QueuedRun, worker: Uuid, size: i64, lease: Duration) -> Result<Claim, StoreError> {
+    async fn claim(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        after: Option<ContactId>,
+        size: i64,
+        lease: Duration,
+    ) -> Result<Claim, StoreError> {
         in_tenant!(self, run.account_id, |conn| claims::claim(
-            conn, run, worker, size, lease
+            conn, run, worker, after, size, lease
         ))
     }
 
-    async fn mark_started(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| claims::mark_started(
-            conn, run, worker, sends
-        ))
+    async fn record_and_start(
+        &self,
+        run: QueuedRun,
+        worker: Uuid,
+        results: &[(SendId, SendResult)],
+        next: &[SendId],
+    ) -> Result<Started, StoreError> {
+        let (plain, other): (Vec<_>, Vec<_>) = results.iter().partition(|(_, result)| is_plain(result));
+        if !other.is_empty() {
+            let other: Vec<(SendId, SendResult)> = other.into_iter().cloned().collect();
+            self.record(run, &other).await?;
+        }
+        on_platform!(self, |conn| turns::turn(conn, run, worker, &plain, next))
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
@@ -176,6 +212,10 @@ impl RunStore for PgRuns {
         in_tenant!(self, run.account_id, |conn| claims::release(conn, run, worker))
     }
 
+    async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        in_tenant!(self, run.account_id, |conn| claims::abandon(conn, run, worker, false))
+    }
+
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
         let mut failed = 0;
         for (account, sends) in self.in_doubt(ttl, limit).await? {
@@ -194,14 +234,12 @@ struct KeyRow {
 }
 
 impl PgRuns {
-    /// Sends in doubt for longer than this, across accounts, longest first. What was started and never recorded is in
-    /// doubt too, even if no worker came by to note it (its run was cancelled and its worker died). The condition on
-    /// the start follows from the other one, and is the one that an index serves.
+    /// Sends in doubt for longer than this, across accounts, longest first. What is started and belongs to no run under
+    /// way is noted as unknown by whoever ended that.
     async fn in_doubt(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
         let query = sql("SELECT account_id, id FROM campaign_sends
-             WHERE status = 'pending' AND started_at <= now() - $1 * interval '1 microsecond'
-               AND coalesce(unknown_at, started_at) <= now() - $1 * interval '1 microsecond'
-             ORDER BY started_at LIMIT $2")
+             WHERE unknown_at <= now() - $1 * interval '1 microsecond' AND status = 'pending'
+             ORDER BY unknown_at LIMIT $2")
         .bind(ttl)
         .bind(limit);
         let mut held = self.platform.get().await?;

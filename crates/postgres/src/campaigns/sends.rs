@@ -26,8 +26,6 @@ struct SendRow {
     status: String,
     #[diesel(sql_type = Integer)]
     attempts: i32,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    claimed_by: Option<Uuid>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     started_at: Option<OffsetDateTime>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -51,6 +49,8 @@ struct SendRow {
     #[diesel(sql_type = Nullable<Text>)]
     superseded_wa_message_id: Option<String>,
     #[diesel(sql_type = Bool)]
+    never_confirmed: bool,
+    #[diesel(sql_type = Bool)]
     sending: bool,
     #[diesel(sql_type = Bool)]
     finished: bool,
@@ -67,6 +67,8 @@ pub(crate) struct HeldSend {
     before: SendStatus,
     held_before: bool,
     changed: bool,
+    /// Whether its message's id is new.
+    learned: bool,
 }
 
 impl HeldSend {
@@ -97,6 +99,7 @@ impl HeldSend {
     pub(crate) fn learn_message(&mut self, message_id: &str) {
         if self.row.wa_message_id.is_none() {
             self.row.wa_message_id = Some(message_id.to_owned());
+            self.learned = true;
             self.changed = true;
         }
     }
@@ -134,9 +137,8 @@ impl HeldSend {
 
     /// Fails it because nobody ever said what became of it. That stays on record: it may have arrived.
     pub(crate) fn give_up(&mut self, message: &str) {
-        let since = self.in_doubt_since();
         self.advance(SendStatus::Failed, self.row.now, None, Some(message));
-        self.row.unknown_at = since;
+        self.row.never_confirmed = true;
     }
 
     /// Takes in what came of calling the platform.
@@ -173,7 +175,6 @@ impl HeldSend {
     /// As if it had never been claimed.
     fn put_back(&mut self) {
         self.row.started_at = None;
-        self.row.claimed_by = None;
         self.row.unknown_at = None;
         self.changed = true;
     }
@@ -190,13 +191,14 @@ pub(crate) async fn lock_sends(
     messages: Vec<String>,
 ) -> Attempt<HeldSends> {
     let rows: Vec<SendRow> = sql(
-        "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts, s.claimed_by,
+        "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
-           s.error_message, s.wa_message_id, s.superseded_wa_message_id, c.status = 'sending' AS sending,
+           s.error_message, s.wa_message_id, s.superseded_wa_message_id, s.never_confirmed, c.status = 'sending' AS sending,
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
            now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-         WHERE s.account_id = $1 AND (s.id = ANY ($2) OR s.wa_message_id = ANY ($3))
+         WHERE s.account_id = $1 AND s.id IN (SELECT unnest($2) UNION ALL
+           SELECT m.send_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3))
          ORDER BY s.id FOR UPDATE OF s FOR SHARE OF c",
     )
     .bind(account)
@@ -213,6 +215,7 @@ pub(crate) async fn lock_sends(
             before: status,
             held_before: false,
             changed: false,
+            learned: false,
         };
         send.held_before = send.holds_place();
         sends.push(send);
@@ -341,13 +344,13 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
     let moments =
         |of: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| of(&send.row)).collect::<Vec<_>>();
     let query = sql(
-        "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, claimed_by = w.claimed_by,
-           started_at = w.started_at, retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at,
-           delivered_at = w.delivered_at, read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code,
-           error_message = w.error_message, wa_message_id = w.wa_message_id
+        "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
+           retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
+           read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
+           wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed
          FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-           AS w (id, status, attempts, claimed_by, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at,
-             failed_at, error_code, error_message, wa_message_id)
+           AS w (id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at,
+             error_code, error_message, wa_message_id, never_confirmed)
          WHERE s.account_id = $1 AND s.id = w.id",
     )
     .bind(account)
@@ -359,7 +362,6 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
             .collect::<Vec<_>>(),
     )
     .bind(sends.iter().map(|send| send.row.attempts).collect::<Vec<_>>())
-    .bind(sends.iter().map(|send| send.row.claimed_by).collect::<Vec<_>>())
     .bind(moments(|row| row.started_at))
     .bind(moments(|row| row.retry_at))
     .bind(moments(|row| row.unknown_at))
@@ -379,7 +381,29 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
             .iter()
             .map(|send| send.row.wa_message_id.clone())
             .collect::<Vec<_>>(),
-    );
-    query.execute(conn).await?;
+    )
+    .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>());
+    query.execute(&mut *conn).await?;
+    name_messages(conn, account, &sends).await
+}
+
+/// Keeps the platform's ids of messages that were learned just now.
+async fn name_messages(conn: &mut AsyncPgConnection, account: AccountId, sends: &[HeldSend]) -> Attempt<()> {
+    let (messages, ids): (Vec<String>, Vec<Uuid>) = sends
+        .iter()
+        .filter(|send| send.learned)
+        .filter_map(|send| Some((send.row.wa_message_id.clone()?, send.row.id)))
+        .unzip();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO sent_messages (account_id, wa_message_id, send_id)
+         SELECT $1, w.wa_message_id, w.send_id FROM unnest($2, $3) AS w (wa_message_id, send_id)
+         ON CONFLICT DO NOTHING")
+    .bind(account)
+    .bind(messages)
+    .bind(ids)
+    .execute(conn)
+    .await?;
     Ok(())
 }

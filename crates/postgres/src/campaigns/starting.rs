@@ -192,11 +192,11 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
 /// the moment since when, and is left out.
 async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
     let renewed = sql(
-        "UPDATE campaign_sends SET status = 'pending', attempts = 0, claimed_by = NULL, started_at = NULL,
-           retry_at = NULL, sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
+        "UPDATE campaign_sends SET status = 'pending', attempts = 0, started_at = NULL,
+           retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
            superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
            quota_month = $3
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'failed' AND unknown_at IS NULL",
+         WHERE account_id = $1 AND campaign_id = $2 AND status = 'failed' AND NOT never_confirmed",
     )
     .bind(account)
     .bind(id)

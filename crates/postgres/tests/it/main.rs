@@ -28,5 +28,6 @@ mod segments;
 mod starts;
 mod support;
 mod templates;
+mod turns;
 mod whatsapp;
 mod wire;

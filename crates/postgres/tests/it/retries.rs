@@ -67,7 +67,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     assert_eq!(world.usage().await, "2/2");
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
     assert_eq!(runs.announced(run).await.unwrap(), None);
-    let Claim::Sends(claimed) = runs.claim(run, worker, 10, LEASE).await.unwrap() else {
+    let Claim::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!("nothing to claim")
     };
     let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
@@ -75,7 +75,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     let mut wanted = vec![sends[2], sends[3]];
     wanted.sort_unstable();
     assert_eq!(again, wanted);
-    runs.mark_started(run, worker, &again).await.unwrap();
+    world.start_sends(run, worker, &again).await;
     runs.record(run, &[(again[0], sent("w2")), (again[1], failed())])
         .await
         .unwrap();

@@ -28,7 +28,7 @@ fn failed() -> SendResult {
 }
 
 async fn claimed(world: &World, run: QueuedRun, worker: uuid::Uuid, size: i64) -> Vec<SendId> {
-    match world.runs().claim(run, worker, size, LEASE).await.unwrap() {
+    match world.runs().claim(run, worker, None, size, LEASE).await.unwrap() {
         Claim::Sends(sends) => sends.into_iter().map(|send| send.id).collect(),
         other => panic!("{other:?}"),
     }
@@ -52,17 +52,18 @@ async fn a_run_is_taken_by_one_worker_until_it_lets_go() {
         }
     );
     assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
-    assert_eq!(runs.claim(run, b, 5, LEASE).await.unwrap(), Claim::Lost);
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), Claim::Lost);
     runs.release(run, b).await.unwrap();
     assert_eq!(runs.take(b, LEASE).await.unwrap(), None);
     runs.release(run, a).await.unwrap();
     assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
+    assert!(!runs.waiting().await.unwrap());
     // A lease that ran out.
     world
         .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
         .await;
     assert_eq!(runs.take(a, LEASE).await.unwrap(), Some(run));
-    assert_eq!(runs.claim(run, b, 5, LEASE).await.unwrap(), Claim::Lost);
+    assert_eq!(runs.claim(run, b, None, 5, LEASE).await.unwrap(), Claim::Lost);
 }
 
 #[tokio::test]
@@ -150,11 +151,11 @@ async fn claims_stop_when_the_run_does() {
     let (campaign, run) = world.started(worker).await;
     let sends = claimed(&world, run, worker, 2).await;
     world.sql("UPDATE accounts SET status = 'suspended'").await;
-    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
     world.sql("UPDATE accounts SET status = 'active'").await;
     runs.pause(run, "x", &[]).await.unwrap();
-    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
-    assert_eq!(runs.mark_started(run, worker, &sends).await.unwrap(), []);
+    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(world.start_sends(run, worker, &sends).await, []);
     world.sql("UPDATE campaigns SET paused_at = NULL").await;
     let cancelled = Campaign {
         status: CampaignStatus::Cancelled,
@@ -165,8 +166,8 @@ async fn claims_stop_when_the_run_does() {
         .update(&cancelled, CampaignStatus::Sending, &[])
         .await
         .unwrap();
-    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
-    assert_eq!(runs.mark_started(run, worker, &sends).await.unwrap(), []);
+    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(world.start_sends(run, worker, &sends).await, []);
     assert_eq!(world.usage().await, "0/0");
 }
 
@@ -188,11 +189,11 @@ async fn claims_hold_the_people_as_they_are_now() {
     world
         .sql("UPDATE contacts SET phone = NULL WHERE name = 'Contact 4'")
         .await;
-    let Claim::Sends(sends) = world.runs().claim(run, worker, 10, LEASE).await.unwrap() else {
+    let Claim::Sends(sends) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!()
     };
     assert_eq!(sends.len(), 4);
-    assert!(sends.is_sorted_by_key(|send| send.id));
+    assert!(sends.is_sorted_by_key(|send| send.contact_id));
     let there: Vec<_> = sends.iter().filter_map(|send| send.recipient.as_ref()).collect();
     assert_eq!(there.len(), 1);
     assert_eq!(
@@ -206,26 +207,26 @@ async fn claims_hold_the_people_as_they_are_now() {
 }
 
 #[tokio::test]
-async fn only_claimed_sends_of_the_holder_start_and_only_once() {
+async fn only_the_holder_starts_sends_and_only_once() {
     let world = World::new().await;
     world.people(4).await;
     let (a, b) = (id(), id());
     let runs = world.runs();
     let (_, run) = world.started(a).await;
     let sends = claimed(&world, run, a, 3).await;
-    assert_eq!(runs.mark_started(run, b, &sends).await.unwrap(), []);
-    assert_eq!(runs.mark_started(run, a, &sends[..2]).await.unwrap(), &sends[..2]);
-    assert_eq!(runs.mark_started(run, a, &sends).await.unwrap(), [sends[2]]);
+    assert_eq!(world.start_sends(run, b, &sends).await, []);
+    assert_eq!(world.start_sends(run, a, &sends[..2]).await, &sends[..2]);
+    assert_eq!(world.start_sends(run, a, &sends).await, [sends[2]]);
     let stranger = SendId(id());
-    assert_eq!(runs.mark_started(run, a, &[stranger]).await.unwrap(), []);
-    // What another worker claimed meanwhile is not the first one's any more.
+    assert_eq!(world.start_sends(run, a, &[stranger]).await, []);
+    // What the run's next holder may start is not the first one's any more.
     let rest = claimed(&world, run, a, 3).await;
     assert_eq!(rest.len(), 1);
     runs.release(run, a).await.unwrap();
     runs.take(b, LEASE).await.unwrap().unwrap();
     assert_eq!(claimed(&world, run, b, 3).await, rest);
-    assert_eq!(runs.mark_started(run, a, &rest).await.unwrap(), []);
-    assert_eq!(runs.mark_started(run, b, &rest).await.unwrap(), rest);
+    assert_eq!(world.start_sends(run, a, &rest).await, []);
+    assert_eq!(world.start_sends(run, b, &rest).await, rest);
 }
 
 #[tokio::test]
@@ -284,7 +285,7 @@ async fn results_move_sends_counters_and_quota_together() {
     assert_eq!(world.usage().await, "1/4");
     world.assert_recount().await;
     let row = async |send: SendId| {
-        let columns = "status || ' ' || attempts || ' ' || (started_at IS NOT NULL) || ' ' || (claimed_by IS NOT NULL)
+        let columns = "status || ' ' || attempts || ' ' || (started_at IS NOT NULL)
           || ' ' || (unknown_at IS NOT NULL) || ' ' || (retry_at IS NOT NULL) || ' ' || (sent_at IS NOT NULL)
           || ' ' || (failed_at IS NOT NULL) || ' ' || coalesce(wa_message_id, '-') || ' ' || coalesce(error_code, 0)";
         world
@@ -292,14 +293,11 @@ async fn results_move_sends_counters_and_quota_together() {
             .await
             .unwrap()
     };
-    assert_eq!(row(sends[0]).await, "sent 0 true true false false true false m1 0");
-    assert_eq!(
-        row(sends[1]).await,
-        "failed 0 true true false false false true - 131026"
-    );
-    assert_eq!(row(sends[2]).await, "pending 0 true true true false false false - 0");
-    assert_eq!(row(sends[3]).await, "pending 1 false false false true false false - 0");
-    assert_eq!(row(sends[4]).await, "pending 0 false false false false false false - 0");
+    assert_eq!(row(sends[0]).await, "sent 0 true false false true false m1 0");
+    assert_eq!(row(sends[1]).await, "failed 0 true false false false true - 131026");
+    assert_eq!(row(sends[2]).await, "pending 0 true true false false false - 0");
+    assert_eq!(row(sends[3]).await, "pending 1 false false true false false - 0");
+    assert_eq!(row(sends[4]).await, "pending 0 false false false false false - 0");
     assert_eq!(
         world
             .number("SELECT count(*) FROM contacts WHERE wa_id = 'wa-m1'")
@@ -320,7 +318,7 @@ async fn a_deferred_send_waits_and_then_comes_again() {
     let runs = world.runs();
     let (_, run) = world.started(worker).await;
     let send = world.in_flight(run, worker, 1).await[0];
-    assert_eq!(runs.claim(run, worker, 5, LEASE).await.unwrap(), Claim::Exhausted);
+    assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Exhausted);
     runs.record(
         run,
         &[(
@@ -332,20 +330,20 @@ async fn a_deferred_send_waits_and_then_comes_again() {
     )
     .await
     .unwrap();
-    let Claim::Wait(wait) = runs.claim(run, worker, 5, LEASE).await.unwrap() else {
+    let Claim::Wait(wait) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
         panic!()
     };
     assert!(wait > Duration::seconds(50) && wait <= Duration::minutes(1), "{wait}");
     world
         .sql("UPDATE campaign_sends SET retry_at = now() + interval '1 millisecond'")
         .await;
-    match runs.claim(run, worker, 5, LEASE).await.unwrap() {
+    match runs.claim(run, worker, None, 5, LEASE).await.unwrap() {
         Claim::Wait(wait) => assert_eq!(wait, Duration::milliseconds(50)),
         Claim::Sends(_) => {}
         other => panic!("{other:?}"),
     }
     world.sql("UPDATE campaign_sends SET retry_at = now()").await;
-    let Claim::Sends(again) = runs.claim(run, worker, 5, LEASE).await.unwrap() else {
+    let Claim::Sends(again) = runs.claim(run, worker, None, 5, LEASE).await.unwrap() else {
         panic!()
     };
     assert_eq!((again[0].id, again[0].attempts), (send, 1));
@@ -423,7 +421,10 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     assert_eq!(runs.finish(foreign).await.unwrap(), None);
     assert_eq!(runs.report(foreign).await.unwrap(), None);
     assert_eq!(runs.material(foreign).await.unwrap(), None);
-    assert_eq!(runs.claim(foreign, worker, 5, LEASE).await.unwrap(), Claim::Stopped);
+    assert_eq!(
+        runs.claim(foreign, worker, None, 5, LEASE).await.unwrap(),
+        Claim::Stopped
+    );
     let deleted = Campaign {
         status: CampaignStatus::Cancelled,
         ..campaign
@@ -479,7 +480,7 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     world.people(5).await;
     let worker = id();
     let runs = world.runs();
-    let (_, run) = world.started(worker).await;
+    let (campaign, run) = world.started(worker).await;
     let sends = world.in_flight(run, worker, 4).await;
     let unknown: Vec<_> = sends.iter().map(|&send| (send, SendResult::Unknown)).collect();
     runs.record(run, &unknown[..3]).await.unwrap();
@@ -491,10 +492,19 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
             sends[0], sends[1]
         ))
         .await;
-    // One that nobody ever noted, because its run was cancelled and its worker died.
+    // One that its worker never noted, because the run was cancelled and the worker died.
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign
+    };
+    let campaigns = world.campaigns();
+    campaigns
+        .update(&cancelled, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
     world
         .sql(&format!(
-            "UPDATE campaign_sends SET started_at = now() - interval '2 hours' WHERE id = '{}'",
+            "UPDATE campaign_sends SET unknown_at = unknown_at - interval '2 hours' WHERE id = '{}'",
             sends[3]
         ))
         .await;
@@ -505,7 +515,7 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
         .number("SELECT count(*) FROM campaign_sends WHERE error_message LIKE '%unknown%'")
         .await;
     assert_eq!(told, 3);
-    assert_eq!(world.usage().await, "0/2");
+    assert_eq!(world.usage().await, "0/1");
     world.assert_recount().await;
 }
 
@@ -567,7 +577,7 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
         .await
         .unwrap();
     let (runs, campaigns) = (world.runs(), world.campaigns());
-    let starting = runs.mark_started(run, worker, &sends);
+    let starting = runs.record_and_start(run, worker, &[], &sends);
     let cancelling = async {
         blocked(&world, 1).await;
         campaigns
@@ -580,7 +590,7 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (started, (), ()) = tokio::join!(starting, cancelling, freeing);
-    assert_eq!(started.unwrap(), sends);
+    assert_eq!(started.unwrap().sends, sends);
     assert_eq!(world.usage().await, "0/5");
     world.assert_recount().await;
 }

@@ -302,11 +302,18 @@ impl World {
 
     /// Claims and starts up to so many sends.
     pub(crate) async fn in_flight(&self, run: QueuedRun, worker: Uuid, size: i64) -> Vec<SendId> {
-        let Claim::Sends(sends) = self.runs().claim(run, worker, size, LEASE).await.unwrap() else {
+        let Claim::Sends(sends) = self.runs().claim(run, worker, None, size, LEASE).await.unwrap() else {
             return vec![];
         };
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
-        self.runs().mark_started(run, worker, &ids).await.unwrap()
+        self.start_sends(run, worker, &ids).await
+    }
+
+    /// Starts sends, and says which of them were.
+    pub(crate) async fn start_sends(&self, run: QueuedRun, worker: Uuid, sends: &[SendId]) -> Vec<SendId> {
+        let started = self.runs().record_and_start(run, worker, &[], sends).await.unwrap();
+        assert!(started.goes_on || started.sends.is_empty());
+        started.sends
     }
 
     /// Counters and usage say what a recount of the sends says.

@@ -11,13 +11,19 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 use super::rounds::Rest;
-use super::{LOOK_FOR_RUNS, rounds};
+use super::{LOOK_FOR_RUNS, TokioPacer, rounds};
 
 /// Runs handed in and not yet taken up.
 const HANDED_IN: usize = 256;
 
 /// How often somebody who waits for a run elsewhere looks at it.
 const LOOK_AT_RUN: Duration = Duration::from_millis(250);
+
+/// The longest rest between looking for runs, while that fails.
+const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// How long a run that went wrong is tried to be given up. A lease is not longer.
+const GIVE_UP: Duration = Duration::from_secs(30);
 
 type Answer = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
 type HandedIn = (QueuedRun, Answer);
@@ -73,6 +79,7 @@ impl RunDesk {
 pub(super) fn start(
     desk: &RunDesk,
     dispatcher: Arc<Dispatcher>,
+    pacer: Arc<TokioPacer>,
     runs: Arc<dyn RunStore>,
     capacity: usize,
     stop: &CancellationToken,
@@ -80,6 +87,7 @@ pub(super) fn start(
 ) {
     let clerk = Clerk {
         dispatcher,
+        pacer,
         runs,
         stop: stop.clone(),
         places: Arc::new(Semaphore::new(capacity)),
@@ -91,7 +99,11 @@ pub(super) fn start(
     let (finder, spawned) = (clerk, tasks.clone());
     tasks.spawn(rounds::run(
         "runs",
-        Rest::idle(LOOK_FOR_RUNS),
+        // A database that is back finds its runs going on soon.
+        Rest {
+            idle: LOOK_FOR_RUNS,
+            longest: LONGEST_REST,
+        },
         stop.clone(),
         None,
         move || {
@@ -121,6 +133,7 @@ pub(super) fn start_waiting(desk: &RunDesk, runs: Arc<dyn RunStore>, stop: &Canc
 #[derive(Clone)]
 struct Clerk {
     dispatcher: Arc<Dispatcher>,
+    pacer: Arc<TokioPacer>,
     runs: Arc<dyn RunStore>,
     stop: CancellationToken,
     places: Arc<Semaphore>,
@@ -140,7 +153,7 @@ impl Clerk {
                     Ok(RunEnd::Gone) => Some(Ok(None)),
                     Ok(RunEnd::HandedOver) => wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await,
                     Err(error) => {
-                        tracing::warn!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run was dropped");
+                        clerk.drop_run(run, &error).await;
                         wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
                     }
                 };
@@ -153,20 +166,39 @@ impl Clerk {
 
     async fn take_one(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
+            // Runs take turns: a short one must not wait for the end of many long ones.
+            if self.runs.waiting().await? {
+                self.pacer.ask_for_room();
+            }
             return Ok(false);
         };
         let Some(run) = self.dispatcher.take().await? else {
             return Ok(false);
         };
-        let dispatcher = self.dispatcher.clone();
+        let clerk = self.clone();
         tasks.spawn(async move {
-            if let Err(error) = dispatcher.carry_out(run).await {
-                // Its lease runs out, and somebody goes on with it.
-                tracing::warn!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run was dropped");
+            if let Err(error) = clerk.dispatcher.carry_out(run).await {
+                clerk.drop_run(run, &error).await;
             }
             drop(place);
         });
         Ok(true)
+    }
+
+    /// Gives a run up that went wrong, as soon as the store hears of it; at the latest its lease runs out.
+    async fn drop_run(&self, run: QueuedRun, error: &StoreError) {
+        tracing::warn!(cause = %rounds::chain(error), campaign = %run.campaign_id, "a run was dropped");
+        let give_up = async {
+            while self.dispatcher.abandon(run).await.is_err() {
+                tokio::time::sleep(LOOK_FOR_RUNS).await;
+            }
+        };
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            done = tokio::time::timeout(GIVE_UP, give_up) => {
+                done.ok();
+            }
+        }
     }
 }
 

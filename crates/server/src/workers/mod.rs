@@ -58,16 +58,17 @@ pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrac
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
     let runs = Arc::new(stores.runs());
+    let pacer = Arc::new(TokioPacer::new(stop.clone(), Arc::new(stores.paces())));
     let dispatcher = Arc::new(Dispatcher::new(
         runs.clone(),
         Arc::new(shared.whatsapp()?),
         stores.message_files(shared)?,
         shared.cipher.clone(),
-        Arc::new(TokioPacer::new(stop.clone())),
+        pacer.clone(),
         shared.desk.worker().unwrap_or_else(Uuid::now_v7),
         shared.config.message_delay,
     ));
-    desk::start(&shared.desk, dispatcher, runs.clone(), RUNS, stop, tasks);
+    desk::start(&shared.desk, dispatcher, pacer, runs.clone(), RUNS, stop, tasks);
 
     let campaigns = Arc::new(stores.campaigns(shared));
     tasks.spawn(rounds::run(

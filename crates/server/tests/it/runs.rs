@@ -315,7 +315,7 @@ fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
     until("the run goes on", || server.whatsapp.counters().accepted >= 2);
     server.db.run(
         "UPDATE contacts SET opted_out_at = now() WHERE id IN (SELECT contact_id FROM campaign_sends
-           WHERE claimed_by IS NULL ORDER BY id DESC LIMIT 5)",
+           WHERE started_at IS NULL ORDER BY contact_id DESC LIMIT 5)",
     );
     let report = run.join().unwrap().ok();
     assert_eq!((&report["sent"], &report["failed"]), (&json!(35), &json!(5)));

@@ -53,6 +53,7 @@ fn announced(facts: RunFacts) -> MockRunStore {
 async fn carry_out(runs: MockRunStore) -> RunEnd {
     let mut pacer = MockPacer::new();
     pacer.expect_stopping().return_const(false);
+    pacer.expect_crowded().return_const(false);
     let dispatcher = Dispatcher::new(
         Arc::new(runs),
         Arc::new(MockWhatsappGateway::new()),
@@ -98,7 +99,7 @@ async fn what_holds_is_prepared_and_carried_out() {
             profile: None,
         }))
     });
-    runs.expect_claim().returning(|_, _, _, _| Ok(Claim::Exhausted));
+    runs.expect_claim().returning(|_, _, _, _, _| Ok(Claim::Exhausted));
     runs.expect_finish().times(1).returning(|_| Ok(None));
     assert!(matches!(carry_out(runs).await, RunEnd::Over(_)));
 }

@@ -22,27 +22,37 @@ impl Fault {
     pub(super) const ALL: [Self; 4] = [Self::ErrorBefore, Self::ErrorAfter, Self::KillBefore, Self::KillAfter];
 }
 
-/// Burns once, at the step it was set to.
+/// Burns once, at the step it was set to. After a death every step hangs until the fuse is taken out.
 #[derive(Default)]
-pub(super) struct Fuse(Mutex<Option<(usize, Fault)>>);
+pub(super) struct Fuse(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    set: Option<(usize, Fault)>,
+    dead: bool,
+}
 
 impl Fuse {
     /// Lets `steps` steps pass, and the next one go wrong.
     pub(super) fn set(&self, steps: usize, fault: Fault) {
-        *self.0.lock().unwrap() = Some((steps, fault));
+        self.0.lock().unwrap().set = Some((steps, fault));
     }
 
     /// Whether it has not burnt; it is taken out either way.
     pub(super) fn take_out(&self) -> bool {
-        self.0.lock().unwrap().take().is_some()
+        std::mem::take(&mut *self.0.lock().unwrap()).set.is_some()
     }
 
     fn burn(&self) -> Option<Fault> {
-        let mut fuse = self.0.lock().unwrap();
-        match fuse.as_mut() {
+        let mut state = self.0.lock().unwrap();
+        if state.dead {
+            return Some(Fault::KillBefore);
+        }
+        match &mut state.set {
             Some((0, fault)) => {
                 let fault = *fault;
-                *fuse = None;
+                state.set = None;
+                state.dead = matches!(fault, Fault::KillBefore | Fault::KillAfter);
                 Some(fault)
             }
             Some((steps, _)) => {

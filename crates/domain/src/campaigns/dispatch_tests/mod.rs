@@ -11,7 +11,7 @@ mod stage;
 use time::Duration;
 use uuid::Uuid;
 
-use super::{CampaignStatus, Pace, RunEnd, RunReport, SendStatus, Variables};
+use super::{CampaignStatus, RunEnd, RunReport, SendStatus, Variables};
 use crate::shared::{Event, NotificationKind, SendId};
 use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
@@ -44,15 +44,12 @@ fn all_phones(contacts: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everybody_is_written_to_once_in_batches_of_ten() {
+async fn everybody_is_written_to_once_and_results_are_written_ten_at_a_time() {
     let stage = Stage::new(23, |to, _| accepted(to));
     assert_eq!(stage.carry_out().await, over(23, 23, CampaignStatus::Completed));
     assert_eq!(stage.called(), all_phones(23));
     let state = stage.runs.state();
-    assert_eq!(
-        (&state.claimed[..], &state.recorded[..]),
-        (&[10, 10, 3][..], &[10, 10, 3][..])
-    );
+    assert_eq!((&state.claimed[..], &state.recorded[..]), (&[23][..], &[10, 10, 3][..]));
     let [Event::Notification(end)] = &state.events[..] else {
         panic!("{:?}", state.events)
     };
@@ -183,8 +180,8 @@ async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
 #[tokio::test]
 async fn what_was_in_flight_beside_a_halt_is_recorded() {
     let stage = Stage::new(10, |to, _| if to == phone(1) { halted() } else { accepted(to) }).per_second(80);
-    assert_eq!(stage.carry_out().await, paused(10, 3));
-    assert_eq!(stage.called(), all_phones(4));
+    assert_eq!(stage.carry_out().await, paused(10, 7));
+    assert_eq!(stage.called(), all_phones(8));
 }
 
 #[tokio::test]
@@ -235,6 +232,34 @@ async fn a_stopping_server_hands_over_and_nobody_is_forgotten_or_written_to_twic
 }
 
 #[tokio::test]
+async fn what_was_started_when_the_server_stops_and_did_not_leave_is_due_again() {
+    let stage = Stage::new(15, |to, _| accepted(to));
+    stage.stop_before_departure(4);
+    assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
+    assert_eq!((stage.called(), stage.row(3).started), (all_phones(3), false));
+    stage.restart();
+    assert_eq!(
+        stage.take_over(SECOND).await,
+        Some(over(15, 15, CampaignStatus::Completed))
+    );
+    assert_eq!(stage.called(), all_phones(15));
+}
+
+#[tokio::test]
+async fn a_run_makes_room_for_one_that_waits() {
+    let stage = Stage::new(120, |to, _| accepted(to));
+    let crowding = stage.clone();
+    stage.during_call(60, move || crowding.crowd());
+    assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
+    assert_eq!(stage.called(), all_phones(100), "at the end of what it had claimed");
+    assert_eq!(stage.count(SendStatus::Sent), 100);
+    assert_eq!(
+        stage.take_over(SECOND).await,
+        Some(over(120, 120, CampaignStatus::Completed))
+    );
+}
+
+#[tokio::test]
 async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
     let stage = Stage::new(4, |to, _| accepted(to));
     {
@@ -253,26 +278,24 @@ async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
 }
 
 #[tokio::test]
-async fn each_part_asks_the_number_for_its_places() {
+async fn each_portion_asks_the_number_for_its_place() {
     let asked = async |stage: Stage| {
         stage.carry_out().await;
         let asked = stage.asked();
-        assert!(asked.iter().all(|(number, ..)| number == "1065"));
-        let places: Vec<u32> = asked.iter().map(|(_, _, messages)| *messages).collect();
-        (asked[0].1, places)
+        assert!(asked.iter().all(|(number, _)| number == "1065"));
+        let times: Vec<i64> = asked
+            .iter()
+            .map(|(_, portion)| i64::try_from(portion.time.whole_milliseconds()).unwrap())
+            .collect();
+        (times, stage.called().len())
     };
     let stage = |contacts| Stage::new(contacts, |to, _| accepted(to));
-    assert_eq!(
-        asked(stage(12)).await,
-        (Pace::Delay(Duration::milliseconds(200)), vec![1; 12])
-    );
-    assert_eq!(
-        asked(stage(12).per_second(80)).await,
-        (Pace::PerSecond(80), vec![4, 4, 2, 2])
-    );
-    let mut unpaced = stage(12);
+    assert_eq!(asked(stage(12)).await, (vec![200; 12], 12));
+    assert_eq!(asked(stage(12).per_second(80)).await, (vec![103; 2], 12));
+    assert_eq!(asked(stage(60).per_second(1000)).await, (vec![25; 3], 60));
+    let mut unpaced = stage(60);
     unpaced.delay = Duration::ZERO;
-    assert_eq!(asked(unpaced).await, (Pace::Delay(Duration::ZERO), vec![10, 2]));
+    assert_eq!(asked(unpaced).await, (vec![], 60));
 }
 
 #[tokio::test]

@@ -9,19 +9,19 @@ use uuid::Uuid;
 use super::super::service::tests::NOW;
 use super::super::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Counted, QueuedRun, Recipient, RunFacts,
-    RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Trigger,
-    finish,
+    RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started,
+    Trigger, finish,
 };
 use super::faults::Fuse;
-use crate::shared::{AccountId, CampaignId, Event, SendId, StoreError, TemplateId, Write};
+use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
 
 /// A send, as a database would keep it.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) id: SendId,
+    pub(super) contact_id: ContactId,
     pub(super) recipient: Option<Recipient>,
     pub(super) status: SendStatus,
-    pub(super) claimed_by: Option<Uuid>,
     pub(super) started: bool,
     pub(super) unknown: bool,
     pub(super) attempts: u32,
@@ -58,9 +58,9 @@ impl FakeRuns {
     ) -> Self {
         let row = |(at, recipient): (u128, Option<Recipient>)| Row {
             id: SendId(Uuid::from_u128(1000 + at)),
+            contact_id: ContactId(Uuid::from_u128(500 + at)),
             recipient,
             status: SendStatus::Pending,
-            claimed_by: None,
             started: false,
             unknown: false,
             attempts: 0,
@@ -98,18 +98,18 @@ impl FakeRuns {
     pub(super) fn cancel(&self) {
         let mut state = self.state();
         state.campaign_mut().status = CampaignStatus::Cancelled;
-        state.holder = None;
+        state.abandon();
     }
 
     /// The lease runs out, and nobody has noticed yet.
     pub(super) fn expire(&self) {
-        self.state().holder = None;
+        self.state().abandon();
     }
 
     /// Somebody saw to what the run waited for.
     pub(super) fn resume(&self) {
         let mut state = self.state();
-        state.holder = None;
+        state.abandon();
         let campaign = state.campaign_mut();
         campaign.paused_at = None;
         campaign.pause_reason = None;
@@ -139,13 +139,17 @@ impl State {
             return None;
         }
         self.holder = Some(worker);
-        for row in &mut self.rows {
-            row.unknown |= row.started && row.status == SendStatus::Pending;
-        }
         Some(super::stage::RUN)
     }
 
-    fn claim(&mut self, worker: Uuid, size: i64) -> Claim {
+    fn abandon(&mut self) {
+        self.holder = None;
+        for row in &mut self.rows {
+            row.unknown |= row.started && row.status == SendStatus::Pending;
+        }
+    }
+
+    fn claim(&mut self, worker: Uuid, after: Option<ContactId>, size: i64) -> Claim {
         if !self.goes_on() {
             return Claim::Stopped;
         }
@@ -153,36 +157,36 @@ impl State {
             return Claim::Lost;
         }
         let (now, size) = (self.now, usize::try_from(size).unwrap());
-        let open = |row: &&mut Row| row.status == SendStatus::Pending && !row.started;
-        let due = self.rows.iter_mut().filter(open).filter(|row| row.retry_at <= now);
-        let sends: Vec<ClaimedSend> = due
-            .take(size)
-            .map(|row| {
-                row.claimed_by = Some(worker);
-                ClaimedSend {
-                    id: row.id,
-                    attempts: row.attempts,
-                    recipient: row.recipient.clone(),
-                }
-            })
-            .collect();
+        let open = |row: &&Row| row.status == SendStatus::Pending && !row.started;
+        let due = |after: Option<ContactId>| {
+            let again = |row: &&Row| row.attempts > 0 && row.retry_at <= now;
+            let next = move |row: &&Row| row.attempts == 0 && Some(row.contact_id) > after;
+            let open = || self.rows.iter().filter(open);
+            let due = open().filter(again).chain(open().filter(next)).take(size);
+            due.map(claimed).collect::<Vec<_>>()
+        };
+        let mut sends = due(after);
+        if sends.is_empty() {
+            sends = due(None);
+        }
         if !sends.is_empty() {
             self.claimed.push(sends.len());
             return Claim::Sends(sends);
         }
-        let next = self.rows.iter_mut().filter(open).map(|row| row.retry_at).min();
+        let next = self.rows.iter().filter(open).map(|row| row.retry_at).min();
         next.map_or(Claim::Exhausted, |next| Claim::Wait(next - now))
     }
 
-    fn mark_started(&mut self, worker: Uuid, sends: &[SendId]) -> Vec<SendId> {
-        if self.holder != Some(worker) {
-            return vec![];
-        }
-        let mut started = Vec::new();
-        for row in self.rows.iter_mut().filter(|row| sends.contains(&row.id)) {
-            if row.claimed_by == Some(worker) && !row.started && row.status == SendStatus::Pending {
+    fn start(&mut self, worker: Uuid, next: &[SendId]) -> Started {
+        let mut started = Started {
+            goes_on: self.holder == Some(worker) && self.goes_on(),
+            sends: vec![],
+        };
+        let named = |row: &&mut Row| started.goes_on && next.contains(&row.id);
+        for row in self.rows.iter_mut().filter(named) {
+            if !row.started && row.status == SendStatus::Pending {
                 row.started = true;
-                started.push(row.id);
+                started.sends.push(row.id);
             }
         }
         started
@@ -261,7 +265,16 @@ impl State {
 fn give_back(row: &mut Row) {
     row.started = false;
     row.unknown = false;
-    row.claimed_by = None;
+}
+
+fn claimed(row: &Row) -> ClaimedSend {
+    ClaimedSend {
+        id: row.id,
+        contact_id: row.contact_id,
+        attempts: row.attempts,
+        recipient: row.recipient.clone(),
+        wa_id: None,
+    }
 }
 
 fn add(counts: SendCounts, counted: Counted) -> SendCounts {
@@ -314,12 +327,33 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().material.clone()).await
     }
 
-    async fn claim(&self, _: QueuedRun, worker: Uuid, size: i64, _: Duration) -> Result<Claim, StoreError> {
-        self.fuse.stored(|| self.state().claim(worker, size)).await
+    async fn waiting(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
-    async fn mark_started(&self, _: QueuedRun, worker: Uuid, sends: &[SendId]) -> Result<Vec<SendId>, StoreError> {
-        self.fuse.stored(|| self.state().mark_started(worker, sends)).await
+    async fn claim(
+        &self,
+        _: QueuedRun,
+        worker: Uuid,
+        after: Option<ContactId>,
+        size: i64,
+        _: Duration,
+    ) -> Result<Claim, StoreError> {
+        self.fuse.stored(|| self.state().claim(worker, after, size)).await
+    }
+
+    /// In two steps: what goes wrong may go wrong between them.
+    async fn record_and_start(
+        &self,
+        _: QueuedRun,
+        worker: Uuid,
+        results: &[(SendId, SendResult)],
+        next: &[SendId],
+    ) -> Result<Started, StoreError> {
+        if !results.is_empty() {
+            self.fuse.stored(|| self.state().record(results)).await?;
+        }
+        self.fuse.stored(|| self.state().start(worker, next)).await
     }
 
     async fn record(&self, _: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
@@ -348,6 +382,16 @@ impl RunStore for FakeRuns {
             state.holder = state.holder.filter(|holder| *holder != worker);
         };
         self.fuse.stored(release).await
+    }
+
+    async fn abandon(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
+        let abandon = || {
+            let mut state = self.state();
+            if state.holder == Some(worker) {
+                state.abandon();
+            }
+        };
+        self.fuse.stored(abandon).await
     }
 
     async fn fail_unknown(&self, _: Duration, _: i64) -> Result<u64, StoreError> {

@@ -11,14 +11,14 @@ use uuid::Uuid;
 
 use super::super::service::tests::{NOW, campaign};
 use super::super::{
-    Campaign, CampaignStatus, Dispatcher, Pace, Pacer, QueuedRun, Recipient, RunEnd, RunMaterial, SendOutcome,
-    SendStatus,
+    Campaign, CampaignStatus, Dispatcher, Moment, Pacer, Portion, QueuedRun, Recipient, RunEnd, RunMaterial,
+    SendOutcome, SendStatus,
 };
 use super::faults::Fuse;
 use super::runs::{FakeRuns, Row};
 use crate::media::MediaFile;
 use crate::media::tests::{Shelf, media};
-use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed};
+use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
 use crate::templates::TemplateSubmission;
 use crate::templates::tests::approved_template;
 use crate::whatsapp::{
@@ -114,29 +114,38 @@ impl WhatsappGateway for Platform {
 /// Lets everything leave at once, and moves the store's clock instead of resting.
 struct TestPacer {
     runs: Arc<FakeRuns>,
-    asked: Mutex<Vec<(String, Pace, u32)>>,
+    asked: Mutex<Vec<(String, Portion)>>,
     rests: Mutex<Vec<Duration>>,
     /// How many requests for places are granted before the server stops.
     granted: Mutex<Option<usize>>,
+    /// The server stops just before so many-th messages (from 1) leave.
+    departures: Mutex<Option<usize>>,
     stopping: AtomicBool,
+    crowded: AtomicBool,
 }
 
 #[async_trait]
 impl Pacer for TestPacer {
-    async fn places(&self, phone_number_id: &str, pace: Pace, messages: u32) -> bool {
+    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError> {
         match self.granted.lock().unwrap().as_mut() {
-            Some(0) => {
-                self.stopping.store(true, Ordering::Relaxed);
-                return false;
-            }
+            Some(0) => self.stopping.store(true, Ordering::Relaxed),
             Some(granted) => *granted -= 1,
             None => {}
         }
-        self.asked
-            .lock()
-            .unwrap()
-            .push((phone_number_id.to_owned(), pace, messages));
-        true
+        if !self.stopping() {
+            self.asked.lock().unwrap().push((phone_number_id.to_owned(), portion));
+        }
+        Ok(Moment(Duration::ZERO))
+    }
+
+    async fn until(&self, _: Moment, lead: Duration) -> bool {
+        if lead.is_zero()
+            && let Some(departures) = self.departures.lock().unwrap().as_mut()
+        {
+            *departures = departures.saturating_sub(1);
+            self.stopping.fetch_or(*departures == 0, Ordering::Relaxed);
+        }
+        !self.stopping()
     }
 
     async fn rest(&self, time: Duration) -> bool {
@@ -147,6 +156,10 @@ impl Pacer for TestPacer {
 
     fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn crowded(&self) -> bool {
+        self.crowded.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -226,7 +239,9 @@ impl Stage {
             asked: Mutex::default(),
             rests: Mutex::default(),
             granted: Mutex::default(),
+            departures: Mutex::default(),
             stopping: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
         });
         Self {
             runs,
@@ -260,6 +275,22 @@ impl Stage {
     pub(super) fn stop_after(&self, granted: Option<usize>) {
         *self.pacer.granted.lock().unwrap() = granted;
         self.pacer.stopping.store(granted == Some(0), Ordering::Relaxed);
+    }
+
+    /// The server stops when sends are started, and the so many-th ones (from 1) have not left.
+    pub(super) fn stop_before_departure(&self, departure: usize) {
+        *self.pacer.departures.lock().unwrap() = Some(departure);
+    }
+
+    /// A stopped server is started again.
+    pub(super) fn restart(&self) {
+        self.stop_after(None);
+        *self.pacer.departures.lock().unwrap() = None;
+    }
+
+    /// Another run waits for a place.
+    pub(super) fn crowd(&self) {
+        self.pacer.crowded.store(true, Ordering::Relaxed);
     }
 
     /// Does something while a call (counted from 0) is under way.
@@ -320,7 +351,7 @@ impl Stage {
         ledger
     }
 
-    pub(super) fn asked(&self) -> Vec<(String, Pace, u32)> {
+    pub(super) fn asked(&self) -> Vec<(String, Portion)> {
         self.pacer.asked.lock().unwrap().clone()
     }
 

@@ -1,0 +1,139 @@
+//! The sends of a run that are under way: those that wait for their start, those whose calls go on, and results that are
+//! still to be written.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+
+use futures_util::future::{BoxFuture, Either, poll_immediate, select};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+
+use super::{ClaimedSend, SendResult};
+use crate::shared::{ContactId, SendId};
+
+/// How many sends may be started and not recorded: as many as a crash leaves unknown at most, and as many as can still
+/// leave after a cancel.
+const OPEN: usize = 50;
+
+/// Results are written together, so many at least as long as more can be started.
+const BATCH: usize = 10;
+
+/// A result, and why the run has to pause after it, if it has to.
+pub(super) type Settled = (SendId, SendResult, Option<String>);
+
+/// See above. Calls go on only while somebody waits for something here.
+#[derive(Default)]
+pub(super) struct Flights<'a> {
+    waiting: VecDeque<ClaimedSend>,
+    after: Option<ContactId>,
+    calls: FuturesUnordered<BoxFuture<'a, Settled>>,
+    results: Vec<(SendId, SendResult)>,
+    pause: Option<String>,
+}
+
+impl<'a> Flights<'a> {
+    /// The contact after which the next claim begins.
+    pub(super) fn after(&self) -> Option<ContactId> {
+        self.after
+    }
+
+    /// Claimed sends, in the order of their ids, which is no order of their contacts: those written together lie on
+    /// different pages of the store, and each page has room for a few changed rows, not for many at once.
+    pub(super) fn line_up(&mut self, mut sends: Vec<ClaimedSend>) {
+        self.after = self.after.max(sends.iter().map(|send| send.contact_id).max());
+        sends.sort_unstable_by_key(|send| send.id);
+        self.waiting.extend(sends);
+    }
+
+    /// Whether nothing waits for its start.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether something was started and not recorded.
+    pub(super) fn are_open(&self) -> bool {
+        !self.calls.is_empty() || !self.results.is_empty()
+    }
+
+    /// Takes up to so many that wait, and results to record before they start. None: too much is open, a call has to end
+    /// first.
+    pub(super) fn next_part(&mut self, size: usize) -> Option<Part> {
+        let size = size.min(self.waiting.len());
+        let write = self.results.len() >= BATCH || self.calls.len() + self.results.len() + size > OPEN.max(size);
+        let unwritten = if write { 0 } else { self.results.len() };
+        if self.calls.len() + unwritten + size > OPEN.max(size) {
+            return None;
+        }
+        let results = if write {
+            std::mem::take(&mut self.results)
+        } else {
+            vec![]
+        };
+        let sends = self.waiting.drain(..size).collect();
+        Some(Part { sends, results })
+    }
+
+    /// Nothing that waits will start.
+    pub(super) fn forget_waiting(&mut self) {
+        self.waiting.clear();
+    }
+
+    /// Lets calls leave.
+    pub(super) async fn launch(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, Settled>>) {
+        self.calls.extend(calls);
+        // A call begins when it is first looked at.
+        while let Some(Some(settled)) = poll_immediate(self.calls.next()).await {
+            self.take_in(Some(settled));
+        }
+    }
+
+    /// Takes in what is known without a call, or of another try to write it.
+    pub(super) fn settle(&mut self, results: impl IntoIterator<Item = (SendId, SendResult)>) {
+        self.results.extend(results);
+    }
+
+    /// Why the run has to pause.
+    pub(super) fn pause(&self) -> Option<&str> {
+        self.pause.as_deref()
+    }
+
+    /// Does something while the calls go on.
+    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        while !self.calls.is_empty() {
+            match select(work.as_mut(), self.calls.next()).await {
+                Either::Left((done, _)) => return done,
+                Either::Right((settled, _)) => self.take_in(settled),
+            }
+        }
+        work.await
+    }
+
+    /// Waits for the end of one call.
+    pub(super) async fn one(&mut self) {
+        let settled = self.calls.next().await;
+        self.take_in(settled);
+    }
+
+    /// Waits for the end of all calls, and gives every result that is not written.
+    pub(super) async fn land(&mut self) -> Vec<(SendId, SendResult)> {
+        while !self.calls.is_empty() {
+            self.one().await;
+        }
+        std::mem::take(&mut self.results)
+    }
+
+    fn take_in(&mut self, settled: Option<Settled>) {
+        if let Some((send, result, reason)) = settled {
+            self.results.push((send, result));
+            if self.pause.is_none() {
+                self.pause = reason;
+            }
+        }
+    }
+}
+
+/// Sends that are to start, and results that are to be written before.
+pub(super) struct Part {
+    pub(super) sends: Vec<ClaimedSend>,
+    pub(super) results: Vec<(SendId, SendResult)>,
+}

@@ -1,0 +1,268 @@
+//! What a run under way does most: results written and sends started in one statement, and the pace it goes at.
+
+use recado_domain::campaigns::{
+    Claim, PAIR_INTERVAL, PaceStore as _, QueuedRun, RunStore as _, SendResult, SendStatus,
+};
+use recado_domain::shared::{ContactId, SendId};
+use recado_domain::whatsapp::{DeliveryStore as _, ProfileStore as _};
+use recado_postgres::{PgPaces, PgProfiles};
+use time::Duration;
+use uuid::Uuid;
+
+use crate::deliveries::news;
+use crate::support::{LEASE, World, id};
+use crate::whatsapp::profile;
+
+fn accepted(message: impl ToString) -> SendResult {
+    SendResult::Sent {
+        message_id: Some(message.to_string()),
+        wa_id: None,
+    }
+}
+
+async fn claim(world: &World, run: QueuedRun, worker: Uuid, after: Option<ContactId>, size: i64) -> Vec<ContactId> {
+    match world.runs().claim(run, worker, after, size, LEASE).await.unwrap() {
+        Claim::Sends(sends) => sends.into_iter().map(|send| send.contact_id).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
+    let world = World::new().await;
+    world.people(6).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let first = world.in_flight(run, worker, 3).await;
+    let Claim::Sends(rest) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+        panic!()
+    };
+    let rest: Vec<SendId> = rest.iter().map(|send| send.id).collect();
+    let results = [
+        (first[0], accepted("m0")),
+        (
+            first[1],
+            SendResult::Failed {
+                code: Some(131_026),
+                message: "no".into(),
+            },
+        ),
+        (first[2], accepted("m2")),
+    ];
+    let started = world
+        .runs()
+        .record_and_start(run, worker, &results, &rest[..2])
+        .await
+        .unwrap();
+    assert!(started.goes_on);
+    assert_eq!(started.sends, rest[..2]);
+    assert_eq!(world.usage().await, "2/3");
+    world.assert_recount().await;
+    let named = "SELECT string_agg(s.wa_message_id || (m.send_id = s.id), ' ' ORDER BY s.wa_message_id)
+      FROM campaign_sends s JOIN sent_messages m ON m.account_id = s.account_id AND m.wa_message_id = s.wa_message_id
+      WHERE s.status = 'sent' AND s.sent_at IS NOT NULL";
+    assert_eq!(world.text(named).await.unwrap(), "m0true m2true");
+    // Once more, as after a lost answer, changes nothing.
+    let again = world
+        .runs()
+        .record_and_start(run, worker, &results, &rest[..2])
+        .await
+        .unwrap();
+    assert_eq!(again.sends, []);
+    assert_eq!(world.usage().await, "2/3");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_turn_is_one_transaction() {
+    let world = World::new().await;
+    world.people(4).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    let results: Vec<_> = sends.iter().map(|&send| (send, accepted(send))).collect();
+    let started = world.runs().record_and_start(run, worker, &results, &[]).await.unwrap();
+    assert!(started.goes_on && started.sends.is_empty());
+    let writers = "SELECT count(DISTINCT xmin::text) FROM (
+        SELECT xmin FROM campaign_sends WHERE status = 'sent' UNION ALL SELECT xmin FROM sent_messages
+        UNION ALL SELECT xmin FROM campaign_counters UNION ALL SELECT xmin FROM message_usage) w";
+    assert_eq!(world.number(writers).await, 1);
+}
+
+#[tokio::test]
+async fn news_that_was_faster_than_the_turn_stays() {
+    let world = World::new().await;
+    world.people(2).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    let batch = [
+        news(Some(sends[0]), "m0", SendStatus::Read),
+        news(Some(sends[1]), "m1", SendStatus::Failed),
+    ];
+    world.deliveries().apply(world.account, &batch).await.unwrap();
+    let results = [(sends[0], accepted("m0")), (sends[1], accepted("m1"))];
+    world.runs().record_and_start(run, worker, &results, &[]).await.unwrap();
+    let statuses = world
+        .text("SELECT string_agg(status, ' ' ORDER BY status) FROM campaign_sends")
+        .await;
+    assert_eq!(statuses.as_deref(), Some("failed read"));
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn the_platforms_news_finds_a_send_by_its_message_alone() {
+    let world = World::new().await;
+    world.people(3).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 3).await;
+    let runs = world.runs();
+    runs.record_and_start(run, worker, &[(sends[0], accepted("fast"))], &[])
+        .await
+        .unwrap();
+    runs.record(run, &[(sends[1], accepted("slow"))]).await.unwrap();
+    let batch = [
+        news(None, "fast", SendStatus::Delivered),
+        news(None, "slow", SendStatus::Delivered),
+        news(None, "nobody's", SendStatus::Delivered),
+    ];
+    world.deliveries().apply(world.account, &batch).await.unwrap();
+    let delivered = world
+        .number("SELECT count(*) FROM campaign_sends WHERE status = 'delivered'")
+        .await;
+    assert_eq!(delivered, 2);
+    // Another account has nothing of it.
+    let other = world.another_account().await;
+    let unknown = world.deliveries().apply(other, &batch[..1]).await.unwrap();
+    assert_eq!(unknown.len(), 1);
+}
+
+#[tokio::test]
+async fn claims_go_by_contact_and_begin_anew_at_the_end() {
+    let world = World::new().await;
+    world.people(7).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let all = claim(&world, run, worker, None, 10).await;
+    assert!(all.is_sorted() && all.len() == 7);
+    assert_eq!(claim(&world, run, worker, Some(all[2]), 3).await, all[3..6]);
+    // Nothing after the last one: what was left before it comes again.
+    assert_eq!(claim(&world, run, worker, Some(all[6]), 10).await, all);
+    // What is to be tried again comes first, wherever it stands.
+    world
+        .sql(&format!(
+            "UPDATE campaign_sends SET retry_at = now() WHERE contact_id = '{}'",
+            all[1]
+        ))
+        .await;
+    assert_eq!(claim(&world, run, worker, Some(all[4]), 2).await, [all[1], all[5]]);
+}
+
+#[tokio::test]
+async fn a_contact_is_left_alone_for_a_while_after_another_runs_message() {
+    let world = World::new().await;
+    world.people(3).await;
+    let profiles = PgProfiles::new(world.tenants.clone());
+    let numbers = [profile("1"), profile("2")];
+    for number in &numbers {
+        profiles.insert(world.account, number).await.unwrap();
+    }
+    let (a, b) = (id(), id());
+    let from = async |worker, number: usize| {
+        let (campaign, run) = world.started(worker).await;
+        let number = numbers[number].profile.id;
+        world
+            .sql(&format!(
+                "UPDATE campaigns SET profile_id = '{number}' WHERE id = '{}'",
+                campaign.id
+            ))
+            .await;
+        run
+    };
+    let (first, same, other) = (from(a, 0).await, from(b, 0).await, from(b, 1).await);
+    assert_eq!(world.in_flight(first, a, 2).await.len(), 2);
+    assert_eq!(world.in_flight(other, b, 3).await.len(), 3, "another number may");
+    assert_eq!(
+        world.in_flight(same, b, 3).await.len(),
+        1,
+        "the one whom nobody wrote to"
+    );
+    let Claim::Wait(wait) = world.runs().claim(same, b, None, 3, LEASE).await.unwrap() else {
+        panic!()
+    };
+    assert!(
+        wait <= PAIR_INTERVAL && wait > PAIR_INTERVAL - Duration::seconds(3),
+        "{wait}"
+    );
+    world
+        .sql("UPDATE campaign_sends SET retry_at = now() - interval '1 second' WHERE retry_at IS NOT NULL")
+        .await;
+    world
+        .sql("UPDATE campaign_sends SET started_at = started_at - interval '7 seconds'")
+        .await;
+    assert_eq!(world.in_flight(same, b, 3).await.len(), 2);
+}
+
+#[tokio::test]
+async fn who_gives_a_run_back_waits_behind_the_others() {
+    let world = World::new().await;
+    world.people(1).await;
+    let (a, b) = (id(), id());
+    let (_, first) = world.started(a).await;
+    let (_, second) = world.started(a).await;
+    let runs = world.runs();
+    runs.release(second, a).await.unwrap();
+    runs.release(first, a).await.unwrap();
+    assert!(runs.waiting().await.unwrap());
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(second));
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(first));
+}
+
+#[tokio::test]
+async fn an_abandoned_run_is_free_and_what_it_had_started_is_in_doubt() {
+    let world = World::new().await;
+    world.people(3).await;
+    let (a, b) = (id(), id());
+    let (_, run) = world.started(a).await;
+    world.in_flight(run, a, 2).await;
+    let runs = world.runs();
+    let unknown = "SELECT count(*) FROM campaign_sends WHERE unknown_at IS NOT NULL";
+    runs.abandon(run, b).await.unwrap();
+    assert_eq!(
+        (world.number(unknown).await, runs.take(b, LEASE).await.unwrap()),
+        (0, None)
+    );
+    runs.abandon(run, a).await.unwrap();
+    assert_eq!(world.number(unknown).await, 2);
+    assert_eq!(runs.take(b, LEASE).await.unwrap(), Some(run));
+    // Even a run that waits for somebody: its sends are settled by time all the same.
+    let left = world.in_flight(run, b, 1).await;
+    runs.pause(run, "x", &[]).await.unwrap();
+    world
+        .sql("UPDATE campaign_queue SET leased_until = now() - interval '1 second'")
+        .await;
+    assert_eq!(runs.take(a, LEASE).await.unwrap(), None);
+    assert_eq!((left.len(), world.number(unknown).await), (1, 3));
+}
+
+#[tokio::test]
+async fn a_numbers_places_are_given_out_once() {
+    let world = World::new().await;
+    let paces = PgPaces::new(world.platform.clone());
+    let step = Duration::seconds(10);
+    let reserve = |number: &'static str| {
+        let paces = paces.clone();
+        async move { paces.reserve(number, step).await.unwrap() }
+    };
+    let mut waits = futures_util::future::join_all((0..8).map(|_| reserve("1"))).await;
+    waits.sort_unstable();
+    for (at, wait) in (0_i32..).zip(waits) {
+        let expected = step * at;
+        assert!(
+            wait <= expected && wait > expected - Duration::seconds(5),
+            "{at}: {wait}"
+        );
+    }
+    assert_eq!(reserve("2").await, Duration::ZERO);
+}
