@@ -78,7 +78,8 @@ fn near_the_end_of_the_month(server: &Server, milliseconds: i64) {
     server.db.run(&format!(
         "CREATE SCHEMA clock; GRANT USAGE ON SCHEMA clock TO PUBLIC;
          DO $$ BEGIN EXECUTE format(
-           'CREATE FUNCTION clock.now() RETURNS timestamptz STABLE LANGUAGE sql AS ''SELECT pg_catalog.now() + interval %L''',
+           'CREATE FUNCTION clock.now() RETURNS timestamptz STABLE LANGUAGE sql AS
+              $f$ SELECT pg_catalog.now() + interval %L $f$',
            timestamptz '2031-03-01 00:00:00Z' - interval '{milliseconds} ms' - pg_catalog.clock_timestamp()); END $$;
          DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = clock, public, pg_catalog', current_database());
          END $$"

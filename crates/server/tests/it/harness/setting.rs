@@ -60,7 +60,7 @@ pub fn waits_end(server: &Server) {
 /// The month's messages of an account: counted, and held for those under way.
 pub fn usage(server: &Server, account: &str) -> String {
     server.db.text(&format!(
-        "SELECT sum(sent) || ' ' || sum(reserved) FROM message_usage WHERE account_id = '{account}'"
+        "SELECT coalesce(sum(sent), 0) || ' ' || coalesce(sum(reserved), 0) FROM message_usage WHERE account_id = '{account}'"
     ))
 }
 
