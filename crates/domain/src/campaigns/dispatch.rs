@@ -346,7 +346,10 @@ impl Dispatcher {
             return Ok(());
         }
         let leaving = sends.into_iter().filter(|send| started.sends.contains(&send.id));
-        let calls = leaving.map(|send| self.send_one(script, send).boxed());
+        let calls = leaving.map(|mut send| {
+            send.recipient.take_if(|_| started.unreachable.contains(&send.id));
+            self.send_one(script, send).boxed()
+        });
         flights.launch(calls).await;
         Ok(())
     }

@@ -96,6 +96,8 @@ pub struct Started {
     pub goes_on: bool,
     /// Those that are started now: only these may be sent.
     pub sends: Vec<SendId>,
+    /// Those of them whose contact was deleted, lost its phone or opted out since the claim: they must not be.
+    pub unreachable: Vec<SendId>,
 }
 
 /// A run that waits for a worker, or whose worker is gone.

@@ -63,12 +63,14 @@ WITH held AS (
   UPDATE campaign_sends s SET started_at = now() FROM next n
   WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL
     AND (n.free_at <= now()) IS NOT FALSE
-  RETURNING s.id
+  RETURNING s.id, EXISTS (SELECT 1 FROM contacts c WHERE c.account_id = $1 AND c.id = s.contact_id
+    AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL) AS reachable
 ), deferred AS (
   UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
   WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL AND n.free_at > now()
 )
-SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started";
+SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
+  ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable";
 
 #[derive(QueryableByName)]
 struct TurnRow {
@@ -76,6 +78,8 @@ struct TurnRow {
     goes_on: bool,
     #[diesel(sql_type = Array<SqlUuid>)]
     started: Vec<Uuid>,
+    #[diesel(sql_type = Array<SqlUuid>)]
+    unreachable: Vec<Uuid>,
 }
 
 /// What a turn can write by itself; everything else needs a look at the send before.
@@ -109,6 +113,7 @@ pub(super) async fn turn(
     Ok(Started {
         goes_on: row.goes_on,
         sends: next.iter().copied().filter(|send| started.contains(&send.0)).collect(),
+        unreachable: row.unreachable.into_iter().map(SendId).collect(),
     })
 }
 

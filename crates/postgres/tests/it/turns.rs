@@ -74,6 +74,36 @@ async fn a_turn_writes_what_came_of_sends_and_starts_the_next_ones() {
 }
 
 #[tokio::test]
+async fn a_turn_names_who_cannot_be_written_to_any_more() {
+    let world = World::new().await;
+    world.people(4).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let contacts = claim(&world, run, worker, None, 10).await;
+    for (contact, change) in contacts
+        .iter()
+        .zip(["opted_out_at = now()", "deleted_at = now()", "phone = NULL"])
+    {
+        world
+            .sql(&format!("UPDATE contacts SET {change} WHERE id = '{contact}'"))
+            .await;
+    }
+    let Claim::Sends(sends) = world.runs().claim(run, worker, None, 10, LEASE).await.unwrap() else {
+        panic!()
+    };
+    let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
+    let started = world.runs().record_and_start(run, worker, &[], &ids).await.unwrap();
+    assert_eq!(started.sends, ids);
+    assert_eq!(
+        started
+            .unreachable
+            .into_iter()
+            .collect::<std::collections::HashSet<_>>(),
+        ids[..3].iter().copied().collect()
+    );
+}
+
+#[tokio::test]
 async fn a_turn_is_one_transaction() {
     let world = World::new().await;
     world.people(4).await;

@@ -278,6 +278,16 @@ async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
 }
 
 #[tokio::test]
+async fn who_opts_out_after_the_claim_is_not_called() {
+    let stage = Stage::new(12, |to, _| accepted(to));
+    let runs = stage.runs.clone();
+    stage.during_call(3, move || runs.state().rows[6].recipient = None);
+    assert_eq!(stage.carry_out().await, over(12, 11, CampaignStatus::Partial));
+    assert!(!stage.called().contains(&phone(6)));
+    assert!(stage.row(6).error.unwrap().1.contains("opted out"));
+}
+
+#[tokio::test]
 async fn each_portion_asks_the_number_for_its_place() {
     let asked = async |stage: Stage| {
         stage.carry_out().await;

@@ -181,12 +181,16 @@ impl State {
         let mut started = Started {
             goes_on: self.holder == Some(worker) && self.goes_on(),
             sends: vec![],
+            unreachable: vec![],
         };
         let named = |row: &&mut Row| started.goes_on && next.contains(&row.id);
         for row in self.rows.iter_mut().filter(named) {
             if !row.started && row.status == SendStatus::Pending {
                 row.started = true;
                 started.sends.push(row.id);
+                if row.recipient.is_none() {
+                    started.unreachable.push(row.id);
+                }
             }
         }
         started
