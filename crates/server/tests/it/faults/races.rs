@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::harness::client::{Reply, Request};
 use crate::harness::dice::Dice;
 use crate::harness::people::{User, phone};
-use crate::harness::setting::{adds_up, calls, ended, silent, usage};
-use crate::harness::{Options, Server, until};
+use crate::harness::setting::{adds_up, calls, ended, silent, status, statuses, usage};
+use crate::harness::{APP_SECRET, Options, Server, until};
 
 /// Sends all at once; the statuses, in order.
 fn at_once(requests: Vec<Request>) -> Vec<u16> {
@@ -125,6 +125,49 @@ fn a_cancel_at_any_moment_counts_once_stays_and_gives_back_exactly_what_did_not_
     for _ in 0..10 {
         cancelled_at(&server, 4, &mut dice);
     }
+    // Whoever cancels and whoever records queue up for the campaign.
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    assert_eq!(server.db.text(deadlocks), "0");
+}
+
+/// Whoever waits for somebody else's change of the same sends loses none of its own.
+#[test]
+fn news_that_waits_for_another_change_of_its_sends_is_applied_to_all_of_them() {
+    const CONTACTS: usize = 40;
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let number = "106500000041";
+    ana.profile_at(number);
+    ana.contacts(CONTACTS);
+    let id = ana.plain_campaign();
+    ana.execute(&id).ok();
+    let told = |send: &Value| {
+        status(
+            send["wa_message_id"].as_str().unwrap(),
+            "delivered",
+            send["id"].as_str(),
+        )
+    };
+    let news: Vec<Value> = ana.sends(&id).iter().map(told).collect();
+    server.db.run("BEGIN; UPDATE campaign_sends SET attempts = attempts");
+    std::thread::scope(|scope| {
+        let body = statuses(number, &news).to_string();
+        let signature = recado_simulators::whatsapp::signature(APP_SECRET, body.as_bytes());
+        let callback = server
+            .post("/api/whatsapp/webhook")
+            .header("X-Hub-Signature-256", &signature);
+        let callback = callback.body("application/json", body);
+        let told = scope.spawn(move || callback.send().status);
+        until("the news waits for us", || {
+            server
+                .db
+                .count("FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+                > 0
+        });
+        server.db.run("COMMIT");
+        assert_eq!(told.join().unwrap(), 200);
+    });
+    assert_eq!(ana.stats(&id)["delivered"], CONTACTS);
 }
 
 /// A campaign that is removed and begun at the same moment.
