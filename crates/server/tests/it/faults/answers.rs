@@ -67,7 +67,7 @@ fn no_answer_half_an_answer_and_nonsense_are_never_counted_as_sent_and_never_sen
         spoiled.unwrap_or_else(|| Answer::accepted("wamid.well"))
     });
     let options = silent().with("WHATSAPP_API_URL", platform.base_url());
-    let server = Server::start(options.with("SEND_UNKNOWN_TTL", "4s"));
+    let server = Server::start(options.with("SEND_UNKNOWN_TTL", "3s"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(doubtful + 1);
@@ -247,7 +247,7 @@ fn without_tls() -> (String, mpsc::Receiver<Vec<u8>>) {
     (url, hear)
 }
 
-/// A run whose platform cannot be reached: every send is tried six times, fails, and says why.
+/// A run whose platform cannot be reached: its sends are tried again and again, and none is ever in doubt.
 fn never_reached(url: &str) {
     let server = Server::start(silent().with("WHATSAPP_API_URL", url));
     let ana = server.owner();
@@ -255,17 +255,15 @@ fn never_reached(url: &str) {
     ana.contacts(2);
     let id = ana.plain_campaign();
     ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
-    until("nothing is in doubt, and it is tried again", || put_off(&server) == 2);
-    until("it is given up", || {
-        waits_end(&server);
-        ana.status(&id) != "sending"
+    until("they are tried again", || {
+        put_off(&server) == 2 && server.db.count("FROM campaign_sends WHERE attempts >= 2") == 2
     });
-    assert_eq!(ana.status(&id), "partial");
-    for send in ana.sends(&id) {
-        assert_eq!(send["status"], "failed");
-        assert!(text(&send["error_message"]).contains("retries"), "{send}");
-    }
-    assert_eq!(usage(&server, &ana.account), "0 0");
+    assert_eq!(usage(&server, &ana.account), "0 2");
+    ana.cancel(&id).ok();
+    until("what never left is given back", || {
+        usage(&server, &ana.account) == "0 0"
+    });
+    assert_eq!(ana.stats(&id)["pending"], 2);
 }
 
 /// F05: two ways of never getting through, and a platform that keeps what it was told and says nothing for longer than
@@ -284,7 +282,7 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
     let (url, said) = without_tls();
     never_reached(&url);
     let said: Vec<Vec<u8>> = said.try_iter().collect();
-    assert_eq!(said.len(), 12, "two sends, six times each");
+    assert!(said.len() >= 4, "two sends, twice each at least: {}", said.len());
     assert!(
         said.iter().all(|said| said.first() == Some(&22)),
         "something was said before the handshake"

@@ -69,7 +69,7 @@ fn kills(ana: &User<'_>, id: &str, dice: &mut Dice) -> i64 {
     let mut second = None;
     let (mut unknown, mut mark) = (0, 0);
     for kill in 0..KILLS {
-        mark += 1 + dice.below(CONTACTS as u64 / (KILLS + 1));
+        mark += 1 + dice.below(u64::try_from(CONTACTS).unwrap() / (KILLS + 1));
         until("the run moves on", || {
             server.whatsapp.counters().accepted >= mark || ana.status(id) != "sending"
         });
@@ -120,7 +120,7 @@ fn nobody_twice_and_nobody_lost(ana: &User<'_>, id: &str, unknown: i64) {
         }
     }
     assert!(failed <= unknown, "{failed} failed and {unknown} were unknown");
-    let sent = CONTACTS as i64 - failed;
+    let sent = i64::try_from(CONTACTS).unwrap() - failed;
     assert_eq!(usage(server, &ana.account), format!("{sent} 0"));
 }
 
@@ -164,7 +164,7 @@ fn send_to(ana: &User<'_>, id: &str, number: usize) -> Value {
 /// F02.
 #[test]
 fn what_the_platform_had_when_the_server_died_is_not_sent_again_and_is_settled_by_news_or_by_time() {
-    let server = Server::start(silent().with("SEND_UNKNOWN_TTL", "4s"));
+    let server = Server::start(silent().with("SEND_UNKNOWN_TTL", "3s"));
     let ana = server.owner();
     let number = "106500000021";
     ana.profile_at(number);

@@ -50,9 +50,9 @@ impl Request {
         self.header("Cookie", cookie)
     }
 
-    /// The same path and caller, only read.
-    pub fn as_get(mut self) -> Self {
-        self.method = "GET".to_owned();
+    /// The same path and caller, another method.
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = method.to_owned();
         self
     }
 
