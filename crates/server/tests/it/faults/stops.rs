@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::client::Request;
+use crate::harness::people::User;
 use crate::harness::setting::{calls, silent, usage};
-use crate::harness::{DEADLINE, Server, until};
+use crate::harness::{DEADLINE, Server, Sibling, until};
 
 const EXIT_WITHIN: Duration = Duration::from_secs(30);
 
@@ -49,6 +50,21 @@ fn ask(request: &Request, asked: &AtomicUsize, stopping: &AtomicBool) {
         }
         asked.fetch_add(1, Ordering::SeqCst);
     }
+}
+
+/// The run that a server gave back goes on with another one, long before its lease would have ended.
+fn goes_on_elsewhere(ana: &User<'_>, other: &Sibling, id: &str, handed_over: usize) {
+    let campaign = || {
+        let request = other.request("GET", &format!("/api/campaigns/{id}")).bearer(&ana.token);
+        request.send().ok()
+    };
+    let began = Instant::now();
+    until("the other server goes on", || {
+        ana.server.whatsapp.sends().len() > handed_over + 5
+    });
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    until("the run ends", || campaign()["status"] != "sending");
+    assert_eq!(campaign()["status"], json!("completed"), "nothing is left in doubt");
 }
 
 /// F40a.
@@ -107,18 +123,7 @@ fn a_server_that_ends_under_load_answers_whom_it_let_in_and_hands_its_run_on_at_
         );
     }
     assert!(handed_over < CONTACTS, "the run was over before");
-    let campaign = || {
-        let request = other.request("GET", &format!("/api/campaigns/{id}")).bearer(&ana.token);
-        request.send().ok()
-    };
-    // Long before its lease would have ended.
-    let began = Instant::now();
-    until("the other server goes on", || {
-        server.whatsapp.sends().len() > handed_over + 5
-    });
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    until("the run ends", || campaign()["status"] != "sending");
-    assert_eq!(campaign()["status"], json!("completed"), "nothing is left in doubt");
+    goes_on_elsewhere(&ana, &other, &id, handed_over);
     let calls = calls(&server);
     assert!(
         calls.len() == CONTACTS && calls.values().all(|calls| *calls == 1),
