@@ -51,12 +51,25 @@ impl Client {
         }
         reply(request.send(body.to_string()).context(|| format!("POST {path}"))?)
     }
+
+    pub(crate) fn delete(&self, path: &str) -> Result<Reply> {
+        let mut request = self.agent.delete(format!("{}{path}", self.base));
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        reply(request.call().context(|| format!("DELETE {path}"))?)
+    }
 }
+
+/// The largest answer that is read: a simulator's whole ledger.
+const LARGEST: u64 = 64 * 1024 * 1024;
 
 fn reply(mut response: ureq::http::Response<ureq::Body>) -> Result<Reply> {
     let status = response.status().as_u16();
     let text = response
         .body_mut()
+        .with_config()
+        .limit(LARGEST)
         .read_to_string()
         .context(|| "cannot read the response".to_owned())?;
     // Whatever is no JSON is still worth showing.

@@ -31,7 +31,7 @@ mod whatsapp;
 pub use accounts::PgAccounts;
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
-pub use campaigns::{PgCampaigns, PgPaces, PgRuns};
+pub use campaigns::{PgCampaigns, PgPaces, PgRuns, PgTrials};
 pub use contacts::{PgContacts, PgTags};
 pub use conversations::{PgConversations, PgInbox};
 pub use folders::PgFolders;

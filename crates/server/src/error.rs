@@ -8,7 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
-use recado_domain::campaigns::CampaignError;
+use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
@@ -52,6 +52,8 @@ pub enum ApiError {
     RateLimited(Verdict),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
+    /// 502 `WHATSAPP_ERROR`: the platform may have done it, and nobody knows.
+    Unconfirmed(String),
     /// 502 `STORAGE_ERROR`: the store of files.
     Storage(MediaStoreError),
     /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
@@ -97,7 +99,7 @@ impl ApiError {
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
             Self::Invalid(_) | Self::Precondition(_) => "VALIDATION_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
-            Self::Whatsapp(_) => "WHATSAPP_ERROR",
+            Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
             Self::Unavailable(_) => "UNAVAILABLE",
             Self::Internal(_) => "INTERNAL_ERROR",
@@ -106,7 +108,10 @@ impl ApiError {
 
     fn message(&self) -> String {
         match self {
-            Self::Auth(message) | Self::Precondition(message) | Self::Conflict(message) => message.clone(),
+            Self::Auth(message)
+            | Self::Precondition(message)
+            | Self::Conflict(message)
+            | Self::Unconfirmed(message) => message.clone(),
             Self::Forbidden(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
@@ -142,6 +147,7 @@ impl ApiError {
             | Self::Precondition(_)
             | Self::RateLimited(_)
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
+            | Self::Unconfirmed(_)
             | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
@@ -179,7 +185,7 @@ impl ResponseError for ApiError {
             Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Whatsapp(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
+            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -374,6 +380,20 @@ impl From<TeamError> for ApiError {
             TeamError::OtherAddress => Self::Forbidden("This invite was sent to another address"),
             TeamError::Invalid(errors) => errors.into(),
             TeamError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<TrialError> for ApiError {
+    fn from(error: TrialError) -> Self {
+        match error {
+            TrialError::NotFound => Self::NotFound,
+            TrialError::Invalid(errors) => errors.into(),
+            TrialError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            TrialError::Unready(message) => Self::Precondition(message),
+            TrialError::Platform(error) => Self::Whatsapp(error),
+            TrialError::Unknown => Self::Unconfirmed(error.to_string()),
+            TrialError::Store(error) => error.into(),
         }
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
-use recado_domain::campaigns::Campaigns;
+use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
@@ -30,7 +30,7 @@ use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
     PgFolders, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgPaces,
-    PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PlatformPool, PoolConfig, TenantPool,
+    PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -272,6 +272,17 @@ impl Stores {
         Campaigns::new(store, Arc::new(self.runs()), shared.clock.clone(), shared.ids.clone())
     }
 
+    /// Tests of campaigns.
+    pub fn trials(&self, shared: &Shared) -> anyhow::Result<Trials> {
+        Ok(Trials::new(
+            Arc::new(PgTrials::new(self.tenant.clone())),
+            Arc::new(shared.whatsapp()?),
+            self.message_files(shared)?,
+            shared.cipher.clone(),
+            shared.ids.clone(),
+        ))
+    }
+
     /// Runs.
     pub fn runs(&self) -> PgRuns {
         PgRuns::new(self.tenant.clone(), self.platform.clone())
@@ -319,6 +330,8 @@ pub struct Services {
     pub callbacks: Callbacks,
     /// Campaigns.
     pub campaigns: Campaigns,
+    /// Tests of campaigns.
+    pub trials: Trials,
     /// Conversations.
     pub conversations: Conversations,
     /// Notifications.
@@ -391,6 +404,7 @@ impl Services {
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
+            trials: stores.trials(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),

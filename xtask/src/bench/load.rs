@@ -44,6 +44,17 @@ impl Wrk {
         Ok(Self { program, script })
     }
 
+    /// Sends one and the same JSON body to this path.
+    pub(super) fn posting(program: PathBuf, dir: &Path, path: &str, body: &str) -> Result<Self> {
+        let text = format!(
+            "wrk.method = \"POST\"\nwrk.path = \"{path}\"\nwrk.body = [==[{body}]==]\n\
+             wrk.headers[\"Content-Type\"] = \"application/json\"\nwrk.headers[\"Authorization\"] = \"Bearer token\"\n"
+        );
+        let script = dir.join("wrk-post.lua");
+        fs::write(&script, text).context(|| format!("cannot write {}", script.display()))?;
+        Ok(Self { program, script })
+    }
+
     /// Requests per second of a server, every one of them answered with success.
     pub(super) fn run(&self, base: &str, seconds: u32) -> Result<f64> {
         let mut wrk = Command::new(&self.program);

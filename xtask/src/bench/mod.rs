@@ -6,15 +6,19 @@
 mod auth;
 mod cost;
 mod data;
+mod dispatch;
 mod figures;
 mod idle;
 mod import;
 mod limit;
 mod load;
 mod memory;
+mod million;
+mod pace;
 mod proxy;
 mod read;
 mod report;
+mod sending;
 mod stage;
 mod statuses;
 mod wire;
@@ -59,12 +63,24 @@ const BENCHES: &[Bench] = &[
         run: auth::run,
     },
     Bench {
+        name: "dispatch",
+        run: dispatch::run,
+    },
+    Bench {
+        name: "pace",
+        run: pace::run,
+    },
+    Bench {
         name: "statuses",
         run: statuses::run,
     },
     Bench {
         name: "import",
         run: import::run,
+    },
+    Bench {
+        name: "million",
+        run: million::run,
     },
 ];
 

@@ -6,7 +6,6 @@
 //! seconds.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -16,18 +15,16 @@ use sha2::Sha256;
 use super::Options;
 use super::data::accounts;
 use super::figures::Figure;
-use super::stage::{Launch, Server, Stage};
+use super::sending::{APP_SECRET, Platform, Sender, people};
+use super::stage::{Server, Stage};
 use crate::error::{Context, Result, fail};
-use crate::http::Client;
-use crate::process::Process;
-use crate::scratch::OTHER_LOG;
+use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::secrets::hex;
 use crate::services::postgres::connect;
 use crate::signals;
 
-const CONTACTS: usize = 20_000;
+const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";
-const APP_SECRET: &str = "bench-app-secret";
 
 /// Statuses in one callback, and callbacks under way at a time.
 const BATCH: usize = 50;
@@ -38,33 +35,19 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let account = accounts().into_iter().next().unwrap_or_default();
-    people(stage, &account)?;
-    let (platform, _simulators) = stage.simulators(&[("SIM_WHATSAPP_APP_SECRET", APP_SECRET)], OTHER_LOG)?;
-    Client::new(&platform, Vec::new()).post(
-        "/_sim/options",
-        // Silent, and as fast as it can be: not what it plays in development.
-        &json!({ "sent_ms": null, "delivered_ms": null, "read_ms": null, "number_rate": null, "pair_limit": false,
-                 "latency_ms": 0, "fail_percent": 0 }),
-    )?;
-    let server = stage.launch(&Launch {
-        command_line: &["serve"],
-        more: vec![
-            ("WHATSAPP_API_URL", format!("{platform}/v25.0")),
-            ("WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
-            ("CAMPAIGN_MESSAGE_DELAY_MS", "0".to_owned()),
-        ],
-        ..stage.routes()
-    })?;
-    let client = Client::new(&server.base, stage.headers(&account)?);
-    connected(&client)?;
+    people(stage, &account, CONTACTS)?;
+    let platform = Platform::start(stage, OTHER_LOG)?;
+    let server = platform.serve(stage, SERVER_LOG)?;
+    let sender = Sender::new(stage, &server, &account)?;
+    let number = sender.connect_number(NUMBER, None)?;
     println!("one campaign to {CONTACTS} contacts");
-    let first = sent(&client, &account)?;
+    let first = sender.send(PATIENCE)?;
     let callbacks = statuses(stage, &account, &first)?;
     println!("another one, and {} statuses of the first", CONTACTS * 3);
-    let second = campaign(&client, &account)?;
+    let second = sender.campaign()?;
     let told = Told::default();
     let began = Instant::now();
-    begin(&client, &second)?;
+    sender.begin(&second)?;
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| scope.spawn(|| tell(&server, &callbacks, &told)))
@@ -75,8 +58,9 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         })
     })?;
     let took = began.elapsed().as_secs_f64();
-    let dispatched = accepted(&client, &second)?;
-    wait_for_end(&client, &second)?;
+    let dispatched = sender.left(&second)?;
+    sender.wait_for_end(&second, PATIENCE)?;
+    sender.disconnect_number(&number)?;
     Ok(figures(&told, took, dispatched))
 }
 
@@ -150,83 +134,6 @@ fn tell(server: &Server, callbacks: &[String], told: &Told) -> Result<()> {
     Ok(())
 }
 
-/// Contacts of the account, on a plan that lets it write to all of them twice, and a template that may be sent.
-fn people(stage: &Stage, account: &str) -> Result<()> {
-    let sql = format!(
-        "UPDATE accounts SET plan = 'scale' WHERE id = '{account}';
-         UPDATE message_templates SET meta_status = 'approved', body_text = 'Oi {{{{1}}}}, tudo bem?',
-           variables = '[\"Ana\"]' WHERE account_id = '{account}';
-         INSERT INTO contacts (account_id, id, name, phone)
-           SELECT '{account}', gen_random_uuid(), 'Contato ' || n, '+55119' || lpad((60000000 + n)::text, 8, '0')
-           FROM generate_series(1, {CONTACTS}) n;
-         ANALYZE contacts"
-    );
-    let done = connect(&stage.database())?.batch_execute(&sql);
-    done.context(|| "cannot make contacts".to_owned())
-}
-
-fn connected(client: &Client) -> Result<()> {
-    let profile = json!({ "name": "Bench", "phone_number_id": NUMBER, "waba_id": "1", "access_token": "token" });
-    expect(201, "/api/whatsapp/profiles", client, &profile).map(drop)
-}
-
-fn expect(status: u16, path: &str, client: &Client, body: &Value) -> Result<Value> {
-    let reply = client.post(path, body)?;
-    if reply.status == status {
-        Ok(reply.body)
-    } else {
-        fail(format!("{path} answered {}: {}", reply.status, reply.body))
-    }
-}
-
-fn campaign(client: &Client, account: &str) -> Result<String> {
-    // The account's template has the account's id.
-    let made = expect(
-        201,
-        "/api/campaigns",
-        client,
-        &json!({ "name": "Bench", "template_id": account }),
-    )?;
-    Ok(made
-        .pointer("/data/id")
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned())
-}
-
-fn begin(client: &Client, id: &str) -> Result<()> {
-    expect(200, &format!("/api/campaigns/{id}/send"), client, &json!({})).map(drop)
-}
-
-fn sent(client: &Client, account: &str) -> Result<String> {
-    let id = campaign(client, account)?;
-    begin(client, &id)?;
-    wait_for_end(client, &id)?;
-    Ok(id)
-}
-
-fn wait_for_end(client: &Client, id: &str) -> Result<()> {
-    let began = Instant::now();
-    loop {
-        let reply = client.get(&format!("/api/campaigns/{id}"))?;
-        match reply.body.pointer("/data/status").and_then(Value::as_str) {
-            Some("completed") => return Ok(()),
-            Some("sending") if began.elapsed() < PATIENCE && !signals::received() => {}
-            _ => return fail(format!("the campaign does not end well: {}", reply.body)),
-        }
-        sleep(Duration::from_millis(100));
-    }
-}
-
-fn accepted(client: &Client, id: &str) -> Result<f64> {
-    let reply = client.get(&format!("/api/campaigns/{id}/stats"))?;
-    let of = |field: &str| reply.body.pointer(&format!("/data/{field}")).and_then(Value::as_f64);
-    match (of("total"), of("pending")) {
-        (Some(total), Some(pending)) => Ok(total - pending),
-        _ => fail(format!("no stats: {}", reply.body)),
-    }
-}
-
 /// The callbacks of a campaign that was sent: three statuses of each message, all `sent` before all `delivered`.
 fn statuses(stage: &Stage, account: &str, campaign: &str) -> Result<Vec<String>> {
     let query = format!(
@@ -237,7 +144,7 @@ fn statuses(stage: &Stage, account: &str, campaign: &str) -> Result<Vec<String>>
         .query(&query, &[])
         .context(|| "cannot read the sends".to_owned())?;
     let sends: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    if sends.len() != CONTACTS {
+    if u32::try_from(sends.len()) != Ok(CONTACTS) {
         return fail(format!("{} of {CONTACTS} messages were sent", sends.len()));
     }
     let mut callbacks = Vec::new();
@@ -258,32 +165,4 @@ fn statuses(stage: &Stage, account: &str, campaign: &str) -> Result<Vec<String>>
         }
     }
     Ok(callbacks)
-}
-
-impl Stage {
-    /// The outside systems, with what they are told beside the usual; where the messaging platform listens.
-    fn simulators(&self, more: &[(&str, &str)], log: &str) -> Result<(String, Process)> {
-        super::stage::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
-        let mut command = std::process::Command::new(crate::paths::released("recado-simulators"));
-        let mut addresses = Vec::new();
-        for name in ["SIM_WHATSAPP_BIND", "SIM_PAYMENT_BIND", "SIM_AI_BIND", "SIM_SMTP_BIND"] {
-            let address = format!("127.0.0.1:{}", crate::services::free_port()?);
-            command.env(name, &address);
-            addresses.push(address);
-        }
-        for name in ["SIM_WHATSAPP_CALLBACK_URL", "SIM_PAYMENT_WEBHOOK_URL"] {
-            command.env(name, "http://127.0.0.1:9/nowhere");
-        }
-        for name in ["SIM_PAYMENT_API_KEY", "SIM_PAYMENT_WEBHOOK_TOKEN"] {
-            command.env(name, "bench");
-        }
-        command.envs(more.iter().copied());
-        let log = self.dir().join(log);
-        let mut simulators = Process::spawn("recado-simulators", &mut command, log.clone())?;
-        simulators.wait_until(Duration::from_secs(10), || {
-            std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
-        })?;
-        let whatsapp = addresses.into_iter().next().unwrap_or_default();
-        Ok((format!("http://{whatsapp}"), simulators))
-    }
 }

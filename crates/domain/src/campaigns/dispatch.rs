@@ -8,7 +8,6 @@
 //! next, and may be another worker's already, when this one lost the run without noticing.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -18,7 +17,7 @@ use uuid::Uuid;
 use super::flights::{Flights, Part, Settled};
 use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
-use super::script::Script;
+use super::script::{Script, file_addresses};
 use super::{
     Announced, Claim, ClaimedSend, Command, Moment, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore,
     SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
@@ -265,15 +264,10 @@ impl Dispatcher {
         material: &RunMaterial,
         line: &Line,
     ) -> Result<HashMap<String, FileSource>, FileFault> {
-        let template = &material.template;
-        let header = template.header_file().map(|(_, url)| url.to_owned());
-        let cards = template.cards().into_iter().map(|card| card.header.1);
         let mut files = HashMap::new();
-        for url in header.into_iter().chain(cards) {
-            if let Entry::Vacant(place) = files.entry(url) {
-                let source = self.file(run, line, place.key()).await?;
-                place.insert(source);
-            }
+        for url in file_addresses(&material.template) {
+            let source = self.file(run, line, &url).await?;
+            files.insert(url, source);
         }
         Ok(files)
     }

@@ -22,6 +22,10 @@
 //! nobody is written to twice: a send that was started and never recorded is *unknown*, settled by the platform's own
 //! news or failed by time, never sent again.
 //!
+//! **A preview** ([`preview`]) says who a run would go to, what the first of them would read, and everything that speaks
+//! against it; it changes nothing. **A test** ([`Trials`]) is one message of the campaign to one phone, outside its
+//! statistics; it costs one of the month's messages and is called a trial in the code, where tests are something else.
+//!
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
 mod audience;
@@ -35,11 +39,15 @@ mod model;
 mod outcome;
 mod pace;
 mod ports;
+mod preview;
 mod run;
 mod script;
 mod send;
 mod service;
 mod status;
+mod trial;
+#[cfg(test)]
+mod trial_tests;
 mod variables;
 
 pub use audience::{Audience, SegmentConfig};
@@ -49,13 +57,15 @@ pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};
 pub use pace::{PAIR_INTERVAL, Pace, Portion};
 pub use ports::*;
+pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
 pub use run::{
-    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, objections,
+    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, blanks, objections,
     pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};
+pub use trial::{TrialContact, TrialError, TrialFacts, TrialReport, Trials};
 pub use variables::{Blank, Field, Variables};
 
 pub use crate::segments::AudienceFilters;

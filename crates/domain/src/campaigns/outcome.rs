@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use crate::shared::SendId;
+use crate::shared::{GatewayError, SendId};
 
 /// How often a send that surely did not leave is tried again.
 const RETRIES: u32 = 5;
@@ -48,6 +48,28 @@ pub enum SendOutcome {
         /// What happened.
         detail: String,
     },
+}
+
+impl SendOutcome {
+    /// What somebody who waits for the answer is told of a message that surely did not leave; nothing of any other one.
+    pub fn refusal(&self) -> Option<GatewayError> {
+        match self {
+            Self::Accepted { .. } | Self::Unknown { .. } => None,
+            Self::Failed { code, message }
+            | Self::Halted { code, message }
+            | Self::Throttled {
+                code: Some(code),
+                message,
+                ..
+            } => Some(GatewayError::Refused {
+                code: *code,
+                message: message.clone(),
+            }),
+            Self::Throttled {
+                code: None, message, ..
+            } => Some(GatewayError::Unavailable(message.clone())),
+        }
+    }
 }
 
 /// What is written of a send after a call.

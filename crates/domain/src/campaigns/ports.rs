@@ -1,13 +1,14 @@
 //! What campaigns need from the outside. Every method sees the one account alone; deleted campaigns are not there.
 
 use async_trait::async_trait;
-use time::Duration;
+use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
     Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Portion, Recipient, RunFacts,
-    RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome,
+    RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome, Survey, TrialFacts,
 };
+use crate::contacts::Phone;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
 
 /// Campaigns and their figures.
@@ -44,6 +45,11 @@ pub trait CampaignStore: Send + Sync {
         expected: CampaignStatus,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError>;
+
+    /// What a preview is made of, all of one moment: the facts, and of the audience that a run would freeze now how many
+    /// there are, the first so many by id, and which of `blanks` stay empty for somebody. None when there is no such
+    /// campaign. Changes nothing.
+    async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError>;
 
     /// The counters of a campaign; none when there is no such campaign.
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError>;
@@ -207,6 +213,21 @@ pub trait RunStore: Send + Sync {
     /// Fails sends that have been unknown for longer than `ttl`, with a message that says so; at most `limit` of them.
     /// Returns how many.
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError>;
+}
+
+/// Tests of campaigns, and what they cost.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait TrialStore: Send + Sync {
+    /// Everything that decides whether a test may leave, in one read; none when there is no such campaign.
+    async fn facts(&self, account: AccountId, id: CampaignId, phone: &Phone) -> Result<Option<TrialFacts>, StoreError>;
+
+    /// Takes one of the month's messages, unless `limit` of them are taken, and commits the events with it. The month;
+    /// none, and nothing written, when none is left.
+    async fn take_place(&self, account: AccountId, limit: i64, events: &[Event]) -> Result<Option<Date>, StoreError>;
+
+    /// Gives back what was taken of the month.
+    async fn give_back(&self, account: AccountId, month: Date) -> Result<(), StoreError>;
 }
 
 /// A moment on the clock of a [`Pacer`].

@@ -169,11 +169,7 @@ pub struct RunMaterial {
 pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
     let mut found = Vec::new();
     found.extend(transition(facts.campaign.status, command).err());
-    match &facts.template {
-        None => found.push(Refusal::NoTemplate),
-        Some(template) if template.meta_status != MetaStatus::Approved => found.push(Refusal::TemplateNotApproved),
-        Some(_) => {}
-    }
+    found.extend(approved_template(facts).err());
     for blank in blanks(facts) {
         if blank.fields.is_empty() {
             let placeholder = blank.placeholder;
@@ -186,8 +182,17 @@ pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
     found
 }
 
+/// The template that may be sent.
+pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
+    match &facts.template {
+        None => Err(Refusal::NoTemplate),
+        Some(template) if template.meta_status != MetaStatus::Approved => Err(Refusal::TemplateNotApproved),
+        Some(template) => Ok(template),
+    }
+}
+
 /// The placeholders that must not be empty for any recipient.
-fn blanks(facts: &RunFacts) -> Vec<Blank> {
+pub fn blanks(facts: &RunFacts) -> Vec<Blank> {
     let variables = facts.campaign.variables.clone().unwrap_or_default();
     let examples = facts.template.as_ref().map(|template| template.variables.as_slice());
     variables.blanks(examples.unwrap_or_default())

@@ -1,10 +1,10 @@
 //! The messages of a run: what all of them share, and what each recipient gets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use super::{Pace, Recipient, RunMaterial};
+use super::{Campaign, Pace, Recipient, RunMaterial};
 use crate::shared::SendId;
-use crate::templates::{HeaderType, values_of};
+use crate::templates::{HeaderType, Template, values_of};
 use crate::whatsapp::{FileSource, Line, OutboundCard, OutboundFile, OutboundTemplate};
 
 /// What all sends of a run share.
@@ -16,11 +16,23 @@ pub(super) struct Script {
     pub(super) files: HashMap<String, FileSource>,
 }
 
+/// What stands in each placeholder for the recipient.
+pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Vec<String> {
+    let variables = campaign.variables.clone().unwrap_or_default();
+    variables.render(&template.variables, recipient)
+}
+
+/// The addresses of the files that every message of the template names.
+pub(super) fn file_addresses(template: &Template) -> BTreeSet<String> {
+    let header = template.header_file().map(|(_, url)| url.to_owned());
+    let cards = template.cards().into_iter().map(|card| card.header.1);
+    header.into_iter().chain(cards).collect()
+}
+
 impl Script {
     /// What stands in each placeholder for the recipient.
     pub(super) fn values(&self, recipient: &Recipient) -> Vec<String> {
-        let variables = self.material.campaign.variables.clone().unwrap_or_default();
-        variables.render(&self.material.template.variables, recipient)
+        values(&self.material.campaign, &self.material.template, recipient)
     }
 
     /// The message for the recipient.

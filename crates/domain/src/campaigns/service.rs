@@ -7,7 +7,7 @@ use time::{Duration, OffsetDateTime};
 
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    RunStore, SendCounts, transition,
+    Preview, RunStore, SendCounts, preview, transition,
 };
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, Tenant,
@@ -19,6 +19,9 @@ const NAME_CHARS: usize = 200;
 const RFM_SEGMENTS: usize = 20;
 const RFM_SEGMENT_CHARS: usize = 50;
 const TAG_IDS: usize = 100;
+
+/// How many messages a preview shows.
+const PREVIEWED: i64 = 3;
 
 /// How long a worker holds a run before it has to show itself again. Longer than a batch takes to leave and the last of
 /// its calls to time out, or the run changes hands for no reason.
@@ -58,6 +61,12 @@ impl Campaigns {
             .find(tenant.account_id, id)
             .await?
             .ok_or(CampaignError::NotFound)
+    }
+
+    /// Who a run of the campaign would go to now, what the first of them would read, and what speaks against it.
+    pub async fn preview(&self, tenant: &Tenant, id: CampaignId) -> Result<Preview, CampaignError> {
+        let survey = self.store.survey(tenant.account_id, id, PREVIEWED).await?;
+        Ok(preview(survey.ok_or(CampaignError::NotFound)?))
     }
 
     /// A new campaign: a draft.

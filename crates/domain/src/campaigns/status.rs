@@ -144,6 +144,15 @@ pub enum Refusal {
         /// How many the run needs.
         wanted: i64,
     },
+    /// The month has no message left, not even for a test.
+    #[error("this month's {limit} messages are used up")]
+    MonthUsedUp {
+        /// The plan's messages a month.
+        limit: i64,
+    },
+    /// Whoever has the phone of a test does not want to be written to.
+    #[error("the contact with this phone has opted out")]
+    OptedOut,
     /// None of its sends can be tried again.
     #[error("no failed send can be tried again")]
     NothingToRetry,
@@ -153,6 +162,27 @@ pub enum Refusal {
     /// The time to start is missing or past.
     #[error("a time in the future is needed")]
     NotInFuture,
+}
+
+impl Refusal {
+    /// The published word for it.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Status { .. } => "status",
+            Self::NoTemplate => "no_template",
+            Self::TemplateNotApproved => "template_not_approved",
+            Self::SegmentDeleted { .. } => "segment_deleted",
+            Self::NoRecipients => "no_recipients",
+            Self::EmptyPlaceholder { .. } => "empty_placeholder",
+            Self::NoActivePlan => "no_active_plan",
+            Self::QuotaExceeded { .. } => "quota_exceeded",
+            Self::MonthUsedUp { .. } => "month_used_up",
+            Self::OptedOut => "opted_out",
+            Self::NothingToRetry => "nothing_to_retry",
+            Self::Contended => "contended",
+            Self::NotInFuture => "not_in_future",
+        }
+    }
 }
 
 impl Serialize for Command {

@@ -90,31 +90,15 @@ pub enum ReplyResult {
 
 /// What follows from an outcome for the reply, and what the caller is told of a refusal.
 pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
-    let refused = |code, message: String| {
-        let failed = ReplyResult::Failed {
-            message: message.clone(),
-        };
-        (failed, Some(GatewayError::Refused { code, message }))
+    let refusal = outcome.refusal();
+    let result = match outcome {
+        SendOutcome::Accepted { message_id, wa_id } => ReplyResult::Sent { message_id, wa_id },
+        SendOutcome::Failed { message, .. }
+        | SendOutcome::Halted { message, .. }
+        | SendOutcome::Throttled { message, .. } => ReplyResult::Failed { message },
+        SendOutcome::Unknown { .. } => ReplyResult::Unknown,
     };
-    match outcome {
-        SendOutcome::Accepted { message_id, wa_id } => (ReplyResult::Sent { message_id, wa_id }, None),
-        SendOutcome::Failed { code, message }
-        | SendOutcome::Halted { code, message }
-        | SendOutcome::Throttled {
-            code: Some(code),
-            message,
-            ..
-        } => refused(code, message),
-        SendOutcome::Throttled {
-            code: None, message, ..
-        } => {
-            let failed = ReplyResult::Failed {
-                message: message.clone(),
-            };
-            (failed, Some(GatewayError::Unavailable(message)))
-        }
-        SendOutcome::Unknown { .. } => (ReplyResult::Unknown, None),
-    }
+    (result, refusal)
 }
 
 #[cfg(test)]

@@ -24,6 +24,34 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
     found
 }
 
+/// The text with the value of each placeholder in its place; one without a value stays as it is written.
+pub(crate) fn fill(text: &str, values: &[String]) -> String {
+    let mut filled = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("{{") {
+        filled.push_str(before);
+        let opened = after.trim_start_matches('{');
+        filled.extend(std::iter::repeat_n('{', after.len().saturating_sub(opened.len())));
+        let closed = opened.split_once("}}");
+        let found = closed.and_then(|(inside, beyond)| {
+            let value = values.get(number(inside)?.checked_sub(1)?)?;
+            Some((value, beyond))
+        });
+        match found {
+            Some((value, beyond)) => {
+                filled.push_str(value);
+                rest = beyond;
+            }
+            None => {
+                filled.push_str("{{");
+                rest = opened;
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
 fn number(inside: &str) -> Option<usize> {
     let digits = !inside.is_empty() && inside.bytes().all(|b| b.is_ascii_digit()) && !inside.starts_with('0');
     if digits { inside.parse().ok() } else { None }
@@ -51,6 +79,15 @@ mod tests {
             for number in 0..40 {
                 prop_assert_eq!(found.contains(&number), number > 0 && text.contains(&format!("{{{{{number}}}}}")));
             }
+        }
+
+        #[test]
+        fn a_filled_text_has_the_values_of_its_placeholders(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}", known in 0_usize..4) {
+            let values: Vec<String> = (1..=known).map(|number| format!("<{number}>")).collect();
+            let expected = values.iter().zip(1..).fold(text.clone(), |text, (value, number)| {
+                text.replace(&format!("{{{{{number}}}}}"), value)
+            });
+            prop_assert_eq!(fill(&text, &values), expected);
         }
 
         #[test]

@@ -1,19 +1,59 @@
-//! Who a run goes to, frozen into one pending send a contact; and whether a placeholder stays empty for one of them.
+//! Who a run goes to: frozen into one pending send a contact, or only looked at; and which placeholders stay empty for
+//! one of them.
 
 use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Audience, Blank, Field};
-use recado_domain::shared::{AccountId, CampaignId};
+use recado_domain::campaigns::{Audience, Blank, Field, Recipient};
+use recado_domain::shared::{AccountId, CampaignId, StoreError};
+use serde_json::{Value, json};
+use uuid::Uuid;
 
-use crate::errors::Attempt;
+use crate::errors::{Attempt, corrupt};
 use crate::segments::{BoundFilters, belongs, conditions, own};
-use crate::sql::{Answer, Word, bare, sql};
+use crate::sql::{Number, Sql, Word, bare, sql};
 
 /// What the domain's `trim` removes, and what the database therefore has to count as nothing too.
 const SPACES: &str = "\t\n\u{b}\u{c}\r \u{85}\u{a0}\u{1680}\u{2000}\u{2001}\u{2002}\u{2003}\u{2004}\u{2005}\u{2006}\
                       \u{2007}\u{2008}\u{2009}\u{200a}\u{2028}\u{2029}\u{202f}\u{205f}\u{3000}";
 
-/// Makes the sends and returns how many. Their ids follow from campaign and contact: freezing twice makes the same.
+/// Who an audience of account `$1` is, as contacts `c`: what [`bound`] binds begins at `$first`. The freeze and the
+/// preview select by this alone.
+fn chosen(first: usize) -> String {
+    let [everybody, segment, tags, rfm] = [first, first + 1, first + 2, first + 3];
+    format!(
+        "FROM contacts c {own}
+         WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL
+           AND {narrowed}
+           AND (${everybody}
+             OR EXISTS (SELECT 1 FROM contact_tags l
+               WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY (${tags}))
+             OR EXISTS (SELECT 1 FROM contact_rfm r
+               WHERE r.account_id = $1 AND r.contact_id = c.id AND r.segment = ANY (${rfm}))
+             OR {belongs})",
+        own = own(&format!("${segment}")),
+        belongs = belongs(),
+        narrowed = conditions(first + 4),
+    )
+}
+
+/// The eight parameters of [`chosen`].
+fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
+    let filters = BoundFilters::from(&audience.filters);
+    query
+        .bind(audience.is_everybody())
+        .bind(audience.segment_id)
+        .bind(bare(&audience.tag_ids))
+        .bind(audience.rfm_segments.clone())
+        .bind(filters.created_after)
+        .bind(filters.created_before)
+        .bind(filters.has_email)
+        .bind(filters.attributes)
+}
+
+/// Makes the sends and returns how many. Their ids follow from campaign and contact: freezing twice makes the same. They
+/// lie in the order in which a run goes through them.
 pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -23,34 +63,36 @@ pub(super) async fn freeze(
     let text = format!(
         "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
          SELECT c.account_id, md5($2::text || c.id::text)::uuid, $2, c.id
-         FROM contacts c {own}
-         WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.phone IS NOT NULL AND c.opted_out_at IS NULL
-           AND {narrowed}
-           AND ($3
-             OR EXISTS (SELECT 1 FROM contact_tags l
-               WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = ANY ($5))
-             OR EXISTS (SELECT 1 FROM contact_rfm r
-               WHERE r.account_id = $1 AND r.contact_id = c.id AND r.segment = ANY ($6))
-             OR {belongs})
+         {chosen}
+         ORDER BY c.id
          ON CONFLICT DO NOTHING",
-        own = own("$4"),
-        belongs = belongs(),
-        narrowed = conditions(7),
+        chosen = chosen(3),
     );
-    let filters = BoundFilters::from(&audience.filters);
-    let query = sql(text)
-        .bind(account)
-        .bind(campaign)
-        .bind(audience.is_everybody())
-        .bind(audience.segment_id)
-        .bind(bare(&audience.tag_ids))
-        .bind(audience.rfm_segments.clone())
-        .bind(filters.created_after)
-        .bind(filters.created_before)
-        .bind(filters.has_email)
-        .bind(filters.attributes);
+    let query = bound(sql(text).bind(account).bind(campaign), audience);
     let frozen = query.execute(conn).await?;
     Ok(i64::try_from(frozen).unwrap_or(i64::MAX))
+}
+
+/// How many a freeze would make.
+pub(super) async fn count(conn: &mut AsyncPgConnection, account: AccountId, audience: &Audience) -> Attempt<i64> {
+    let text = format!("SELECT count(*) AS n {}", chosen(2));
+    let row: Number = bound(sql(text).bind(account), audience).get_result(conn).await?;
+    Ok(row.n)
+}
+
+/// The first of those whom a freeze would take, by id.
+pub(super) async fn first(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    audience: &Audience,
+    limit: i64,
+) -> Attempt<Vec<RecipientRow>> {
+    let text = format!(
+        "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $10",
+        chosen(2)
+    );
+    let query = bound(sql(text).bind(account), audience).bind(limit);
+    Ok(query.load(conn).await?)
 }
 
 /// What the audience's segment was called, if it was deleted.
@@ -72,36 +114,105 @@ pub(super) async fn deleted_segment(
     Ok(deleted.map(|row| row.word))
 }
 
-/// Whether the placeholder stays empty for one of the campaign's recipients.
+/// Whom a placeholder must not be empty for.
+#[derive(Clone, Copy)]
+pub(super) enum Whom<'a> {
+    /// Those whom a campaign's run was frozen for.
+    Frozen(CampaignId),
+    /// Those whom a freeze would take.
+    Chosen(&'a Audience),
+}
+
+/// The placeholders that stay empty for one of them, in their order. Looks at nobody where there is nothing to ask.
 pub(super) async fn leaves_empty(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    campaign: CampaignId,
-    blank: &Blank,
-) -> Attempt<bool> {
-    let has = |wanted: &[Field]| blank.fields.iter().any(|field| wanted.contains(field));
-    let attributes = blank.fields.iter().filter_map(|field| match field {
-        Field::Attribute(key) => Some(key.clone()),
-        Field::Name | Field::FirstName | Field::Phone | Field::Email => None,
-    });
-    let empty: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_sends s
+    whom: Whom<'_>,
+    blanks: &[Blank],
+) -> Attempt<Vec<String>> {
+    if blanks.is_empty() {
+        return Ok(vec![]);
+    }
+    let chosen = match whom {
+        Whom::Frozen(_) => "FROM campaign_sends s
            JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
-           WHERE s.account_id = $1 AND s.campaign_id = $2
-             AND (NOT $4 OR btrim(c.name, $3) = '')
-             AND (NOT $5 OR btrim(coalesce(c.phone, ''), $3) = '')
-             AND (NOT $6 OR btrim(coalesce(c.email, ''), $3) = '')
-             AND NOT EXISTS (SELECT 1 FROM unnest($7) AS k WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> ''))
-           AS yes")
-    .bind(account)
-    .bind(campaign)
-    .bind(SPACES)
-    .bind(has(&[Field::Name, Field::FirstName]))
-    .bind(has(&[Field::Phone]))
-    .bind(has(&[Field::Email]))
-    .bind(attributes.collect::<Vec<_>>())
-    .get_result(conn)
-    .await?;
-    Ok(empty.yes)
+           WHERE s.account_id = $1 AND s.campaign_id = $4"
+            .to_owned(),
+        Whom::Chosen(_) => chosen(4),
+    };
+    // What stands behind the offset is looked at for each placeholder until one is found, and never as a whole.
+    let text = format!(
+        "SELECT b.placeholder AS word
+         FROM jsonb_to_recordset($2) AS b (place bigint, placeholder text, name boolean, phone boolean, email boolean,
+           keys text[])
+         WHERE EXISTS (SELECT 1 {chosen}
+             AND (NOT b.name OR btrim(c.name, $3) = '')
+             AND (NOT b.phone OR btrim(coalesce(c.phone, ''), $3) = '')
+             AND (NOT b.email OR btrim(coalesce(c.email, ''), $3) = '')
+             AND NOT EXISTS (SELECT 1 FROM unnest(b.keys) AS k WHERE btrim(coalesce(c.attributes ->> k, ''), $3) <> '')
+           OFFSET 0)
+         ORDER BY b.place"
+    );
+    let query = sql(text).bind(account).bind(questions(blanks)).bind(SPACES);
+    let query = match whom {
+        Whom::Frozen(campaign) => query.bind(campaign),
+        Whom::Chosen(audience) => bound(query, audience),
+    };
+    let empty = query.load::<Word>(conn).await?;
+    Ok(empty.into_iter().map(|row| row.word).collect())
+}
+
+fn questions(blanks: &[Blank]) -> Value {
+    let questions = blanks.iter().enumerate().map(|(place, blank)| {
+        let has = |wanted: &[Field]| blank.fields.iter().any(|field| wanted.contains(field));
+        let keys: Vec<&str> = blank
+            .fields
+            .iter()
+            .filter_map(|field| match field {
+                Field::Attribute(key) => Some(key.as_str()),
+                Field::Name | Field::FirstName | Field::Phone | Field::Email => None,
+            })
+            .collect();
+        json!({
+            "place": place,
+            "placeholder": blank.placeholder,
+            "name": has(&[Field::Name, Field::FirstName]),
+            "phone": has(&[Field::Phone]),
+            "email": has(&[Field::Email]),
+            "keys": keys,
+        })
+    });
+    questions.collect()
+}
+
+/// A contact as a message is made for it.
+#[derive(QueryableByName)]
+pub(super) struct RecipientRow {
+    #[diesel(sql_type = SqlUuid)]
+    pub(super) id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    phone: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    email: Option<String>,
+    #[diesel(sql_type = Jsonb)]
+    attributes: Value,
+    #[diesel(sql_type = Bool)]
+    pub(super) opted_out: bool,
+}
+
+impl TryFrom<RecipientRow> for Recipient {
+    type Error = StoreError;
+
+    fn try_from(row: RecipientRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            name: row.name,
+            phone: row.phone,
+            email: row.email,
+            attributes: serde_json::from_value(row.attributes).map_err(corrupt)?,
+        })
+    }
 }
 
 #[cfg(test)]

@@ -8,14 +8,18 @@ mod audience;
 mod claims;
 mod ending;
 mod paces;
+mod preview;
 mod rows;
 mod runs;
 mod sends;
 mod starting;
 mod store;
+mod trial;
 mod turns;
+mod usage;
 
 pub use paces::PgPaces;
 pub use runs::PgRuns;
 pub(crate) use sends::{Settlement, lock_sends};
 pub use store::PgCampaigns;
+pub use trial::PgTrials;

@@ -337,7 +337,11 @@ async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Optio
     }))
 }
 
-async fn facts(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> Attempt<Option<RunFacts>> {
+pub(super) async fn facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Option<RunFacts>> {
     let Some(row) = rows::one(conn, account, id).await? else {
         return Ok(None);
     };

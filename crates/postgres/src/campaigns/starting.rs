@@ -2,7 +2,7 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Date as SqlDate, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
@@ -12,7 +12,9 @@ use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
 use time::{Date, Duration};
 use uuid::Uuid;
 
-use super::{audience, rows, store};
+use super::audience::Whom;
+use super::usage::MonthRow;
+use super::{audience, rows, store, usage};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::{Answer, Number, sql};
@@ -54,11 +56,9 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(Refusal::NoRecipients));
     }
-    for blank in &start.blanks {
-        if audience::leaves_empty(conn, account, id, blank).await? {
-            let placeholder = blank.placeholder.clone();
-            return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
-        }
+    let empty = audience::leaves_empty(conn, account, Whom::Frozen(id), &start.blanks).await?;
+    if let Some(placeholder) = empty.into_iter().next() {
+        return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
     }
     let month = send(conn, start, recipients).await?;
     count(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
@@ -234,12 +234,6 @@ async fn template_is_approved(
     Ok(approved.is_some_and(|answer| answer.yes))
 }
 
-#[derive(QueryableByName)]
-struct MonthRow {
-    #[diesel(sql_type = SqlDate)]
-    month: Date,
-}
-
 /// Moves the campaign, and returns the month that its messages count in.
 async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> Attempt<Date> {
     let campaign = &start.campaign;
@@ -310,12 +304,6 @@ async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignI
     Ok(())
 }
 
-#[derive(QueryableByName)]
-struct UsedRow {
-    #[diesel(sql_type = BigInt)]
-    used: i64,
-}
-
 /// Keeps places in the month for so many messages, or says why not.
 async fn reserve(
     conn: &mut AsyncPgConnection,
@@ -330,7 +318,7 @@ async fn reserve(
         .execute(&mut *conn)
         .await?;
     let reserved: Option<Number> = sql("UPDATE message_usage SET reserved = reserved + $3
-         WHERE account_id = $1 AND month = $2 AND sent + reserved + $3 <= $4 RETURNING reserved AS n")
+         WHERE account_id = $1 AND month = $2 AND sent + reserved + tests + $3 <= $4 RETURNING reserved AS n")
     .bind(account)
     .bind(month)
     .bind(wanted)
@@ -341,14 +329,10 @@ async fn reserve(
     if reserved.is_some() {
         return Ok(None);
     }
-    let row: UsedRow = sql("SELECT sent + reserved AS used FROM message_usage WHERE account_id = $1 AND month = $2")
-        .bind(account)
-        .bind(month)
-        .get_result(conn)
-        .await?;
+    let used = usage::used(conn, account, month).await?;
     Ok(Some(Refusal::QuotaExceeded {
         limit,
-        left: limit.saturating_sub(row.used).max(0),
+        left: limit.saturating_sub(used).max(0),
         wanted,
     }))
 }

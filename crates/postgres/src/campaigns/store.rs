@@ -8,14 +8,14 @@ use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, SendContact, SendCounts,
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, SendContact, SendCounts, Survey,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::ending;
 use super::rows::{self, CampaignRow, Content};
+use super::{ending, preview};
 use crate::errors::{Attempt, retry, word};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -339,6 +339,12 @@ impl CampaignStore for PgCampaigns {
             tx.end(deleted).await
         })
         .await
+    }
+
+    async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let survey = preview::survey(tx.conn()?, account, id, first).await;
+        tx.end(survey).await
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {

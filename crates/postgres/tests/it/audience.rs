@@ -52,6 +52,8 @@ async fn reached(world: &World, campaign: Campaign) -> String {
         .await
         .unwrap()
         .unwrap();
+    let survey = world.campaigns().survey(world.account, campaign.id, 100).await;
+    let survey = survey.unwrap().unwrap();
     let outcome = world
         .runs()
         .start(&world.start_of(&campaign), None, LEASE)
@@ -63,6 +65,13 @@ async fn reached(world: &World, campaign: Campaign) -> String {
         campaign.id
     );
     let names = world.text(&query).await.unwrap_or_default();
+    // A preview names the same people.
+    let mut previewed: Vec<_> = survey.first.iter().map(|c| c.recipient.name.as_str()).collect();
+    previewed.sort_unstable();
+    assert_eq!(
+        (previewed.join(" "), previewed.len()),
+        (names.clone(), usize::try_from(survey.recipients).unwrap())
+    );
     match outcome {
         StartOutcome::Started { recipients } => {
             assert_eq!(usize::try_from(recipients).unwrap(), names.split(' ').count());

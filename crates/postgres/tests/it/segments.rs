@@ -354,6 +354,8 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
         ..world.draft()
     };
     world.campaigns().insert(&campaign, &[]).await.unwrap();
+    let survey = world.campaigns().survey(world.account, campaign.id, 100).await;
+    let survey = survey.unwrap().unwrap();
     let started = world
         .runs()
         .start(&world.start_of(&campaign), None, LEASE)
@@ -371,9 +373,15 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
         campaign.id
     );
     let rows = world.client.query(&query, &[]).await.unwrap();
-    rows.into_iter()
+    let frozen: BTreeSet<ContactId> = rows
+        .into_iter()
         .map(|row| ContactId(row.get::<_, &str>(0).parse().unwrap()))
-        .collect()
+        .collect();
+    // A preview counts and names the same people, by their ids.
+    let previewed: Vec<ContactId> = survey.first.iter().map(|contact| contact.id).collect();
+    assert_eq!(previewed, frozen.iter().copied().collect::<Vec<_>>());
+    assert_eq!(survey.recipients, i64::try_from(frozen.len()).unwrap());
+    frozen
 }
 
 async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>) {
@@ -433,7 +441,7 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
     }
 }
 
-/// The number of a segment, the list of its contacts and the audience of a campaign to it are one set.
+/// The number of a segment, the list of its contacts, the preview and the audience of a campaign to it are one set.
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_who_asks_means_the_same_people() {
     let mut runner = TestRunner::new(Config::with_cases(1));

@@ -198,6 +198,33 @@ pub(super) async fn cancel(
     Ok(reply::ok(json!({ "status": status })))
 }
 
+/// `POST /api/campaigns/<id>/preview`: who a run would go to, what they would read, what speaks against it.
+pub(super) async fn preview(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.campaigns.preview(&tenant, id).await?))
+}
+
+/// Body of `POST /api/campaigns/<id>/test`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct TrialBody {
+    phone: Option<String>,
+}
+
+/// `POST /api/campaigns/<id>/test`: one message to one phone, outside the statistics.
+pub(super) async fn test(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Id(id): Id<CampaignId>,
+    Json(input): Json<TrialBody>,
+) -> Result<HttpResponse, ApiError> {
+    let phone = input.phone.unwrap_or_default();
+    Ok(reply::ok(services.trials.send(&tenant, id, &phone).await?))
+}
+
 /// `GET /api/campaigns/<id>/stats`
 pub(super) async fn stats(
     services: Data<Services>,

@@ -237,6 +237,13 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(campaigns::cancel)
     })
     .at_most(Limit::API, "camp-mut"),
+    route(Method::POST, "/api/campaigns/{id}/preview", Read, || {
+        web::to(campaigns::preview)
+    }),
+    route(Method::POST, "/api/campaigns/{id}/test", Write, || {
+        web::to(campaigns::test)
+    })
+    .at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
     route(Method::GET, "/api/campaigns/{id}/stats", Read, || {
         web::to(campaigns::stats)
     }),

@@ -119,6 +119,12 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("POST", "/api/campaigns/{id}/resume", Nothing),
     ("POST", "/api/campaigns/{id}/retry-failed", Nothing),
     ("POST", "/api/campaigns/{id}/cancel", Nothing),
+    ("POST", "/api/campaigns/{id}/preview", Nothing),
+    (
+        "POST",
+        "/api/campaigns/{id}/test",
+        Json(r#"{"phone":"+5511961234567"}"#),
+    ),
     ("GET", "/api/campaigns/{id}/stats", Nothing),
     ("GET", "/api/campaigns/{id}/sends", Nothing),
 ];
@@ -140,6 +146,7 @@ const FIELDS: &[(&str, &[&str])] = &[
         "/api/conversations/0190a1b2-0000-7000-8000-000000000000/messages",
         &["text"],
     ),
+    ("/api/campaigns/0190a1b2-0000-7000-8000-000000000000/test", &["phone"]),
     ("/api/tags", &["name", "color"]),
     (
         "/api/templates",
@@ -457,7 +464,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 38);
+    assert_eq!(seen, 40);
     assert_eq!(dump(&bia), before);
 }
 

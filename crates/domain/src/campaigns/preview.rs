@@ -1,0 +1,274 @@
+//! What a run would be: to whom, with which words, and everything that speaks against it. Pure: the store looks, this
+//! judges, and nothing is written.
+
+use serde::Serialize;
+
+use super::script::values;
+use super::{Command, Recipient, Refusal, RunFacts, objections};
+use crate::shared::ContactId;
+use crate::templates::Rendered;
+
+/// What a preview is made of, all of one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Survey {
+    /// What decides whether a run may begin.
+    pub facts: RunFacts,
+    /// How many a run would go to.
+    pub recipients: i64,
+    /// The first of them.
+    pub first: Vec<SurveyedContact>,
+    /// What the campaign's segment was called, if it was deleted.
+    pub deleted_segment: Option<String>,
+    /// The placeholders that stay empty for one of them.
+    pub empty: Vec<String>,
+    /// How many of the month's messages are taken.
+    pub used: i64,
+}
+
+/// One whom a run would go to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SurveyedContact {
+    /// Who.
+    pub id: ContactId,
+    /// What their message is made for.
+    pub recipient: Recipient,
+}
+
+/// What a run would be, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Preview {
+    /// How many it would go to.
+    pub recipients: i64,
+    /// What the first of them would read; nothing without a template.
+    pub messages: Vec<PreviewMessage>,
+    /// What speaks against it.
+    pub refusals: Vec<PreviewRefusal>,
+}
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PreviewMessage {
+    /// To whom.
+    pub contact: PreviewContact,
+    /// What they would read.
+    #[serde(flatten)]
+    pub rendered: Rendered,
+}
+
+/// To whom a message would go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PreviewContact {
+    /// Their id.
+    pub id: ContactId,
+    /// Their name.
+    pub name: String,
+    /// E.164.
+    pub phone: String,
+}
+
+/// One thing that speaks against a run, in the words of the refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PreviewRefusal {
+    /// The published word for it.
+    pub reason: &'static str,
+    /// What `execute` would say.
+    pub message: String,
+}
+
+/// Shows a run that has not begun.
+pub fn preview(survey: Survey) -> Preview {
+    let refusals = refusals(&survey).into_iter().map(|refusal| PreviewRefusal {
+        reason: refusal.reason(),
+        message: refusal.to_string(),
+    });
+    let refusals = refusals.collect();
+    let facts = survey.facts;
+    let messages = facts.template.iter().flat_map(|template| {
+        survey
+            .first
+            .iter()
+            .map(|SurveyedContact { id, recipient }| PreviewMessage {
+                contact: PreviewContact {
+                    id: *id,
+                    name: recipient.name.clone(),
+                    phone: recipient.phone.clone(),
+                },
+                rendered: template.rendered(&values(&facts.campaign, template, recipient)),
+            })
+    });
+    Preview {
+        recipients: survey.recipients,
+        messages: messages.collect(),
+        refusals,
+    }
+}
+
+/// In the order in which a start would tell them.
+fn refusals(survey: &Survey) -> Vec<Refusal> {
+    let facts = &survey.facts;
+    let mut found = objections(facts, Command::Start);
+    if let Some(segment) = survey.deleted_segment.clone() {
+        found.push(Refusal::SegmentDeleted { segment });
+    }
+    if survey.recipients == 0 {
+        found.push(Refusal::NoRecipients);
+    }
+    for placeholder in survey.empty.iter().cloned() {
+        let empty = Refusal::EmptyPlaceholder { placeholder };
+        // One that is empty for everybody is found without asking for anybody.
+        if !found.contains(&empty) {
+            found.push(empty);
+        }
+    }
+    if let Some(limit) = facts.billing.messages_per_month(facts.now) {
+        let (left, wanted) = (limit.saturating_sub(survey.used).max(0), survey.recipients);
+        if wanted > left {
+            found.push(Refusal::QuotaExceeded { limit, left, wanted });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map, json};
+    use uuid::Uuid;
+
+    use super::super::service::tests::{NOW, campaign};
+    use super::super::{Campaign, CampaignStatus, Variables};
+    use super::*;
+    use crate::billing::Standing;
+    use crate::templates::tests::approved_template;
+    use crate::templates::{MetaStatus, Template};
+
+    fn contact(number: u128, name: &str) -> SurveyedContact {
+        SurveyedContact {
+            id: ContactId(Uuid::from_u128(number)),
+            recipient: Recipient {
+                name: name.into(),
+                phone: format!("+55119{number:08}"),
+                email: None,
+                attributes: Map::new(),
+            },
+        }
+    }
+
+    fn survey() -> Survey {
+        let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
+        let campaign = Campaign {
+            template_id: Some(template.id),
+            ..campaign(CampaignStatus::Draft)
+        };
+        Survey {
+            facts: RunFacts {
+                campaign,
+                template: Some(template),
+                profile_id: None,
+                billing: Standing {
+                    plan: "free".into(),
+                    subscription: None,
+                },
+                now: NOW,
+            },
+            recipients: 4,
+            first: vec![contact(1, "Bia Lima"), contact(2, "Caio")],
+            deleted_segment: None,
+            empty: vec![],
+            used: 0,
+        }
+    }
+
+    fn reasons(survey: Survey) -> Vec<&'static str> {
+        preview(survey).refusals.iter().map(|refusal| refusal.reason).collect()
+    }
+
+    #[test]
+    fn the_first_are_shown_what_they_would_read() {
+        let shown = preview(survey());
+        assert_eq!((shown.recipients, &shown.refusals[..]), (4, &[][..]));
+        let bodies: Vec<_> = shown
+            .messages
+            .iter()
+            .map(|m| m.rendered.body.as_deref().unwrap())
+            .collect();
+        assert_eq!(bodies, ["Oi Bia, use PROMO10.", "Oi Caio, use PROMO10."]);
+        let published = serde_json::to_value(&shown.messages[1]).unwrap();
+        let expected = json!({
+            "contact": { "id": "00000000-0000-0000-0000-000000000002", "name": "Caio", "phone": "+5511900000002" },
+            "header_type": "none", "header": null, "header_media_url": null, "body": "Oi Caio, use PROMO10.",
+            "footer": null, "buttons": [], "cards": [] });
+        assert_eq!(published, expected);
+    }
+
+    #[test]
+    fn without_a_template_there_is_nothing_to_show() {
+        let mut bare = survey();
+        bare.facts.template = None;
+        let shown = preview(bare);
+        assert_eq!((shown.recipients, shown.messages.len()), (4, 0));
+        assert_eq!(shown.refusals[0].reason, "no_template");
+        // One that may not be sent yet can be looked at.
+        let mut pending = survey();
+        pending.facts.template = pending.facts.template.map(|template| Template {
+            meta_status: MetaStatus::Pending,
+            ..template
+        });
+        let shown = preview(pending);
+        assert_eq!((shown.messages.len(), shown.refusals.len()), (2, 1));
+    }
+
+    #[test]
+    fn everything_that_speaks_against_a_run_is_told_once_and_in_the_words_of_its_refusal() {
+        let mut worst = survey();
+        worst.facts.campaign.status = CampaignStatus::Sent;
+        worst.facts.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
+        worst.facts.template = worst.facts.template.map(|template| Template {
+            meta_status: MetaStatus::Paused,
+            ..template
+        });
+        worst.deleted_segment = Some("Frios".into());
+        worst.empty = vec!["1".into(), "2".into()];
+        worst.used = 249;
+        let all = [
+            "status",
+            "template_not_approved",
+            "empty_placeholder",
+            "segment_deleted",
+            "empty_placeholder",
+            "quota_exceeded",
+        ];
+        assert_eq!(reasons(worst.clone()), all);
+        let shown = preview(worst.clone());
+        let of = |at: usize| shown.refusals[at].message.as_str();
+        assert_eq!(of(0), "a campaign in status sent cannot be sent");
+        assert!(of(2).contains("{{2}}") && of(4).contains("{{1}}"), "{shown:?}");
+        assert!(of(3).contains("\"Frios\""));
+        assert_eq!(of(5), "the run needs 4 messages, and 1 of this month's 250 are left");
+        worst.facts.billing.plan = "gold".into();
+        worst.recipients = 0;
+        worst.empty = vec![];
+        let of_nobody = [
+            "status",
+            "template_not_approved",
+            "empty_placeholder",
+            "no_active_plan",
+            "segment_deleted",
+        ];
+        assert_eq!(reasons(worst)[..5], of_nobody);
+    }
+
+    #[test]
+    fn nobody_is_told_apart_from_a_month_that_is_used_up() {
+        let nobody = Survey {
+            recipients: 0,
+            first: vec![],
+            used: 250,
+            ..survey()
+        };
+        assert_eq!(reasons(nobody), ["no_recipients"]);
+        let full = |used| Survey { used, ..survey() };
+        assert_eq!(reasons(full(246)), Vec::<&str>::new());
+        assert_eq!(reasons(full(247)), ["quota_exceeded"]);
+        assert!(preview(full(400)).refusals[0].message.contains("0 of this month's 250"));
+    }
+}

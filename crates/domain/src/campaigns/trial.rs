@@ -1,0 +1,245 @@
+//! Tests of a campaign: one message to one phone, made as a run makes its messages, and outside all statistics.
+//!
+//! A test is no send: nothing of it is kept but an audit entry and one of the month's messages, which it takes before
+//! the platform is called, and gives back when the message surely did not leave. Nothing is ever tried again: whoever
+//! waits for the answer decides that.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::{Map, json};
+use thiserror::Error;
+use time::{Date, Duration};
+
+use super::run::approved_template;
+use super::script::{Script, file_addresses, values};
+use super::{Campaign, Pace, Recipient, Refusal, RunFacts, RunMaterial, SendOutcome, TrialStore};
+use crate::contacts::Phone;
+use crate::shared::{
+    AuditAction, CampaignId, Cipher, Event, FieldErrors, GatewayError, Ids, SendId, StoreError, Tenant,
+};
+use crate::templates::Template;
+use crate::whatsapp::{FileFault, Line, MessageFiles, StoredProfile, WhatsappGateway};
+
+/// Everything that decides whether a test may leave, of one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialFacts {
+    /// The facts of a run.
+    pub run: RunFacts,
+    /// The number it leaves from; none when no number is connected.
+    pub profile: Option<StoredProfile>,
+    /// Who has the phone.
+    pub contact: Option<TrialContact>,
+}
+
+/// The contact that a test goes to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrialContact {
+    /// What the message is made for.
+    pub recipient: Recipient,
+    /// Whether they do not want to be written to.
+    pub opted_out: bool,
+}
+
+/// How a test went, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TrialReport {
+    /// Whether it counts as sent: every one that is reported does.
+    pub sent: bool,
+    /// Whether no platform was called, because no number is connected.
+    pub simulated: bool,
+    /// The platform's id of the message.
+    pub wa_message_id: Option<String>,
+}
+
+/// Why a test did not leave, or may not have.
+#[derive(Debug, Error)]
+pub enum TrialError {
+    /// No such campaign in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The campaign, or what it needs, is not in a state for it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Its number or a file of its template cannot be used. The text is for the caller.
+    #[error("{0}")]
+    Unready(String),
+    /// The platform refused it, or could not be reached.
+    #[error("the platform did not take the message")]
+    Platform(#[source] GatewayError),
+    /// The platform may have it: nobody knows.
+    #[error("the outcome is unknown: the platform may have the message")]
+    Unknown,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<FileFault> for TrialError {
+    fn from(fault: FileFault) -> Self {
+        match fault {
+            FileFault::Unusable(message) => Self::Unready(message),
+            FileFault::Platform(error) => Self::Platform(error),
+            FileFault::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// The use case of tests.
+pub struct Trials {
+    store: Arc<dyn TrialStore>,
+    gateway: Arc<dyn WhatsappGateway>,
+    files: MessageFiles,
+    cipher: Arc<dyn Cipher>,
+    ids: Arc<dyn Ids>,
+}
+
+/// A test that may leave, as far as can be told without the month's quota.
+struct Trial {
+    material: RunMaterial,
+    recipient: Recipient,
+    values: Vec<String>,
+    monthly_limit: i64,
+}
+
+impl Trials {
+    pub fn new(
+        store: Arc<dyn TrialStore>,
+        gateway: Arc<dyn WhatsappGateway>,
+        files: MessageFiles,
+        cipher: Arc<dyn Cipher>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            gateway,
+            files,
+            cipher,
+            ids,
+        }
+    }
+
+    /// Sends one message of the campaign to a phone, whatever the campaign's status.
+    pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TrialReport, TrialError> {
+        let phone = Phone::parse(phone).ok_or_else(|| FieldErrors::one("phone", "is not a phone number"))?;
+        let account = tenant.account_id;
+        let facts = self.store.facts(account, id, &phone).await?;
+        let trial = prepare(facts.ok_or(TrialError::NotFound)?, &phone)?;
+        let (recipient, values, limit) = (trial.recipient, trial.values, trial.monthly_limit);
+        let script = self.script(tenant, trial.material).await?;
+        // The phone is somebody's, and the log is kept for good.
+        let changes = json!({ "simulated": script.line.is_none() });
+        let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
+        let events = [Event::Audit(audit.with_changes(changes))];
+        let month = self.store.take_place(account, limit, &events).await?;
+        let month = month.ok_or(Refusal::MonthUsedUp { limit })?;
+        let Some(line) = &script.line else {
+            return Ok(sent(None));
+        };
+        let message = script.message(SendId(self.ids.next()), &recipient, &values);
+        let outcome = self.gateway.send_template(line, &message).await;
+        self.conclude(tenant, month, outcome).await
+    }
+
+    async fn script(&self, tenant: &Tenant, material: RunMaterial) -> Result<Script, TrialError> {
+        let line = self.line(&material)?;
+        let mut files = HashMap::new();
+        if let Some(line) = &line {
+            for url in file_addresses(&material.template) {
+                let gateway = self.gateway.as_ref();
+                let source = self.files.source(gateway, tenant.account_id, line, &url).await?;
+                files.insert(url, source);
+            }
+        }
+        Ok(Script {
+            material,
+            line,
+            // One message has none to keep its distance from.
+            pace: Pace::Delay(Duration::ZERO),
+            files,
+        })
+    }
+
+    /// None where it is simulated.
+    fn line(&self, material: &RunMaterial) -> Result<Option<Line>, TrialError> {
+        let Some(profile) = &material.profile else {
+            return Ok(None);
+        };
+        let line = profile.line(self.cipher.as_ref());
+        let unreadable = "the WhatsApp number has to be given its access token again";
+        line.map(Some).ok_or_else(|| TrialError::Unready(unreadable.to_owned()))
+    }
+
+    async fn conclude(&self, tenant: &Tenant, month: Date, outcome: SendOutcome) -> Result<TrialReport, TrialError> {
+        match (outcome.refusal(), outcome) {
+            (Some(refusal), _) => {
+                // Where this fails the month has one message less: the platform's word is what the caller needs to hear.
+                self.store.give_back(tenant.account_id, month).await.ok();
+                Err(TrialError::Platform(refusal))
+            }
+            (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),
+            // It may have left, so it keeps its place.
+            (None, _) => Err(TrialError::Unknown),
+        }
+    }
+}
+
+fn sent(wa_message_id: Option<String>) -> TrialReport {
+    TrialReport {
+        sent: true,
+        simulated: wa_message_id.is_none(),
+        wa_message_id,
+    }
+}
+
+/// Decides whether a test may leave. The campaign's status does not count, nor does its audience.
+fn prepare(facts: TrialFacts, phone: &Phone) -> Result<Trial, Refusal> {
+    let run = facts.run;
+    let template = approved_template(&run)?.clone();
+    let monthly_limit = run.billing.messages_per_month(run.now).ok_or(Refusal::NoActivePlan)?;
+    let recipient = match facts.contact {
+        Some(contact) if contact.opted_out => return Err(Refusal::OptedOut),
+        Some(contact) => contact.recipient,
+        None => stranger(phone),
+    };
+    Ok(Trial {
+        values: filled(&run.campaign, &template, &recipient)?,
+        material: RunMaterial {
+            campaign: run.campaign,
+            template,
+            profile: facts.profile,
+        },
+        recipient,
+        monthly_limit,
+    })
+}
+
+/// Of whom nothing is known but the phone.
+fn stranger(phone: &Phone) -> Recipient {
+    Recipient {
+        name: String::new(),
+        phone: phone.to_string(),
+        email: None,
+        attributes: Map::new(),
+    }
+}
+
+/// The recipient's values; where one is empty, the template's example stands for it.
+fn filled(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
+    let mut values = values(campaign, template, recipient);
+    for ((value, example), number) in values.iter_mut().zip(&template.variables).zip(1_u32..) {
+        if value.trim().is_empty() {
+            value.clone_from(example);
+        }
+        if value.trim().is_empty() {
+            return Err(Refusal::EmptyPlaceholder {
+                placeholder: number.to_string(),
+            });
+        }
+    }
+    Ok(values)
+}

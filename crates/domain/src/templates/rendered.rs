@@ -1,0 +1,192 @@
+//! What a recipient reads: a template's texts with values in the places of their placeholders.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::parts::{component, items, text};
+use super::placeholders::fill;
+use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType};
+
+/// A message as it is read, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Rendered {
+    /// What stands above the body.
+    pub header_type: HeaderType,
+    /// The header, where it is text.
+    pub header: Option<String>,
+    /// Where the header's picture, film or file is.
+    pub header_media_url: Option<String>,
+    /// The message.
+    pub body: Option<String>,
+    /// What stands below it.
+    pub footer: Option<String>,
+    /// In the platform's shape, with their values in place of their examples.
+    pub buttons: Vec<Value>,
+    /// The cards of a carousel.
+    pub cards: Vec<RenderedCard>,
+}
+
+/// A card as it is read.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RenderedCard {
+    /// A picture or a film.
+    pub header_type: HeaderType,
+    /// Where it is.
+    pub header_media_url: String,
+    /// Its text.
+    pub body: String,
+    /// As those of a message.
+    pub buttons: Vec<Value>,
+}
+
+impl Template {
+    /// The message of these values, of placeholders 1, 2, ...: the same that a message on its way is given.
+    pub(crate) fn rendered(&self, values: &[String]) -> Rendered {
+        Rendered {
+            header_type: self.header_type,
+            header: self.header_placeholder_text().map(|text| fill(text, values)),
+            header_media_url: self.header_file().map(|(_, url)| url.to_owned()),
+            body: self.body_text.as_deref().map(|text| fill(text, values)),
+            footer: self.footer_text.clone(),
+            buttons: filled(&self.buttons, &self.button_values(values)),
+            cards: self.rendered_cards(),
+        }
+    }
+
+    fn rendered_cards(&self) -> Vec<RenderedCard> {
+        if self.template_type != TemplateType::Carousel {
+            return vec![];
+        }
+        let cards = self.carousel_cards.iter().zip(self.cards());
+        let cards = cards.map(|(card, parts)| {
+            let body = component(card, "BODY").map(|(_, body)| fill(text(body, "text"), &parts.body));
+            let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
+            RenderedCard {
+                header_type: parts.header.0,
+                header_media_url: parts.header.1,
+                body: body.unwrap_or_default(),
+                buttons: filled(buttons.unwrap_or_default(), &parts.buttons),
+            }
+        });
+        cards.collect()
+    }
+}
+
+fn filled(buttons: &[Value], values: &[ButtonValue]) -> Vec<Value> {
+    let buttons = buttons.iter().enumerate().map(|(index, button)| {
+        let value = values.iter().find(|value| value.index == index);
+        filled_button(button, value)
+    });
+    buttons.collect()
+}
+
+/// An address gets its end; a code stands beside the button's text.
+fn filled_button(button: &Value, value: Option<&ButtonValue>) -> Value {
+    let mut filled = button.clone();
+    if let Some(fields) = filled.as_object_mut() {
+        fields.remove("example");
+        match value {
+            Some(value) if value.kind == ButtonKind::Url && fields.contains_key("url") => {
+                let url = fill(text(button, "url"), std::slice::from_ref(&value.value));
+                fields.insert("url".to_owned(), json!(url));
+            }
+            Some(value) => {
+                fields.insert("code".to_owned(), json!(value.value));
+            }
+            None => {}
+        }
+    }
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::templates::tests::approved_template;
+    use crate::templates::values_of;
+
+    fn values(values: &[&str]) -> Vec<String> {
+        values.iter().map(|&value| value.to_owned()).collect()
+    }
+
+    #[test]
+    fn header_and_body_share_their_values() {
+        let template = Template {
+            header_type: HeaderType::Text,
+            header_text: Some("Oi {{1}}!".into()),
+            footer_text: Some("Responda SAIR".into()),
+            ..approved_template("{{1}}, use {{2}} em {{3}}.", &["Ana", "PROMO10", "x"])
+        };
+        let given = values(&["Bia", "NATAL"]);
+        let rendered = template.rendered(&given);
+        assert_eq!(rendered.header.as_deref(), Some("Oi Bia!"));
+        assert_eq!(rendered.body.as_deref(), Some("Bia, use NATAL em {{3}}."));
+        assert_eq!(rendered.footer.as_deref(), Some("Responda SAIR"));
+        assert_eq!((rendered.header_media_url, rendered.cards), (None, vec![]));
+        // What the platform is given stands in what is shown.
+        for value in values_of("{{1}}, use {{2}} em {{3}}.", &given) {
+            assert!(rendered.body.as_deref().unwrap().contains(&value));
+        }
+    }
+
+    #[test]
+    fn a_file_is_named_and_a_text_that_does_not_count_is_not_shown() {
+        let template = Template {
+            header_type: HeaderType::Image,
+            header_text: Some("left over".into()),
+            header_media_url: Some("https://media.example/a.png".into()),
+            ..approved_template("Oi", &[])
+        };
+        let rendered = template.rendered(&[]);
+        assert_eq!(rendered.header, None);
+        assert_eq!(
+            rendered.header_media_url.as_deref(),
+            Some("https://media.example/a.png")
+        );
+        assert_eq!(rendered.header_type, HeaderType::Image);
+    }
+
+    #[test]
+    fn buttons_show_their_values_and_no_examples() {
+        let template = Template {
+            buttons: vec![
+                json!({ "type": "QUICK_REPLY", "text": "Sim" }),
+                json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": ["abc"] }),
+                json!({ "type": "COPY_CODE", "example": "PROMO" }),
+                json!({ "type": "OTP", "otp_type": "COPY_CODE" }),
+                json!("no object"),
+            ],
+            ..approved_template("Oi {{1}}", &["Ana"])
+        };
+        let expected = [
+            json!({ "type": "QUICK_REPLY", "text": "Sim" }),
+            json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/abc" }),
+            json!({ "type": "COPY_CODE", "code": "PROMO" }),
+            json!({ "type": "OTP", "otp_type": "COPY_CODE", "code": "Bia" }),
+            json!("no object"),
+        ];
+        assert_eq!(template.rendered(&values(&["Bia"])).buttons, expected);
+    }
+
+    #[test]
+    fn cards_are_shown_with_their_own_examples() {
+        let card = json!({ "components": [
+            { "type": "HEADER", "format": "IMAGE", "example": { "header_handle": ["https://media.example/c.png"] } },
+            { "type": "BODY", "text": "Por {{1}}", "example": { "body_text": [["R$ 10"]] } },
+            { "type": "BUTTONS", "buttons": [
+                { "type": "URL", "text": "Ver", "url": "https://loja.example/{{1}}", "example": "x" }] },
+        ] });
+        let template = Template {
+            template_type: TemplateType::Carousel,
+            carousel_cards: vec![card],
+            ..approved_template("Oi {{1}}", &["Ana"])
+        };
+        let expected = RenderedCard {
+            header_type: HeaderType::Image,
+            header_media_url: "https://media.example/c.png".into(),
+            body: "Por R$ 10".into(),
+            buttons: vec![json!({ "type": "URL", "text": "Ver", "url": "https://loja.example/x" })],
+        };
+        assert_eq!(template.rendered(&values(&["Bia"])).cards, [expected]);
+    }
+}

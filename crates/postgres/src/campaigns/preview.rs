@@ -1,0 +1,42 @@
+//! What a run would be, read in one transaction that cannot write.
+
+use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
+use recado_domain::campaigns::{Survey, SurveyedContact, blanks};
+use recado_domain::shared::{AccountId, CampaignId};
+
+use super::audience::{self, Whom};
+use super::{runs, usage};
+use crate::errors::Attempt;
+
+/// Every statement sees the same moment, and none of them can change anything.
+const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
+
+/// The first of a transaction; the number of its statements depends on nothing.
+pub(super) async fn survey(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    first: i64,
+) -> Attempt<Option<Survey>> {
+    conn.batch_execute(ONE_MOMENT).await?;
+    let Some(facts) = runs::facts(conn, account, id).await? else {
+        return Ok(None);
+    };
+    let audience = facts.campaign.audience();
+    let mut contacts = Vec::new();
+    for row in audience::first(conn, account, &audience, first).await? {
+        contacts.push(SurveyedContact {
+            id: row.id.into(),
+            recipient: row.try_into()?,
+        });
+    }
+    let month = usage::this_month(conn).await?;
+    Ok(Some(Survey {
+        recipients: audience::count(conn, account, &audience).await?,
+        first: contacts,
+        deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
+        empty: audience::leaves_empty(conn, account, Whom::Chosen(&audience), &blanks(&facts)).await?,
+        used: usage::used(conn, account, month).await?,
+        facts,
+    }))
+}

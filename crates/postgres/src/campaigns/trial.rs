@@ -1,0 +1,102 @@
+//! Tests of campaigns: who has the phone, and what of the month they take.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{TrialContact, TrialFacts, TrialStore};
+use recado_domain::contacts::Phone;
+use recado_domain::shared::{AccountId, CampaignId, Event, StoreError};
+use time::Date;
+
+use super::audience::RecipientRow;
+use super::{runs, usage};
+use crate::errors::{Attempt, retry};
+use crate::pool::TenantPool;
+use crate::sql::sql;
+use crate::{outbox, whatsapp};
+
+/// Tests of campaigns.
+#[derive(Clone, Debug)]
+pub struct PgTrials(TenantPool);
+
+impl PgTrials {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[async_trait]
+impl TrialStore for PgTrials {
+    async fn facts(&self, account: AccountId, id: CampaignId, phone: &Phone) -> Result<Option<TrialFacts>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = facts(tx.conn()?, account, id, phone).await;
+        tx.end(found).await
+    }
+
+    async fn take_place(&self, account: AccountId, limit: i64, events: &[Event]) -> Result<Option<Date>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            match take_place(tx.conn()?, account, limit, events).await {
+                Ok(None) => {
+                    tx.rollback().await?;
+                    Ok(None)
+                }
+                done => tx.end(done).await,
+            }
+        })
+        .await
+    }
+
+    async fn give_back(&self, account: AccountId, month: Date) -> Result<(), StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let given = usage::give_test_back(tx.conn()?, account, month).await;
+            tx.end(given).await
+        })
+        .await
+    }
+}
+
+async fn facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    phone: &Phone,
+) -> Attempt<Option<TrialFacts>> {
+    let Some(run) = runs::facts(conn, account, id).await? else {
+        return Ok(None);
+    };
+    let profile = match run.profile_id {
+        Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
+        None => None,
+    };
+    let row: Option<RecipientRow> = sql(
+        "SELECT id, name, phone, email, attributes, opted_out_at IS NOT NULL AS opted_out FROM contacts
+         WHERE account_id = $1 AND phone = $2 AND deleted_at IS NULL",
+    )
+    .bind(account)
+    .bind(phone.as_str())
+    .get_result(conn)
+    .await
+    .optional()?;
+    let contact = row.map(|row| {
+        let opted_out = row.opted_out;
+        row.try_into().map(|recipient| TrialContact { recipient, opted_out })
+    });
+    let contact = contact.transpose()?;
+    Ok(Some(TrialFacts { run, profile, contact }))
+}
+
+/// On none the caller has to roll it back.
+async fn take_place(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    limit: i64,
+    events: &[Event],
+) -> Attempt<Option<Date>> {
+    let month = usage::this_month(conn).await?;
+    outbox::append(conn, account, events).await?;
+    // Last, because every start of the account waits for this row.
+    let taken = usage::take_test(conn, account, month, limit).await?;
+    Ok(taken.then_some(month))
+}

@@ -1,0 +1,47 @@
+WITH held AS (
+  SELECT c.profile_id FROM campaign_queue q
+    JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
+    JOIN accounts a ON a.id = q.account_id
+  WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
+    AND c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active'
+  FOR SHARE OF q
+), recorded AS (
+  UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
+  FROM unnest($5, $6) AS w (id, message_id)
+  WHERE s.account_id = $1 AND s.id = w.id AND s.campaign_id = $2 AND s.status = 'pending' AND s.started_at IS NOT NULL
+  RETURNING s.id, s.wa_message_id, s.quota_month
+), named AS (
+  INSERT INTO sent_messages (account_id, wa_message_id, send_id)
+  SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
+), counted AS (
+  UPDATE campaign_counters n SET pending = n.pending - r.n, sent = n.sent + r.n
+  FROM (SELECT count(*) AS n FROM recorded) r
+  WHERE n.account_id = $1 AND n.campaign_id = $2 AND r.n > 0
+  RETURNING r.n
+), used AS (
+  UPDATE message_usage u SET sent = u.sent + m.n, reserved = u.reserved - m.n
+  FROM (SELECT coalesce(r.quota_month, c.quota_month) AS month, count(*) AS n
+    FROM recorded r JOIN campaigns c ON c.account_id = $1 AND c.id = $2
+    WHERE EXISTS (SELECT 1 FROM counted) GROUP BY 1) m
+  WHERE u.account_id = $1 AND u.month = m.month
+), rivals AS MATERIALIZED (
+  SELECT q.campaign_id FROM campaign_queue q JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
+  WHERE q.account_id = $1 AND q.campaign_id <> $2 AND c.profile_id = (SELECT profile_id FROM held)
+), next AS (
+  SELECT s.id, (SELECT max(o.started_at) FROM rivals r
+      JOIN campaign_sends o ON o.account_id = $1 AND o.campaign_id = r.campaign_id AND o.contact_id = s.contact_id
+    ) + $7 * interval '1 microsecond' AS free_at
+  FROM campaign_sends s
+  WHERE s.account_id = $1 AND s.id = ANY ($4) AND s.campaign_id = $2 AND EXISTS (SELECT 1 FROM held)
+), started AS (
+  UPDATE campaign_sends s SET started_at = now() FROM next n
+  WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL
+    AND (n.free_at <= now()) IS NOT FALSE
+  RETURNING s.id, EXISTS (SELECT 1 FROM contacts c WHERE c.account_id = $1 AND c.id = s.contact_id
+    AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL) AS reachable
+), deferred AS (
+  UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
+  WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL AND n.free_at > now()
+)
+SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
+  ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable

@@ -1,0 +1,211 @@
+//! What a preview is made of.
+
+use recado_domain::campaigns::{Campaign, CampaignStore, Refusal, RunStore, StartOutcome, Survey, Variables, blanks};
+use recado_domain::shared::SegmentId;
+use recado_domain::templates::{Template, TemplateStore};
+use recado_postgres::PgCampaigns;
+
+use crate::support::{LEASE, World, id};
+use crate::wire::Wire;
+
+async fn survey(world: &World, campaign: &Campaign) -> Survey {
+    let survey = world.campaigns().survey(world.account, campaign.id, 3).await;
+    survey.unwrap().unwrap()
+}
+
+/// A stored draft whose template has so many placeholders, mapped like this.
+async fn mapped(world: &World, mappings: &[&str]) -> Campaign {
+    let placeholders: Vec<String> = (1..=mappings.len()).map(|number| number.to_string()).collect();
+    let template = Template {
+        body_text: Some(placeholders.iter().map(|number| format!("{{{{{number}}}}} ")).collect()),
+        variables: placeholders.clone(),
+        ..world.template(&format!("promo_{}", id().simple()))
+    };
+    world.templates().insert(&template).await.unwrap();
+    let mappings = mappings.iter().map(|&mapping| mapping.to_owned());
+    let campaign = Campaign {
+        template_id: Some(template.id),
+        variables: Some(Variables(placeholders.into_iter().zip(mappings).collect())),
+        ..world.draft()
+    };
+    world.campaigns().insert(&campaign, &[]).await.unwrap();
+    campaign
+}
+
+#[tokio::test]
+async fn a_survey_holds_the_facts_the_number_and_the_first_by_id() {
+    let world = World::new().await;
+    world.people(20).await;
+    world.people_of(world.another_account().await, 5).await;
+    world
+        .sql(r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"city":"SP"}'"#)
+        .await;
+    let campaign = world.stored_draft().await;
+    let seen = survey(&world, &campaign).await;
+    let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
+    assert_eq!(
+        (&seen.facts.campaign, &seen.facts.template),
+        (&campaign, &facts.template)
+    );
+    assert_eq!((seen.recipients, seen.used, seen.first.len()), (20, 0, 3));
+    assert_eq!((seen.deleted_segment, seen.empty), (None, vec![]));
+    let account = world.account;
+    let query = format!(
+        "SELECT string_agg(id::text, ' ' ORDER BY id)
+         FROM (SELECT id FROM contacts WHERE account_id = '{account}' ORDER BY id LIMIT 3) c"
+    );
+    let ids: Vec<String> = seen.first.iter().map(|contact| contact.id.to_string()).collect();
+    assert_eq!(world.text(&query).await.unwrap(), ids.join(" "));
+    let first = &seen.first[0].recipient;
+    assert_eq!(
+        (first.email.as_deref(), &first.attributes["city"]),
+        (Some("x@example.com"), &"SP".into())
+    );
+}
+
+#[tokio::test]
+async fn nobody_elses_and_nothing_deleted_is_surveyed() {
+    let world = World::new().await;
+    let campaign = world.stored_draft().await;
+    let other = world.another_account().await;
+    assert_eq!(world.campaigns().survey(other, campaign.id, 3).await.unwrap(), None);
+    world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
+    assert_eq!(
+        world.campaigns().survey(world.account, campaign.id, 3).await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_segment_is_named_and_reaches_nobody() {
+    let world = World::new().await;
+    world.people(2).await;
+    let (account, segment) = (world.account, SegmentId(id()));
+    world
+        .sql(&format!(
+            "INSERT INTO segments (account_id, id, name) VALUES ('{account}', '{segment}', 'Frios');
+             INSERT INTO segment_members SELECT account_id, '{segment}', id FROM contacts"
+        ))
+        .await;
+    let campaign = Campaign {
+        segment_id: Some(segment),
+        template_id: Some(world.stored_template().await),
+        ..world.draft()
+    };
+    world.campaigns().insert(&campaign, &[]).await.unwrap();
+    let seen = survey(&world, &campaign).await;
+    assert_eq!((seen.recipients, seen.deleted_segment), (2, None));
+    world.sql("UPDATE segments SET deleted_at = now()").await;
+    let seen = survey(&world, &campaign).await;
+    assert_eq!((seen.recipients, seen.deleted_segment.as_deref()), (0, Some("Frios")));
+}
+
+#[tokio::test]
+async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
+    let world = World::new().await;
+    world.people(12).await;
+    world
+        .sql(
+            r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"coupon":"A","spaces":"B"}';
+               UPDATE contacts SET attributes = '{"coupon":"A","spaces":" \u00a0\n"}' WHERE name = 'Contact 7';
+               UPDATE contacts SET email = NULL WHERE name = 'Contact 9'"#,
+        )
+        .await;
+    let mappings = [
+        "{first_name}",
+        "{email}",
+        "{attributes.coupon}",
+        "{attributes.missing}",
+        "{attributes.missing|PROMO}",
+        "{attributes.missing}{email}",
+        "{phone}",
+        "{attributes.missing}{name}",
+        "{email} {attributes.spaces}",
+        "{attributes.spaces}",
+        "Oi",
+    ];
+    let campaign = mapped(&world, &mappings).await;
+    let expected = ["2", "4", "6", "10"];
+    assert_eq!(survey(&world, &campaign).await.empty, expected);
+    // A start refuses the first of the same.
+    let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
+    let mut start = world.start_of(&campaign);
+    start.blanks = blanks(&facts);
+    for placeholder in expected {
+        let refused = world.runs().start(&start, None, LEASE).await.unwrap();
+        let empty = Refusal::EmptyPlaceholder {
+            placeholder: placeholder.into(),
+        };
+        assert_eq!(refused, StartOutcome::Refused(empty));
+        start.blanks.retain(|blank| blank.placeholder != placeholder);
+    }
+    let started = world.runs().start(&start, None, LEASE).await.unwrap();
+    assert_eq!(started, StartOutcome::Started { recipients: 12 });
+    // Nobody has an empty value where nobody is.
+    world.sql("UPDATE contacts SET opted_out_at = now()").await;
+    let seen = survey(&world, &campaign).await;
+    assert_eq!((seen.recipients, seen.first.len(), seen.empty), (0, 0, vec![]));
+}
+
+#[tokio::test]
+async fn what_the_month_has_left_counts_runs_and_tests() {
+    let world = World::new().await;
+    world.people(4).await;
+    world.started(id()).await;
+    let campaign = world.stored_draft().await;
+    assert_eq!(survey(&world, &campaign).await.used, 4);
+    world
+        .sql("UPDATE message_usage SET sent = 3, reserved = 1, tests = 2")
+        .await;
+    assert_eq!(survey(&world, &campaign).await.used, 6);
+    world
+        .sql("UPDATE message_usage SET month = month - interval '1 month'")
+        .await;
+    assert_eq!(survey(&world, &campaign).await.used, 0);
+}
+
+#[tokio::test]
+async fn a_survey_is_a_fixed_number_of_statements() {
+    let world = World::new().await;
+    let wire = Wire::to(&world.db);
+    let store = PgCampaigns::new(wire.tenants.clone());
+    let plain = mapped(&world, &["{email}"]).await;
+    let wide = mapped(&world, &["{email}{phone}"; 40]).await;
+    let look = async |campaign: &Campaign, first| {
+        wire.executed();
+        let seen = store.survey(world.account, campaign.id, first).await.unwrap().unwrap();
+        (seen.recipients, wire.executed())
+    };
+    // What a new connection asks first is no part of it.
+    look(&plain, 3).await;
+    let (_, statements) = look(&plain, 3).await;
+    assert!(statements <= 10, "{statements}");
+    world.people(300).await;
+    assert_eq!(look(&plain, 3).await, (300, statements));
+    assert_eq!(look(&wide, 100).await, (300, statements));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_survey_is_of_one_moment_whatever_is_written_meanwhile() {
+    let world = World::new().await;
+    world.people(3).await;
+    let campaign = world.stored_draft().await;
+    // It has seen the campaign, and waits to see the template.
+    let mut other = world.db.client().await;
+    let lock = other.transaction().await.unwrap();
+    lock.batch_execute("LOCK TABLE message_templates").await.unwrap();
+    let (store, account, id) = (world.campaigns(), world.account, campaign.id);
+    let looking = tokio::spawn(async move { store.survey(account, id, 3).await.unwrap().unwrap() });
+    let waiting = "SELECT count(*) FROM pg_locks
+        WHERE NOT granted AND relation = 'message_templates'::regclass
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+    while world.number(waiting).await == 0 {
+        assert!(!looking.is_finished(), "it never waited");
+        tokio::task::yield_now().await;
+    }
+    world.sql("DELETE FROM contacts").await;
+    lock.rollback().await.unwrap();
+    let seen = looking.await.unwrap();
+    assert_eq!((seen.recipients, seen.first.len()), (3, 3));
+    assert_eq!(survey(&world, &campaign).await.recipients, 0);
+}

@@ -1,0 +1,138 @@
+//! Tests of campaigns: who has the phone, and what of the month they take.
+
+use futures_util::future::join_all;
+use recado_domain::campaigns::{CampaignStore, Refusal, RunStart, RunStore, StartOutcome, TrialStore};
+use recado_domain::contacts::Phone;
+use recado_domain::shared::AccountId;
+use recado_domain::whatsapp::ProfileStore;
+use recado_postgres::{PgProfiles, PgTrials};
+
+use crate::support::{LEASE, World, event, id};
+use crate::whatsapp::profile;
+
+const PHONE: &str = "+5511961234567";
+
+fn trials(world: &World) -> PgTrials {
+    PgTrials::new(world.tenants.clone())
+}
+
+fn phone() -> Phone {
+    Phone::parse(PHONE).unwrap()
+}
+
+async fn contact(world: &World, account: AccountId, name: &str) {
+    let statement = format!(
+        "INSERT INTO contacts (account_id, id, name, phone, email, attributes)
+         VALUES ('{account}', '{}', '{name}', '{PHONE}', 'a@example.com', '{{\"city\":\"SP\"}}')",
+        id()
+    );
+    world.sql(&statement).await;
+}
+
+/// `sent/reserved/tests` of the month.
+async fn usage(world: &World) -> String {
+    let usage = world.text("SELECT sent || '/' || reserved || '/' || tests FROM message_usage");
+    usage.await.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
+    let world = World::new().await;
+    let (account, other) = (world.account, world.another_account().await);
+    let campaign = world.stored_draft().await;
+    let look = async || {
+        trials(&world)
+            .facts(account, campaign.id, &phone())
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    contact(&world, other, "Foreign").await;
+    let alone = look().await;
+    assert_eq!((alone.profile, alone.contact), (None, None));
+    assert_eq!(alone.run.campaign, campaign);
+    assert_eq!(alone.run.template.map(|template| template.id), campaign.template_id);
+
+    let number = profile("111");
+    PgProfiles::new(world.tenants.clone())
+        .insert(account, &number)
+        .await
+        .unwrap();
+    contact(&world, account, "Gone").await;
+    world
+        .sql("UPDATE contacts SET deleted_at = now() WHERE name = 'Gone'")
+        .await;
+    contact(&world, account, "Bia").await;
+    let found = look().await;
+    assert_eq!(found.profile.map(|stored| stored.profile.id), Some(number.profile.id));
+    let bia = found.contact.unwrap();
+    assert_eq!(
+        (bia.recipient.name.as_str(), bia.recipient.phone.as_str()),
+        ("Bia", PHONE)
+    );
+    assert_eq!(
+        (bia.recipient.email.as_deref(), bia.opted_out),
+        (Some("a@example.com"), false)
+    );
+    assert_eq!(bia.recipient.attributes["city"], "SP");
+    world
+        .sql("UPDATE contacts SET opted_out_at = now() WHERE name = 'Bia'")
+        .await;
+    assert!(look().await.contact.unwrap().opted_out);
+
+    let of = async |account| trials(&world).facts(account, campaign.id, &phone()).await.unwrap();
+    assert_eq!(of(other).await, None);
+    world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
+    assert_eq!(of(account).await, None);
+}
+
+#[tokio::test]
+async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
+    let world = World::new().await;
+    let take = |_| {
+        let (store, account) = (trials(&world), world.account);
+        async move { store.take_place(account, 5, &[event(id())]).await.unwrap() }
+    };
+    let taken: Vec<_> = join_all((0..20).map(take)).await.into_iter().flatten().collect();
+    assert_eq!((taken.len(), usage(&world).await.as_str()), (5, "0/0/5"));
+    // Who was refused left nothing behind.
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 5);
+    trials(&world).give_back(world.account, taken[0]).await.unwrap();
+    assert_eq!(usage(&world).await, "0/0/4");
+    assert_eq!(take(0).await, Some(taken[0]));
+    assert_eq!(take(0).await, None);
+    // Another account has a month of its own, and what is not there cannot be given back.
+    let other = world.another_account().await;
+    trials(&world).give_back(other, taken[0]).await.unwrap();
+    assert!(trials(&world).take_place(other, 1, &[]).await.unwrap().is_some());
+    world.sql("UPDATE message_usage SET tests = 0").await;
+    trials(&world).give_back(world.account, taken[0]).await.unwrap();
+    assert_eq!(world.number("SELECT sum(tests) FROM message_usage").await, 0);
+}
+
+#[tokio::test]
+async fn runs_and_tests_share_the_month() {
+    let world = World::new().await;
+    world.people(4).await;
+    let test = async |limit| trials(&world).take_place(world.account, limit, &[]).await.unwrap();
+    assert!(test(6).await.is_some());
+    let campaign = world.stored_draft().await;
+    let start = |limit| RunStart {
+        monthly_limit: limit,
+        ..world.start_of(&campaign)
+    };
+    let refused = world.runs().start(&start(4), None, LEASE).await.unwrap();
+    let exceeded = Refusal::QuotaExceeded {
+        limit: 4,
+        left: 3,
+        wanted: 4,
+    };
+    assert_eq!(refused, StartOutcome::Refused(exceeded));
+    let started = world.runs().start(&start(6), None, LEASE).await.unwrap();
+    assert_eq!(started, StartOutcome::Started { recipients: 4 });
+    assert!(test(6).await.is_some());
+    assert_eq!(test(6).await, None);
+    assert_eq!(usage(&world).await, "0/4/2");
+    // What the sends tell is what a recount of them tells, with tests or without.
+    world.assert_recount().await;
+}

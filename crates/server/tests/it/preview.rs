@@ -1,0 +1,207 @@
+//! Previews: what a run would be, told without changing anything.
+
+use serde_json::{Value, json};
+
+use crate::harness::client::Reply;
+use crate::harness::people::{User, phone};
+use crate::harness::setting::{ended, silent};
+use crate::harness::{Server, text, until};
+
+fn ask(user: &User<'_>, campaign: &str) -> Reply {
+    user.request("POST", &format!("/api/campaigns/{campaign}/preview"))
+        .send()
+}
+
+fn preview(user: &User<'_>, campaign: &str) -> Value {
+    ask(user, campaign).ok()
+}
+
+fn reasons(preview: &Value) -> Vec<String> {
+    let refusals = preview["refusals"].as_array().unwrap();
+    refusals.iter().map(|refusal| text(&refusal["reason"])).collect()
+}
+
+/// Everything in the database, but for what any request of a signed-in user leaves.
+fn everything(server: &Server) -> Vec<String> {
+    let tables = server.db.rows(
+        "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'users' ORDER BY 1",
+    );
+    let tables = tables.into_iter().filter_map(|row| row.into_iter().next().flatten());
+    let dump = |table: String| {
+        let rows = server.db.text(&format!(
+            "SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t"
+        ));
+        format!("{table}: {rows}")
+    };
+    let dump: Vec<String> = tables.map(dump).collect();
+    assert!(dump.len() > 20, "{dump:?}");
+    dump
+}
+
+fn settled(server: &Server) {
+    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+}
+
+#[test]
+fn a_preview_shows_the_number_and_the_first_messages_as_they_will_be() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(5);
+    let body = json!({ "name": "oferta", "category": "MARKETING", "language": "pt_BR", "template_type": "standard",
+        "header_type": "text", "header_text": "Olá {{1}}", "body_text": "{{1}}, use {{2}} hoje.",
+        "footer_text": "Responda SAIR", "example_values": ["Ana", "PROMO10"],
+        "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" },
+                    { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["abc"] }] });
+    let template = text(&ana.post("/api/templates", body).created()["id"]);
+    server.db.run("UPDATE message_templates SET meta_status = 'approved'");
+    let variables = json!({ "1": "{name|cliente}", "2": "{attributes.cupom|NATAL}" });
+    let id = ana.campaign(json!({ "name": "Oferta", "template_id": template, "variables": variables }));
+    let shown = preview(&ana, &id);
+    assert_eq!(shown["recipients"], 5);
+    assert_eq!(shown["refusals"], json!([]));
+    let messages = shown["messages"].as_array().unwrap().clone();
+    let first = server
+        .db
+        .rows("SELECT id, name, phone FROM contacts ORDER BY id LIMIT 3");
+    assert_eq!((messages.len(), first.len()), (3, 3));
+    for (message, row) in messages.iter().zip(&first) {
+        let [id, name, phone] = [0, 1, 2].map(|at| row[at].clone().unwrap());
+        let expected = json!({
+            "contact": { "id": id, "name": name, "phone": phone },
+            "header_type": "text", "header": format!("Olá {name}"), "header_media_url": null,
+            "body": format!("{name}, use NATAL hoje."), "footer": "Responda SAIR",
+            "buttons": [{ "type": "QUICK_REPLY", "text": "Sair" },
+                        { "type": "URL", "text": "Ver", "url": "https://l.example/abc" }],
+            "cards": [] });
+        assert_eq!(message, &expected);
+    }
+    // What was shown is what the platform is given.
+    assert_eq!(ana.execute(&id).ok()["total"], 5);
+    let sends = server.whatsapp.sends();
+    for message in &messages {
+        let (name, to) = (text(&message["contact"]["name"]), text(&message["contact"]["phone"]));
+        let send = sends
+            .iter()
+            .find(|send| send.to.as_deref().is_some_and(|sent| to.ends_with(sent)))
+            .unwrap();
+        assert_eq!(send.parameters, [name.as_str(), name.as_str(), "NATAL", "abc"]);
+    }
+}
+
+#[test]
+fn a_preview_changes_nothing_in_any_status() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let viewer = server.member(&ana.account, "viewer");
+    ana.contacts(3);
+    let id = ana.plain_campaign();
+    preview(&viewer, &id);
+    settled(&server);
+    for status in [
+        "draft",
+        "scheduled",
+        "sending",
+        "cancelled",
+        "completed",
+        "partial",
+        "sent",
+    ] {
+        // Nobody carries it out: it has no place in the queue.
+        server.db.run(&format!("UPDATE campaigns SET status = '{status}'"));
+        let before = everything(&server);
+        for user in [&ana, &viewer] {
+            let shown = preview(user, &id);
+            assert_eq!(
+                (&shown["recipients"], shown["messages"].as_array().unwrap().len()),
+                (&json!(3), 3)
+            );
+            let expected: &[&str] = match status {
+                "draft" | "scheduled" => &[],
+                _ => &["status"],
+            };
+            assert_eq!(reasons(&shown), expected, "{status}");
+        }
+        assert_eq!(everything(&server), before, "{status}");
+    }
+    assert!(server.whatsapp.ledger().is_empty());
+}
+
+#[test]
+fn everything_that_refuses_a_run_is_told_in_its_own_words() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let template = ana.approved("Oi {{1}}, use {{2}} e {{3}}.", &["Ana", "A", "B"]);
+    let variables = json!({ "2": "{attributes.cupom}", "3": "{email}" });
+    let segment = text(&ana.post("/api/segments", json!({ "name": "Frios" })).created()["id"]);
+    let body = json!({ "name": "Oferta", "template_id": template, "variables": variables, "segment_id": segment });
+    let id = ana.campaign(body);
+    // `execute` tells the first of them; mended one after the other.
+    let mend = |expected: &[&str]| {
+        let shown = preview(&ana, &id);
+        assert_eq!(reasons(&shown), expected, "{shown}");
+        let refusals = shown["refusals"].as_array().unwrap().clone();
+        let told = ana.execute(&id).refused(400, "VALIDATION_ERROR");
+        assert_eq!(refusals[0]["message"], told["message"]);
+    };
+    server.db.run("UPDATE message_templates SET meta_status = 'paused'");
+    ana.delete(&format!("/api/segments/{segment}")).gone();
+    mend(&["template_not_approved", "segment_deleted", "no_recipients"]);
+    server.db.run("UPDATE message_templates SET meta_status = 'approved'");
+    mend(&["segment_deleted", "no_recipients"]);
+    ana.put(&format!("/api/campaigns/{id}"), json!({ "segment_id": null }))
+        .ok();
+    mend(&["no_recipients"]);
+    ana.contacts(3);
+    server.db.run(
+        "INSERT INTO message_usage (account_id, month, sent)
+         SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 248 FROM accounts",
+    );
+    mend(&["empty_placeholder", "empty_placeholder", "quota_exceeded"]);
+    let shown = preview(&ana, &id);
+    let message = |at: usize| text(&shown["refusals"][at]["message"]);
+    assert!(message(0).contains("{{2}}") && message(1).contains("{{3}}"), "{shown}");
+    assert!(message(2).contains("2 of this month's 250 are left"), "{shown}");
+    server
+        .db
+        .run("UPDATE contacts SET email = 'x@example.com', attributes = '{\"cupom\":\"A\"}'");
+    mend(&["quota_exceeded"]);
+}
+
+#[test]
+fn without_a_template_or_a_plan_it_says_so_and_a_run_that_was_sent_is_shown() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.contacts(2);
+    let bare = ana.campaign(json!({ "name": "Sem modelo" }));
+    let shown = preview(&ana, &bare);
+    assert_eq!((&shown["recipients"], &shown["messages"]), (&json!(2), &json!([])));
+    assert_eq!(reasons(&shown), ["no_template"]);
+    let id = ana.plain_campaign();
+    server.db.run("UPDATE accounts SET plan = 'gone'");
+    assert_eq!(reasons(&preview(&ana, &id)), ["no_active_plan"]);
+    server.db.run("UPDATE accounts SET plan = 'free'");
+    ana.execute(&id).ok();
+    assert_eq!(ended(&ana, &id), "sent");
+    let shown = preview(&ana, &id);
+    assert_eq!(reasons(&shown), ["status"]);
+    assert_eq!(
+        shown["refusals"][0]["message"],
+        "a campaign in status sent cannot be sent"
+    );
+    // Who came since would be written to now.
+    ana.contact("Nova", &phone(77));
+    assert_eq!(preview(&ana, &id)["recipients"], 3);
+}
+
+#[test]
+fn only_a_campaign_of_the_account_is_previewed() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    bia.contacts(1);
+    let id = bia.plain_campaign();
+    ask(&ana, &id).refused(404, "NOT_FOUND");
+    bia.delete(&format!("/api/campaigns/{id}")).gone();
+    ask(&bia, &id).refused(404, "NOT_FOUND");
+    ask(&ana, "7").invalid();
+}

@@ -1,0 +1,1 @@
+ALTER TABLE message_usage DROP COLUMN tests;

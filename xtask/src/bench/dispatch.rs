@@ -1,0 +1,268 @@
+//! How fast a campaign leaves, against what one could hope for at best, and what it costs the database.
+//!
+//! A message costs what the platform's stand-in needs to take it, and what the same statements cost PostgreSQL; all of it
+//! on the same processors. So the limit is 1 / (1 / stand-in + 1 / statements).
+
+use std::time::{Duration, Instant};
+
+use super::Options;
+use super::data::accounts;
+use super::figures::{Figure, median_and_spread};
+use super::load::Wrk;
+use super::sending::{Platform, Sender, frozen, people};
+use super::stage::Stage;
+use crate::error::{Context, Result, fail};
+use crate::scratch::{OTHER_LOG, SERVER_LOG};
+use crate::services::postgres::connect;
+use crate::services::wrk_or_install;
+
+const CONTACTS: u32 = 20_000;
+const NUMBER: &str = "106540352242923";
+
+/// As the server: sends started together.
+const PART: usize = 25;
+
+/// The statement that a run consists of.
+const TURN: &str = include_str!("../../../crates/postgres/src/campaigns/turn.sql");
+
+/// The longest that a campaign may take.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Messages per second.
+struct Pair {
+    whole: f64,
+    platform: f64,
+    statements: f64,
+}
+
+impl Pair {
+    fn of_the_limit(&self) -> f64 {
+        self.whole * (1.0 / self.platform + 1.0 / self.statements)
+    }
+}
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let account = accounts().into_iter().nth(1).unwrap_or_default();
+    people(stage, &account, CONTACTS)?;
+    let platform = Platform::start(stage, OTHER_LOG)?;
+    let server = platform.serve(stage, SERVER_LOG)?;
+    let sender = Sender::new(stage, &server, &account)?;
+    let number = sender.connect_number(NUMBER, None)?;
+    let wrk = Wrk::posting(
+        wrk_or_install()?,
+        stage.dir(),
+        &format!("/v25.0/{NUMBER}/messages"),
+        &message(),
+    )?;
+    println!("warming up");
+    sender.send(PATIENCE)?;
+    wrk.run(&platform.base, 1)?;
+    let mut figures = cost(stage, &sender)?;
+    let mut pairs = Vec::new();
+    for round in 1..=options.pairs {
+        let pair = Pair {
+            whole: rate(stage, &sender.send(PATIENCE)?)?,
+            platform: wrk.run(&platform.base, options.seconds)?,
+            statements: replayed(stage, &account)?,
+        };
+        println!(
+            "{round}/{}: {:.0} messages a second; the stand-in {:.0}; statements {:.0}; {:.2} of the limit",
+            options.pairs,
+            pair.whole,
+            pair.platform,
+            pair.statements,
+            pair.of_the_limit()
+        );
+        pairs.push(pair);
+    }
+    sender.disconnect_number(&number)?;
+    drop((server, platform));
+    figures.extend(speeds(&pairs));
+    Ok(figures)
+}
+
+fn speeds(pairs: &[Pair]) -> Vec<Figure> {
+    let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
+    let (ratio, spread) = of(&Pair::of_the_limit);
+    let rate =
+        |name: &str, value: &dyn Fn(&Pair) -> f64| Figure::more(format!("dispatch: {name}"), of(value).0, "/s", 0);
+    vec![
+        Figure::more("dispatch: share of the limit", ratio, "", 2)
+            .spread(spread)
+            .floor(0.50)
+            .target(0.75),
+        rate("messages", &|pair| pair.whole).floor(1000.0).target(3000.0),
+        rate("the stand-in alone", &|pair| pair.platform),
+        rate("the statements alone", &|pair| pair.statements),
+    ]
+}
+
+/// A message as the server writes it.
+fn message() -> String {
+    serde_json::json!({
+        "messaging_product": "whatsapp", "recipient_type": "individual", "to": "5511960000001", "type": "template",
+        "biz_opaque_callback_data": "0193a6e2-0000-7000-8000-000000000001",
+        "template": { "name": "oferta", "language": { "code": "pt_BR" }, "components": [
+            { "type": "body", "parameters": [{ "type": "text", "text": "Contato" }] }] } })
+    .to_string()
+}
+
+/// From the moment its audience was chosen to its end.
+fn rate(stage: &Stage, campaign: &str) -> Result<f64> {
+    let row = connect(&stage.database())?
+        .query_one(
+            "SELECT (total_recipients / extract(epoch FROM completed_at - executed_at))::float8 FROM campaigns
+             WHERE id::text = $1",
+            &[&campaign],
+        )
+        .and_then(|row| row.try_get(0));
+    row.context(|| "cannot read how long a campaign took".to_owned())
+}
+
+/// What the database has done so far.
+struct Work {
+    statements: Option<f64>,
+    wal_bytes: f64,
+    updates: f64,
+    in_place: f64,
+}
+
+impl Work {
+    fn so_far(stage: &Stage) -> Result<Self> {
+        let mut client = connect(&stage.database())?;
+        let mut number = |query: &str| -> Result<f64> {
+            let row = client.query_one(query, &[]).and_then(|row| row.try_get::<_, f64>(0));
+            row.context(|| format!("cannot count: {query}"))
+        };
+        let statements = match stage.cluster.has_statement_statistics() {
+            true => Some(number("SELECT sum(calls)::float8 FROM pg_stat_statements")?),
+            false => None,
+        };
+        let of_sends =
+            |column: &str| format!("SELECT {column}::float8 FROM pg_stat_user_tables WHERE relname = 'campaign_sends'");
+        Ok(Self {
+            statements,
+            wal_bytes: number("SELECT wal_bytes::float8 FROM pg_stat_wal")?,
+            updates: number(&of_sends("n_tup_upd"))?,
+            in_place: number(&of_sends("n_tup_hot_upd"))?,
+        })
+    }
+}
+
+/// What one campaign costs the database, from its freeze to its end.
+fn cost(stage: &Stage, sender: &Sender) -> Result<Vec<Figure>> {
+    let mut client = connect(&stage.database())?;
+    let mut setting = |value: &str| {
+        client
+            .batch_execute(&format!("ALTER SYSTEM SET full_page_writes = {value}"))
+            .and_then(|()| client.batch_execute("SELECT pg_reload_conf(); CHECKPOINT"))
+            .context(|| "cannot leave whole pages out of the log".to_owned())
+    };
+    // Whole pages in the log depend on when the last checkpoint was, and not on what is counted here.
+    setting("off")?;
+    settle();
+    let before = Work::so_far(stage)?;
+    sender.send(PATIENCE)?;
+    settle();
+    let after = Work::so_far(stage)?;
+    setting("on")?;
+    let messages = f64::from(CONTACTS);
+    let mut figures = Vec::new();
+    if let (Some(before), Some(after)) = (before.statements, after.statements) {
+        let each = (after - before) * 1000.0 / messages;
+        let figure = Figure::less("dispatch: statements for 1000 messages", each, "", 0);
+        figures.push(figure.floor(60.0).target(15.0));
+    }
+    let wal = (after.wal_bytes - before.wal_bytes) / messages;
+    figures.push(
+        Figure::less("dispatch: log of the database for a message", wal, " bytes", 0)
+            .floor(1800.0)
+            .target(1000.0),
+    );
+    let in_place = (after.in_place - before.in_place) / (after.updates - before.updates);
+    figures.push(
+        Figure::more("dispatch: share of sends changed in place", in_place, "", 2)
+            .floor(0.80)
+            .target(0.95),
+    );
+    Ok(figures)
+}
+
+/// Statistics are written down once a second.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(2500));
+}
+
+/// Messages per second of the statements alone: those of a run, in the order of a run, without anybody to send to.
+fn replayed(stage: &Stage, account: &str) -> Result<f64> {
+    let mut client = connect(&stage.database())?;
+    let turn = client
+        .prepare(&typed(TURN))
+        .context(|| "cannot prepare the statement of a run".to_owned())?;
+    let campaign = frozen(stage, account, true)?;
+    let sends = client.query(
+        "SELECT id::text FROM campaign_sends WHERE account_id::text = $1 AND campaign_id::text = $2
+         ORDER BY (row_number() OVER (ORDER BY contact_id) - 1) / 500, id",
+        &[&account, &campaign],
+    );
+    let sends: Vec<String> = sends
+        .context(|| "cannot read the sends".to_owned())?
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    let (mut last, mut named): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let began = Instant::now();
+    for part in sends.chunks(PART) {
+        let next = part.to_vec();
+        let started = client
+            .query_one(&turn, &[&account, &campaign, &campaign, &next, &last, &named])
+            .and_then(|row| row.try_get::<_, i64>("started"));
+        match started {
+            Ok(started) if usize::try_from(started) == Ok(part.len()) => {}
+            other => return fail(format!("the statement of a run does not do its work: {other:?}")),
+        }
+        named = next.iter().map(|send| format!("wamid.{send}")).collect();
+        last = next;
+    }
+    let took = began.elapsed().as_secs_f64();
+    let done = client.batch_execute(&format!(
+        "DELETE FROM campaign_queue WHERE campaign_id = '{campaign}';
+         UPDATE campaigns SET status = 'cancelled' WHERE id = '{campaign}'"
+    ));
+    done.context(|| "cannot clear away".to_owned())?;
+    Ok(f64::from(CONTACTS) / took)
+}
+
+/// The statement with parameters that are text, and with the number of what it started.
+fn typed(turn: &str) -> String {
+    let mut text = turn.replace("$7", "6000000::bigint").replace("$6", "$6::text[]");
+    for parameter in ["$1", "$2", "$3"] {
+        text = text.replace(parameter, &format!("{parameter}::text::uuid"));
+    }
+    for parameter in ["$4", "$5"] {
+        text = text.replace(parameter, &format!("{parameter}::text[]::uuid[]"));
+    }
+    text.replace("ARRAY (SELECT id FROM started) AS", "(SELECT count(*) FROM started) AS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_adds_the_costs() {
+        let pair = Pair {
+            whole: 10.0,
+            platform: 60.0,
+            statements: 30.0,
+        };
+        assert!((pair.of_the_limit() - 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_statement_is_the_servers_own() {
+        let text = typed(TURN);
+        assert!(text.contains("(SELECT count(*) FROM started) AS started") && !text.contains("$7"));
+        assert!(text.contains("= $1::text::uuid") && text.contains("ANY ($4::text[]::uuid[])"));
+    }
+}

@@ -1,0 +1,116 @@
+//! Whether the pace of a number is kept, by one server and by two that share it: no second has more messages than the
+//! number may send, by the platform's own record, and all in all there are not much fewer.
+
+use serde_json::json;
+
+use super::Options;
+use super::data::accounts;
+use super::figures::Figure;
+use super::sending::{Platform, Sender, people};
+use super::stage::Stage;
+use crate::error::{Result, fail};
+use crate::scratch::{OTHER_LOG, SERVER_LOG};
+
+const NUMBER: &str = "106540352242924";
+
+/// How long a campaign takes at its pace. Two of them together have to end before their requests give up.
+const SECONDS: u32 = 4;
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let account = accounts().into_iter().nth(2).unwrap_or_default();
+    let platform = Platform::start(stage, OTHER_LOG)?;
+    let first = platform.serve(stage, SERVER_LOG)?;
+    let second = platform.serve(stage, "second.log")?;
+    let senders = [
+        Sender::new(stage, &first, &account)?,
+        Sender::new(stage, &second, &account)?,
+    ];
+    let mut figures = Vec::new();
+    for rate in [80, 1000] {
+        people(stage, &account, rate * SECONDS)?;
+        let Some((alone, _)) = senders.split_first() else {
+            return fail("nobody sends");
+        };
+        let number = alone.connect_number(NUMBER, Some(rate))?;
+        for servers in [1, 2] {
+            let senders = senders.get(..servers).unwrap_or_default();
+            platform.forget()?;
+            together(senders)?;
+            let mut moments = platform.moments()?;
+            moments.sort_unstable();
+            let (most, mean) = (busiest_second(&moments), mean(&moments));
+            let name = |what: &str| format!("pace: {what} at {rate} a second, {servers} server(s)");
+            figures.push(
+                Figure::less(name("most messages in a second"), most / f64::from(rate), "", 2)
+                    .floor(1.0)
+                    .target(1.0),
+            );
+            figures.push(
+                Figure::more(name("mean"), mean / f64::from(rate), "", 3)
+                    .floor(0.95)
+                    .target(0.99),
+            );
+        }
+        alone.disconnect_number(&number)?;
+    }
+    Ok(figures)
+}
+
+/// Each server carries a campaign out; all of them from the same number.
+fn together(senders: &[Sender]) -> Result<()> {
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = senders
+            .iter()
+            .map(|sender| {
+                scope.spawn(|| {
+                    let id = sender.campaign()?;
+                    // This way the server that is asked does it.
+                    let path = format!("/api/campaigns/{id}/execute");
+                    sender.post(200, &path, &json!({})).map(drop)
+                })
+            })
+            .collect();
+        runs.into_iter().try_for_each(|run| match run.join() {
+            Ok(done) => done,
+            Err(_) => fail("a sender panicked"),
+        })
+    })
+}
+
+/// The most messages within any second.
+fn busiest_second(moments: &[u64]) -> f64 {
+    let mut most = 0;
+    let mut first = 0;
+    for (at, moment) in moments.iter().enumerate() {
+        while moments.get(first).is_some_and(|from| from + 1000 <= *moment) {
+            first += 1;
+        }
+        most = most.max(at + 1 - first);
+    }
+    f64::from(u32::try_from(most).unwrap_or(u32::MAX))
+}
+
+/// Messages a second, from the first to the last.
+fn mean(moments: &[u64]) -> f64 {
+    match (moments.first(), moments.last()) {
+        (Some(first), Some(last)) if last > first => {
+            let gaps = u32::try_from(moments.len() - 1).unwrap_or(u32::MAX);
+            let took = u32::try_from(last - first).unwrap_or(u32::MAX);
+            f64::from(gaps) * 1000.0 / f64::from(took)
+        }
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_begin_anywhere_and_end_before_the_next() {
+        assert_eq!(busiest_second(&[0, 999, 1000, 1500, 1999, 5000]), 4.0);
+        assert_eq!(busiest_second(&[]), 0.0);
+        assert_eq!(mean(&[0, 500, 1000]), 2.0);
+        assert_eq!(mean(&[7]), 0.0);
+    }
+}

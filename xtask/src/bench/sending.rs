@@ -1,0 +1,250 @@
+//! Sending campaigns for a bench: the stand-in for the messaging platform, a server, an account with contacts.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::stage::{Launch, Server, Stage};
+use crate::error::{Context, Result, fail};
+use crate::http::{Client, Reply};
+use crate::paths;
+use crate::process::Process;
+use crate::services::free_port;
+use crate::services::postgres::connect;
+use crate::signals;
+
+pub(super) const APP_SECRET: &str = "bench-app-secret";
+
+/// The stand-in for the messaging platform.
+pub(super) struct Platform {
+    pub(super) base: String,
+    client: Client,
+    _process: Process,
+}
+
+impl Platform {
+    /// Starts it, silent and as fast as it can be: not what it plays in development.
+    pub(super) fn start(stage: &Stage, log: &str) -> Result<Self> {
+        super::stage::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
+        let mut command = std::process::Command::new(paths::released("recado-simulators"));
+        let mut addresses = Vec::new();
+        for name in ["SIM_WHATSAPP_BIND", "SIM_PAYMENT_BIND", "SIM_AI_BIND", "SIM_SMTP_BIND"] {
+            let address = format!("127.0.0.1:{}", free_port()?);
+            command.env(name, &address);
+            addresses.push(address);
+        }
+        for name in ["SIM_WHATSAPP_CALLBACK_URL", "SIM_PAYMENT_WEBHOOK_URL"] {
+            command.env(name, "http://127.0.0.1:9/nowhere");
+        }
+        for name in ["SIM_PAYMENT_API_KEY", "SIM_PAYMENT_WEBHOOK_TOKEN"] {
+            command.env(name, "bench");
+        }
+        command.env("SIM_WHATSAPP_APP_SECRET", APP_SECRET);
+        let log = stage.dir().join(log);
+        let mut process = Process::spawn("recado-simulators", &mut command, log.clone())?;
+        process.wait_until(Duration::from_secs(10), || {
+            std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
+        })?;
+        let base = format!("http://{}", addresses.into_iter().next().unwrap_or_default());
+        let client = Client::new(&base, Vec::new());
+        let options = json!({ "sent_ms": null, "delivered_ms": null, "read_ms": null, "number_rate": null,
+            "pair_limit": false, "latency_ms": 0, "fail_percent": 0 });
+        client.post("/_sim/options", &options)?;
+        Ok(Self {
+            base,
+            client,
+            _process: process,
+        })
+    }
+
+    /// How many messages it has accepted.
+    pub(super) fn accepted(&self) -> Result<u32> {
+        let counters = self.client.get("/_sim/counters")?.body;
+        let accepted = counters.get("accepted").and_then(Value::as_u64);
+        match accepted.and_then(|count| u32::try_from(count).ok()) {
+            Some(accepted) => Ok(accepted),
+            None => fail(format!("the simulator does not count: {counters}")),
+        }
+    }
+
+    /// When each of the last messages came, in milliseconds.
+    pub(super) fn moments(&self) -> Result<Vec<u64>> {
+        let ledger = self.client.get("/_sim/ledger")?.body;
+        let entries = ledger.as_array().cloned().unwrap_or_default();
+        let sends = entries.iter().filter(|entry| {
+            let path = entry.get("path").and_then(Value::as_str);
+            path.is_some_and(|path| path.ends_with("/messages"))
+        });
+        Ok(sends.filter_map(|entry| entry.get("at_ms")?.as_u64()).collect())
+    }
+
+    pub(super) fn forget(&self) -> Result<()> {
+        self.client.post("/_sim/reset", &json!({})).map(drop)
+    }
+
+    /// A server that sends there, with workers and no pause between messages.
+    pub(super) fn serve(&self, stage: &Stage, log: &'static str) -> Result<Server> {
+        stage.launch(&Launch {
+            command_line: &["serve"],
+            more: vec![
+                ("WHATSAPP_API_URL", format!("{}/v25.0", self.base)),
+                ("WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
+                ("CAMPAIGN_MESSAGE_DELAY_MS", "0".to_owned()),
+            ],
+            log,
+            ..stage.routes()
+        })
+    }
+}
+
+/// An account that sends, through one server.
+pub(super) struct Sender {
+    pub(super) account: String,
+    pub(super) client: Client,
+}
+
+impl Sender {
+    pub(super) fn new(stage: &Stage, server: &Server, account: &str) -> Result<Self> {
+        Ok(Self {
+            account: account.to_owned(),
+            client: Client::new(&server.base, stage.headers(account)?),
+        })
+    }
+
+    /// Connects a number; `rate`: how many messages a second may leave it.
+    pub(super) fn connect_number(&self, number: &str, rate: Option<u32>) -> Result<String> {
+        let profile = json!({ "name": "Bench", "phone_number_id": number, "waba_id": "1", "access_token": "token",
+            "messages_per_second": rate });
+        id_of(&self.post(201, "/api/whatsapp/profiles", &profile)?)
+    }
+
+    pub(super) fn disconnect_number(&self, id: &str) -> Result<()> {
+        self.client.delete(&format!("/api/whatsapp/profiles/{id}")).map(drop)
+    }
+
+    /// A campaign to everybody, with the account's template, which has the account's id.
+    pub(super) fn campaign(&self) -> Result<String> {
+        let campaign = json!({ "name": "Bench", "template_id": self.account });
+        id_of(&self.post(201, "/api/campaigns", &campaign)?)
+    }
+
+    pub(super) fn begin(&self, id: &str) -> Result<()> {
+        self.post(200, &format!("/api/campaigns/{id}/send"), &json!({}))
+            .map(drop)
+    }
+
+    pub(super) fn wait_for_end(&self, id: &str, patience: Duration) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let reply = self.client.get(&format!("/api/campaigns/{id}"))?;
+            match reply.body.pointer("/data/status").and_then(Value::as_str) {
+                Some("completed") => return Ok(()),
+                Some("sending") if began.elapsed() < patience && !signals::received() => {}
+                _ => return fail(format!("the campaign does not end well: {}", reply.body)),
+            }
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// One campaign from its beginning to its end, in silence.
+    pub(super) fn send(&self, patience: Duration) -> Result<String> {
+        let id = self.campaign()?;
+        self.begin(&id)?;
+        self.wait_for_end(&id, patience)?;
+        Ok(id)
+    }
+
+    pub(super) fn cancel(&self, id: &str) -> Result<()> {
+        self.post(200, &format!("/api/campaigns/{id}/cancel"), &json!({}))
+            .map(drop)
+    }
+
+    /// How many of its sends are not pending any more.
+    pub(super) fn left(&self, id: &str) -> Result<f64> {
+        let reply = self.client.get(&format!("/api/campaigns/{id}/stats"))?;
+        let of = |field: &str| reply.body.pointer(&format!("/data/{field}")).and_then(Value::as_f64);
+        match (of("total"), of("pending")) {
+            (Some(total), Some(pending)) => Ok(total - pending),
+            _ => fail(format!("no stats: {}", reply.body)),
+        }
+    }
+
+    pub(super) fn post(&self, status: u16, path: &str, body: &Value) -> Result<Reply> {
+        let reply = self.client.post(path, body)?;
+        if reply.status == status {
+            Ok(reply)
+        } else {
+            fail(format!("{path} answered {}: {}", reply.status, reply.body))
+        }
+    }
+}
+
+fn id_of(reply: &Reply) -> Result<String> {
+    match reply.body.pointer("/data/id").and_then(Value::as_str) {
+        Some(id) => Ok(id.to_owned()),
+        None => fail(format!("no id in {}", reply.body)),
+    }
+}
+
+/// Gives the account so many contacts in place of those it has, a plan that lets it write to all of them, and a template
+/// that may be sent.
+pub(super) fn people(stage: &Stage, account: &str, contacts: u32) -> Result<()> {
+    let sql = format!(
+        "UPDATE accounts SET plan = 'scale' WHERE id = '{account}';
+         DELETE FROM message_usage WHERE account_id = '{account}';
+         UPDATE contacts SET deleted_at = now(), phone = NULL WHERE account_id = '{account}' AND deleted_at IS NULL;
+         UPDATE message_templates SET meta_status = 'approved', body_text = 'Oi {{{{1}}}}, tudo bem?',
+           variables = '[\"Ana\"]' WHERE account_id = '{account}';
+         INSERT INTO contacts (account_id, id, name, phone)
+           SELECT '{account}', ('0193a6e2-' || lpad(to_hex(n / 65536), 4, '0') || '-7' || lpad(to_hex(n % 4096), 3, '0')
+               || '-8' || lpad(to_hex(n / 4096 % 16), 3, '0') || '-' || substr(md5(n::text || clock_timestamp()), 1, 12))::uuid,
+             'Contato ' || n, '+55119' || lpad((60000000 + n)::text, 8, '0')
+           FROM generate_series(1, {contacts}) n"
+    );
+    let mut client = connect(&stage.database())?;
+    client
+        .batch_execute(&sql)
+        .and_then(|()| client.batch_execute("VACUUM ANALYZE contacts"))
+        .context(|| "cannot make contacts".to_owned())
+}
+
+/// Makes a campaign to all contacts of the account that is sending already, beyond what its plan allows; held by a worker
+/// that goes by the campaign's id, or by nobody.
+pub(super) fn frozen(stage: &Stage, account: &str, held: bool) -> Result<String> {
+    let mut client = connect(&stage.database())?;
+    let row = client.query_one(
+        "INSERT INTO campaigns (account_id, id, name, template_id, status, profile_id, executed_at, quota_month)
+         SELECT account_id, gen_random_uuid(), 'Bench', account_id, 'sending', id, now(),
+           date_trunc('month', now() AT TIME ZONE 'UTC')::date
+         FROM whatsapp_profiles WHERE account_id::text = $1 RETURNING id::text",
+        &[&account],
+    );
+    let campaign: String = row
+        .and_then(|row| row.try_get(0))
+        .context(|| "cannot make a campaign".to_owned())?;
+    let worker = if held {
+        format!("'{campaign}'")
+    } else {
+        "NULL".to_owned()
+    };
+    let sql = format!(
+        "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+           SELECT account_id, md5('{campaign}' || id::text)::uuid, '{campaign}', id FROM contacts
+           WHERE account_id = '{account}' AND deleted_at IS NULL ORDER BY id;
+         INSERT INTO campaign_counters (account_id, campaign_id, total, pending)
+           SELECT '{account}', '{campaign}', count(*), count(*) FROM campaign_sends
+           WHERE account_id = '{account}' AND campaign_id = '{campaign}';
+         UPDATE campaigns SET total_recipients = n.total FROM campaign_counters n
+           WHERE campaigns.id = '{campaign}' AND n.campaign_id = campaigns.id;
+         INSERT INTO message_usage (account_id, month, reserved)
+           SELECT account_id, quota_month, total_recipients FROM campaigns WHERE id = '{campaign}'
+           ON CONFLICT (account_id, month) DO UPDATE SET reserved = message_usage.reserved + excluded.reserved;
+         INSERT INTO campaign_queue (account_id, campaign_id, trigger, prepared, worker, leased_until)
+           VALUES ('{account}', '{campaign}', 'send', true, {worker}, now() + interval '1 hour')"
+    );
+    client
+        .batch_execute(&sql)
+        .context(|| "cannot freeze an audience".to_owned())?;
+    Ok(campaign)
+}
