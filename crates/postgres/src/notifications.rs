@@ -10,7 +10,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::Fault;
+use crate::errors::{Fault, retry};
 use crate::outbox::PgOutbox;
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Number, sql};
@@ -131,20 +131,24 @@ impl NotificationStore for PgNotifications {
     }
 
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
-        let mark = sql("UPDATE notifications SET read_at = coalesce(read_at, now()) WHERE account_id = $1 AND id = $2")
-            .bind(account)
-            .bind(id);
-        let mut tx = self.tenants.begin(account).await?;
-        let marked = mark.execute(tx.conn()?).await;
-        tx.end(marked.map(|rows| rows > 0).map_err(Fault::from)).await
+        let mark = "UPDATE notifications SET read_at = coalesce(read_at, now()) WHERE account_id = $1 AND id = $2";
+        retry(|| async {
+            let mut tx = self.tenants.begin(account).await?;
+            let marked = sql(mark).bind(account).bind(id).execute(tx.conn()?).await;
+            tx.end(marked.map(|rows| rows > 0).map_err(Fault::from)).await
+        })
+        .await
     }
 
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError> {
         self.catch_up(account).await;
-        let mark = sql("UPDATE notifications SET read_at = now() WHERE account_id = $1 AND read_at IS NULL");
-        let mut tx = self.tenants.begin(account).await?;
-        let marked = mark.bind(account).execute(tx.conn()?).await;
-        tx.end(marked.map(|_| ()).map_err(Fault::from)).await
+        let mark = "UPDATE notifications SET read_at = now() WHERE account_id = $1 AND read_at IS NULL";
+        retry(|| async {
+            let mut tx = self.tenants.begin(account).await?;
+            let marked = sql(mark).bind(account).execute(tx.conn()?).await;
+            tx.end(marked.map(|_| ()).map_err(Fault::from)).await
+        })
+        .await
     }
 }
 

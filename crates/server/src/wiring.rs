@@ -58,6 +58,11 @@ const NOTIFICATION_CONNECTIONS: usize = 1;
 /// the run change hands.
 const PLATFORM_TIME: Duration = Duration::from_secs(15);
 
+/// How long a request may wait for a connection, and then for a lock: whoever cannot be served is told so within two
+/// seconds. The latter is longer than the second after which PostgreSQL looks for deadlocks.
+const REQUEST_WAIT: Duration = Duration::from_millis(500);
+const REQUEST_LOCK: Duration = Duration::from_millis(1250);
+
 /// What all threads of the process have in common.
 #[derive(Clone)]
 pub struct Shared {
@@ -110,12 +115,20 @@ impl Shared {
         })
     }
 
-    /// Stores with connections of their own.
+    /// Stores with connections of their own, for work that nobody waits for.
     pub fn stores(&self, tenant_connections: usize, platform_connections: usize) -> anyhow::Result<Stores> {
         let pool = |size| PoolConfig::new(self.config.database_url.clone(), size);
-        let tenant = TenantPool::new(&pool(tenant_connections)).context("DATABASE_URL cannot be used")?;
-        let platform = PlatformPool::new(&pool(platform_connections)).context("DATABASE_URL cannot be used")?;
-        Ok(Stores { tenant, platform })
+        Stores::new(&pool(tenant_connections), &pool(platform_connections))
+    }
+
+    /// Stores with connections of their own, for requests.
+    fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
+        let pool = |size| PoolConfig {
+            wait_timeout: REQUEST_WAIT,
+            lock_timeout: REQUEST_LOCK,
+            ..PoolConfig::new(self.config.database_url.clone(), size)
+        };
+        Stores::new(&pool(tenant_connections), &pool(PLATFORM_CONNECTIONS))
     }
 
     /// The audit log, with connections of its own.
@@ -211,6 +224,12 @@ pub struct Stores {
 }
 
 impl Stores {
+    fn new(tenant: &PoolConfig, platform: &PoolConfig) -> anyhow::Result<Self> {
+        let tenant = TenantPool::new(tenant).context("DATABASE_URL cannot be used")?;
+        let platform = PlatformPool::new(platform).context("DATABASE_URL cannot be used")?;
+        Ok(Self { tenant, platform })
+    }
+
     /// Processing of callbacks.
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
         Callbacks::new(
@@ -338,7 +357,7 @@ impl Services {
     pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
         let connections = shared.config.database_pool_size / threads.max(1);
         let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
-        let stores = shared.stores(tenant_connections, PLATFORM_CONNECTIONS)?;
+        let stores = shared.request_stores(tenant_connections)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = accounts(shared, &stores);
         let api_keys = api_keys(shared, &stores);

@@ -35,12 +35,14 @@ impl Rig {
             Ok(url) => url,
             Err(_) => rig.redis.insert(Redis::start(&dir.join("redis"))?).url(),
         };
-        // Some tests stop their Redis in the middle, and so start one of their own.
+        // Some tests stop their Redis or their PostgreSQL in the middle, and so start one of their own.
         let binary = find::redis_or_install()?.display().to_string();
+        let programs = find::postgres_or_install()?.display().to_string();
         rig.environment = vec![
             ("TEST_DATABASE_URL", database),
             ("TEST_REDIS_URL", counters),
             ("REDIS_BIN", binary),
+            ("PG_BIN", programs),
         ];
         Ok(rig)
     }

@@ -183,7 +183,12 @@ impl HeldSend {
 /// Sends of one account, locked until the transaction ends, together with the standing of their campaigns.
 pub(crate) struct HeldSends(Vec<HeldSend>);
 
-/// Locks the sends with these ids or these ids of messages, in the order of their ids.
+/// Locks the sends with these ids or these ids of messages, in the order of their ids; of each the campaign first, as
+/// everybody does.
+///
+/// The ids are one array and no `IN (SELECT unnest(...))`: a row that somebody else changed while this waited for it is
+/// looked at again, and PostgreSQL then finds the rows of such a subquery for the first of them only. The others would
+/// be left out, and what came of them lost.
 pub(crate) async fn lock_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -197,9 +202,9 @@ pub(crate) async fn lock_sends(
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
            now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-         WHERE s.account_id = $1 AND s.id IN (SELECT unnest($2) UNION ALL
-           SELECT m.send_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3))
-         ORDER BY s.id FOR UPDATE OF s FOR SHARE OF c",
+         WHERE s.account_id = $1 AND s.id = ANY ($2 || ARRAY (
+           SELECT m.send_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)))
+         ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s",
     )
     .bind(account)
     .bind(ids)

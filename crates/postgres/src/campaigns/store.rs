@@ -277,9 +277,12 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError> {
-        let mut tx = self.0.begin(campaign.account_id).await?;
-        let inserted = insert(tx.conn()?, campaign, events).await;
-        tx.end(inserted).await
+        retry(|| async {
+            let mut tx = self.0.begin(campaign.account_id).await?;
+            let inserted = insert(tx.conn()?, campaign, events).await;
+            tx.end(inserted).await
+        })
+        .await
     }
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {

@@ -297,9 +297,12 @@ impl ContactStore for PgContacts {
             .filter(contacts::id.eq(id.0))
             .filter(contacts::deleted_at.is_null());
         let gone = (contacts::deleted_at.eq(now), contacts::updated_at.eq(now));
-        let mut tx = self.0.begin(account).await?;
-        let deleted = diesel::update(one).set(gone).execute(tx.conn()?).await;
-        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = diesel::update(one).set(gone).execute(tx.conn()?).await;
+            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        })
+        .await
     }
 
     async fn upsert(

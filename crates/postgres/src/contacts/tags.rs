@@ -7,7 +7,7 @@ use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError, TagId};
 use uuid::Uuid;
 
-use crate::errors::Fault;
+use crate::errors::{Fault, retry};
 use crate::pool::TenantPool;
 use crate::schema::tags;
 
@@ -70,20 +70,24 @@ impl TagStore for PgTags {
             tags::name.eq(&tag.name),
             tags::color.eq(tag.color.as_deref()),
         );
-        let mut tx = self.0.begin(account).await?;
-        let inserted = diesel::insert_into(tags::table)
-            .values(values)
-            .execute(tx.conn()?)
-            .await;
-        tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let insert = diesel::insert_into(tags::table).values(values);
+            let inserted = insert.execute(tx.conn()?).await;
+            tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
+        })
+        .await
     }
 
     async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError> {
         let one = tags::table
             .filter(tags::account_id.eq(account.0))
             .filter(tags::id.eq(id.0));
-        let mut tx = self.0.begin(account).await?;
-        let deleted = diesel::delete(one).execute(tx.conn()?).await;
-        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = diesel::delete(one).execute(tx.conn()?).await;
+            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        })
+        .await
     }
 }

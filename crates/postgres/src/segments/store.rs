@@ -245,9 +245,12 @@ impl SegmentStore for PgSegments {
         draft: &SegmentDraft,
         now: OffsetDateTime,
     ) -> Result<Segment, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let inserted = insert(tx.conn()?, account, id, draft, now).await;
-        tx.end(inserted).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let inserted = insert(tx.conn()?, account, id, draft, now).await;
+            tx.end(inserted).await
+        })
+        .await
     }
 
     async fn update(
@@ -257,20 +260,27 @@ impl SegmentStore for PgSegments {
         change: &SegmentChange,
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let updated = update(tx.conn()?, account, id, change, now).await;
-        tx.end(updated).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let updated = update(tx.conn()?, account, id, change, now).await;
+            tx.end(updated).await
+        })
+        .await
     }
 
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        let gone = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
-                        WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
-        .bind(account)
-        .bind(id)
-        .bind(now);
-        let mut tx = self.0.begin(account).await?;
-        let deleted = gone.execute(tx.conn()?).await;
-        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
+                               WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
+            .bind(account)
+            .bind(id)
+            .bind(now)
+            .execute(tx.conn()?)
+            .await;
+            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        })
+        .await
     }
 
     async fn add_members(

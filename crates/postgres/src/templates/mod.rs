@@ -20,7 +20,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, corrupt, word};
+use crate::errors::{Attempt, corrupt, retry, word};
 use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -309,6 +309,19 @@ async fn delete(
     Ok(true)
 }
 
+async fn insert(conn: &mut AsyncPgConnection, template: &Template) -> Attempt<()> {
+    folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
+    let keys = (
+        message_templates::account_id.eq(template.account_id.0),
+        message_templates::id.eq(template.id.0),
+        message_templates::created_at.eq(template.created_at),
+    );
+    let values = (keys, Content::from(template));
+    let insert = diesel::insert_into(message_templates::table).values(values);
+    insert.execute(conn).await?;
+    Ok(())
+}
+
 #[async_trait]
 impl TemplateStore for PgTemplates {
     async fn page(
@@ -362,21 +375,12 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn insert(&self, template: &Template) -> Result<(), StoreError> {
-        let keys = (
-            message_templates::account_id.eq(template.account_id.0),
-            message_templates::id.eq(template.id.0),
-            message_templates::created_at.eq(template.created_at),
-        );
-        let values = (keys, Content::from(template));
-        let mut tx = self.0.begin(template.account_id).await?;
-        let conn = tx.conn()?;
-        let inserted = async {
-            folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
-            let insert = diesel::insert_into(message_templates::table).values(values);
-            insert.execute(conn).await.map_err(Fault::from)
-        };
-        let inserted = inserted.await;
-        tx.end(inserted.map(|_| ())).await
+        retry(|| async {
+            let mut tx = self.0.begin(template.account_id).await?;
+            let inserted = insert(tx.conn()?, template).await;
+            tx.end(inserted).await
+        })
+        .await
     }
 
     async fn update(
@@ -385,9 +389,12 @@ impl TemplateStore for PgTemplates {
         decided_on: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError> {
-        let mut tx = self.0.begin(template.account_id).await?;
-        let updated = update(tx.conn()?, template, decided_on, events).await;
-        tx.end(updated).await
+        retry(|| async {
+            let mut tx = self.0.begin(template.account_id).await?;
+            let updated = update(tx.conn()?, template, decided_on, events).await;
+            tx.end(updated).await
+        })
+        .await
     }
 
     async fn delete(
@@ -397,9 +404,12 @@ impl TemplateStore for PgTemplates {
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<bool, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let deleted = delete(tx.conn()?, account, id, now, events).await;
-        tx.end(deleted).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = delete(tx.conn()?, account, id, now, events).await;
+            tx.end(deleted).await
+        })
+        .await
     }
 
     async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError> {
@@ -415,9 +425,12 @@ impl TemplateStore for PgTemplates {
         if templates.is_empty() {
             return Ok(SyncReport::default());
         }
-        let mut tx = self.0.begin(account).await?;
-        let written = sync::write(tx.conn()?, account, templates).await;
-        tx.end(written).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let written = sync::write(tx.conn()?, account, templates).await;
+            tx.end(written).await
+        })
+        .await
     }
 
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {

@@ -10,7 +10,7 @@ use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault};
+use crate::errors::{Attempt, Fault, retry};
 use crate::pool::TenantPool;
 use crate::schema::whatsapp_profiles;
 use crate::sql::sql;
@@ -186,23 +186,32 @@ impl ProfileStore for PgProfiles {
     }
 
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let inserted = insert(tx.conn()?, account, profile).await;
-        tx.end(inserted).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let inserted = insert(tx.conn()?, account, profile).await;
+            tx.end(inserted).await
+        })
+        .await
     }
 
     async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let updated = update(tx.conn()?, account, profile).await;
-        tx.end(updated).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let updated = update(tx.conn()?, account, profile).await;
+            tx.end(updated).await
+        })
+        .await
     }
 
     async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError> {
         let one = whatsapp_profiles::table
             .filter(whatsapp_profiles::account_id.eq(account.0))
             .filter(whatsapp_profiles::id.eq(id.0));
-        let mut tx = self.0.begin(account).await?;
-        let deleted = diesel::delete(one).execute(tx.conn()?).await;
-        tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = diesel::delete(one).execute(tx.conn()?).await;
+            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+        })
+        .await
     }
 }

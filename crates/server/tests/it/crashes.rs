@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::harness::people::User;
-use crate::harness::setting::{adds_up, calls, counted, ended, silent};
+use crate::harness::setting::{adds_up, calls, counted, ended, lease_ends, silent};
 use crate::harness::{Options, Server, until};
 
 const CONTACTS: usize = 60;
@@ -23,13 +23,6 @@ fn begin(ana: &User<'_>) -> String {
     std::thread::spawn(move || request.try_send().is_ok());
     until("some were sent", || ana.server.whatsapp.counters().accepted >= 10);
     id
-}
-
-/// Time passes: the lease of whoever held the run is over.
-fn lease_ends(server: &Server) {
-    server
-        .db
-        .run("UPDATE campaign_queue SET leased_until = now() - interval '1 second'");
 }
 
 #[test]

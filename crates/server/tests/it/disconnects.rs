@@ -8,23 +8,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::harness::dice::Dice;
 use crate::harness::people::{User, phone};
 use crate::harness::{DEADLINE, Options, Server, until};
 
 const CLIENTS: usize = 600;
 const THREADS: usize = 12;
-
-/// Random numbers that are the same in every run (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % bound
-    }
-}
 
 /// One of the two tenants: what its requests need, and what none of the other's answers may hold.
 struct Side {
@@ -87,7 +76,7 @@ impl Side {
 
 /// Sends one request and perhaps hangs up; the phone that the server said it has kept.
 fn client(port: u16, sides: &[Side; 2], number: usize) -> Option<(usize, String)> {
-    let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ u64::try_from(number).unwrap().wrapping_mul(0xD134_2543_DE82_EF95));
+    let mut dice = Dice::of(0, u64::try_from(number).unwrap());
     let own = usize::try_from(dice.below(2)).unwrap();
     let (request, made) = sides[own].request(number, &mut dice);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -24,6 +24,7 @@ mod crashes;
 mod disconnects;
 mod events;
 mod execute;
+mod faults;
 mod files;
 mod folders;
 mod harness;

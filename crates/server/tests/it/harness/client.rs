@@ -50,6 +50,12 @@ impl Request {
         self.header("Cookie", cookie)
     }
 
+    /// The same path and caller, another method.
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = method.to_owned();
+        self
+    }
+
     pub fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }

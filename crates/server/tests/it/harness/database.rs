@@ -1,16 +1,18 @@
 //! A database of its own for every test, and SQL for what no route can do or tell.
 
-use std::sync::OnceLock;
+use std::sync::{OnceLock, RwLock};
 
 use recado_postgres::testing::TestDatabase;
 use secrecy::ExposeSecret as _;
 use tokio::runtime::Runtime;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
 
 /// A migrated database and the owner's connection to it.
 pub struct Database {
-    client: Client,
-    database: TestDatabase,
+    client: RwLock<Client>,
+    url: String,
+    /// Dropped with the value; none of a server of its own.
+    _database: Option<TestDatabase>,
 }
 
 /// Drives every connection of the tests; the tests themselves are plain threads.
@@ -19,19 +21,41 @@ fn runtime() -> &'static Runtime {
     RUNTIME.get_or_init(|| Runtime::new().unwrap())
 }
 
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
 impl Database {
     pub fn new() -> Self {
         runtime().block_on(async {
             let database = TestDatabase::new().await;
+            let url = database.url().expose_secret().to_owned();
             Self {
-                client: database.client().await,
-                database,
+                client: RwLock::new(connect(&url).await),
+                url,
+                _database: Some(database),
             }
         })
     }
 
+    /// A database that somebody else made, and drops.
+    pub fn at(url: &str) -> Self {
+        Self {
+            client: RwLock::new(runtime().block_on(connect(url))),
+            url: url.to_owned(),
+            _database: None,
+        }
+    }
+
+    /// A new connection, where the old one broke.
+    pub fn reconnect(&self) {
+        *self.client.write().unwrap() = runtime().block_on(connect(&self.url));
+    }
+
     pub fn url(&self) -> String {
-        self.database.url().expose_secret().to_owned()
+        self.url.clone()
     }
 
     /// Another database on the same server, with nothing in it.
@@ -44,14 +68,14 @@ impl Database {
     /// Runs statements.
     #[track_caller]
     pub fn run(&self, sql: &str) {
-        let done = runtime().block_on(self.client.batch_execute(sql));
+        let done = runtime().block_on(self.client.read().unwrap().batch_execute(sql));
         done.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
     }
 
     /// The rows of a query, every value as text.
     #[track_caller]
     pub fn rows(&self, sql: &str) -> Vec<Vec<Option<String>>> {
-        let messages = runtime().block_on(self.client.simple_query(sql));
+        let messages = runtime().block_on(self.client.read().unwrap().simple_query(sql));
         let messages = messages.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
         let rows = messages.into_iter().filter_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(row),
@@ -93,6 +117,8 @@ impl Empty<'_> {
 impl Drop for Empty<'_> {
     fn drop(&mut self) {
         let drop = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        runtime().block_on(self.server.client.batch_execute(&drop)).ok();
+        runtime()
+            .block_on(self.server.client.read().unwrap().batch_execute(&drop))
+            .ok();
     }
 }

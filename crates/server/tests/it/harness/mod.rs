@@ -2,9 +2,12 @@
 //! who call it.
 
 pub mod client;
+pub mod cluster;
 pub mod database;
+pub mod dice;
 pub mod media;
 pub mod people;
+pub mod platform;
 pub mod process;
 pub mod setting;
 pub mod stream;
@@ -88,7 +91,17 @@ impl Server {
 
     /// Everything but the process.
     pub fn prepare(options: &Options) -> Self {
-        let db = Database::new();
+        Self::prepare_on(Database::new(), options)
+    }
+
+    /// Starts the server on this database and waits until it is ready.
+    pub fn start_on(db: Database, options: &Options) -> Self {
+        let server = Self::prepare_on(db, options);
+        server.run(&["serve"]);
+        server
+    }
+
+    fn prepare_on(db: Database, options: &Options) -> Self {
         let port = free_port();
         let whatsapp = Whatsapp::start(whatsapp::Options {
             callback_url: Some(format!("http://127.0.0.1:{port}/api/whatsapp/webhook")),
@@ -174,6 +187,13 @@ impl Server {
         for process in self.processes.borrow().iter() {
             process.terminate();
         }
+    }
+
+    /// Waits for the code of a process that was asked to end.
+    pub fn wait(&self) -> Option<i32> {
+        let mut processes = self.processes.borrow_mut();
+        let codes: Vec<_> = processes.drain(..).map(|mut process| process.wait()).collect();
+        codes.last().copied().flatten()
     }
 
     /// What the processes wrote.

@@ -43,6 +43,27 @@ pub fn calls(server: &Server) -> std::collections::BTreeMap<String, usize> {
     calls
 }
 
+/// Time passes: the lease of whoever held a run is over.
+pub fn lease_ends(server: &Server) {
+    server
+        .db
+        .run("UPDATE campaign_queue SET leased_until = now() - interval '1 second' WHERE leased_until IS NOT NULL");
+}
+
+/// Time passes: what waits for another try is due.
+pub fn waits_end(server: &Server) {
+    server
+        .db
+        .run("UPDATE campaign_sends SET retry_at = now() WHERE retry_at > now() + interval '100 ms'");
+}
+
+/// The month's messages of an account: counted, and held for those under way.
+pub fn usage(server: &Server, account: &str) -> String {
+    server.db.text(&format!(
+        "SELECT coalesce(sum(sent), 0) || ' ' || coalesce(sum(reserved), 0) FROM message_usage WHERE account_id = '{account}'"
+    ))
+}
+
 /// A server whose platform sends no statuses.
 pub fn silent() -> Options {
     Options::platform(|platform| {

@@ -1,0 +1,154 @@
+//! A PostgreSQL of one test's own, for what must not happen to the one that all tests share.
+
+use std::net::TcpStream;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::database::Database;
+use super::process::{command, environment, free_port};
+use super::until;
+
+/// A running cluster, stopped and removed when dropped.
+pub struct Cluster {
+    programs: PathBuf,
+    home: PathBuf,
+    port: u16,
+}
+
+impl Cluster {
+    /// A new cluster whose commits survive everything but the end of the machine.
+    pub fn start() -> Self {
+        let home = std::env::temp_dir().join(format!("recado-it-pg-{}", uuid::Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&home).unwrap();
+        if let Some((user, group)) = owner() {
+            chown(&home, Some(user), Some(group)).unwrap();
+        }
+        let cluster = Self {
+            programs: programs(),
+            home,
+            port: free_port(),
+        };
+        let initdb = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"];
+        cluster
+            .command("initdb")
+            .args(initdb)
+            .arg("-D")
+            .arg(cluster.data())
+            .succeed();
+        cluster.launch();
+        cluster
+    }
+
+    /// A migrated database of it.
+    pub fn database(&self) -> Database {
+        let admin = Database::at(&self.url("postgres"));
+        admin.run("CREATE DATABASE recado");
+        let url = self.url("recado");
+        let migrated = command(&["migrate"], &environment(&url, "http://127.0.0.1:9/v25.0")).output();
+        assert!(migrated.as_ref().unwrap().status.success(), "{migrated:?}");
+        Database::at(&url)
+    }
+
+    /// Stops it in the middle of everything, as a crash of the server does.
+    pub fn crash(&self) {
+        self.control(&["-m", "immediate", "stop"]);
+    }
+
+    /// Starts it, again at its port, and waits until it accepts connections.
+    pub fn launch(&self) {
+        let options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off -c max_connections=60",
+            self.port
+        );
+        self.control(&["-o", &options, "-t", "30", "start"]);
+        until("PostgreSQL listens", || {
+            TcpStream::connect(("127.0.0.1", self.port)).is_ok()
+        });
+    }
+
+    fn control(&self, arguments: &[&str]) {
+        let mut control = self.command("pg_ctl");
+        control.arg("-D").arg(self.data()).arg("-l").arg(self.home.join("log"));
+        control.args(["-s", "-w"]).args(arguments).succeed();
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.join("data")
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command
+            .env_clear()
+            .env("LC_ALL", "C")
+            .current_dir("/")
+            .stdin(Stdio::null());
+        if let Some((user, group)) = owner() {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut stop = self.command("pg_ctl");
+        stop.arg("-D").arg(self.data()).args(["-s", "-m", "immediate", "stop"]);
+        // It may be down already.
+        stop.stderr(Stdio::null()).status().ok();
+        std::fs::remove_dir_all(&self.home).ok();
+    }
+}
+
+trait Succeed {
+    fn succeed(&mut self);
+}
+
+impl Succeed for Command {
+    /// The server that it starts inherits its outputs: a pipe would keep us waiting for as long as that runs.
+    fn succeed(&mut self) {
+        let status = self.stdout(Stdio::null()).stderr(Stdio::null()).status();
+        assert!(
+            status.as_ref().is_ok_and(std::process::ExitStatus::success),
+            "{self:?}: {status:?}"
+        );
+    }
+}
+
+/// The user who may run it when we are root, whom PostgreSQL refuses.
+fn owner() -> Option<(u32, u32)> {
+    use std::os::unix::fs::MetadataExt as _;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        return None;
+    }
+    let users = std::fs::read_to_string("/etc/passwd").unwrap();
+    let ids = |name: &str| {
+        let fields: Vec<Vec<&str>> = users.lines().map(|line| line.split(':').collect()).collect();
+        let user = fields.into_iter().find(|fields| fields[0] == name)?;
+        Some((user[2].parse().unwrap(), user[3].parse().unwrap()))
+    };
+    Some(ids("postgres").or_else(|| ids("nobody")).unwrap())
+}
+
+/// The directory of its programs: as told, else the newest of the usual places, else in the PATH.
+fn programs() -> PathBuf {
+    if let Some(told) = std::env::var_os("PG_BIN") {
+        return told.into();
+    }
+    let has_all = |directory: &Path| ["initdb", "pg_ctl"].iter().all(|name| directory.join(name).is_file());
+    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut installed: Vec<PathBuf> = installed.map(|entry| entry.path().join("bin")).collect();
+    installed.sort();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut known = installed.into_iter().rev().chain(std::env::split_paths(&path));
+    let Some(found) = known.find(|directory| has_all(directory)) else {
+        panic!("initdb and pg_ctl are neither in PG_BIN nor on the PATH: run cargo xtask test")
+    };
+    found
+}
