@@ -161,11 +161,15 @@ fn cost(stage: &Stage, sender: &Sender) -> Result<Vec<Figure>> {
     // Whole pages in the log depend on when the last checkpoint was, and not on what is counted here.
     setting("off")?;
     settle();
+    connect(&stage.database())?
+        .batch_execute("SELECT pg_stat_statements_reset()")
+        .context(String::new)?;
     let before = Work::so_far(stage)?;
     sender.send(PATIENCE)?;
     settle();
     let after = Work::so_far(stage)?;
     setting("on")?;
+    for row in connect(&stage.database())?.query("SELECT calls, left(regexp_replace(query, '\\s+', ' ', 'g'), 150), wal_bytes::text FROM pg_stat_statements ORDER BY calls DESC LIMIT 40", &[]).context(String::new)? { println!("{} {} {}", row.get::<_, i64>(0), row.get::<_, String>(2), row.get::<_, String>(1)); }
     let messages = f64::from(CONTACTS);
     let mut figures = Vec::new();
     if let (Some(before), Some(after)) = (before.statements, after.statements) {

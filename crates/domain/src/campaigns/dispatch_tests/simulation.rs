@@ -5,6 +5,7 @@
 //! A wrong seed is tried again by itself: `SEED=123 cargo test -p recado-domain simulation`. `SEEDS=10000` tries more.
 
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use uuid::Uuid;
@@ -24,8 +25,8 @@ const ENOUGH: u64 = 1000;
 struct World {
     stage: Stage,
     seeded: Seeded,
-    /// How many calls there were when the run was cancelled, and how many could not be held back any more.
-    cancelled: Option<usize>,
+    /// How many calls there were when the run was cancelled.
+    cancelled: Arc<Mutex<Option<usize>>>,
 }
 
 impl World {
@@ -35,7 +36,7 @@ impl World {
         Self {
             stage,
             seeded: Seeded(seed ^ 0x5eed),
-            cancelled: None,
+            cancelled: Arc::default(),
         }
     }
 
@@ -56,7 +57,7 @@ impl World {
         if let Some(row) = state.rows.iter().find(|row| open(row)) {
             return Err(format!("{row:?} is open after the end"));
         }
-        if self.cancelled.is_none() && state.usage.1 > 0 {
+        if state.usage.1 > 0 {
             return Err(format!("{} places are kept after the end", state.usage.1));
         }
         Ok(())
@@ -67,7 +68,7 @@ impl World {
             0..4 => self.work(),
             4 => self.overtake(),
             5 => self.stage.runs.expire(),
-            6 => self.cancel_during_a_call(),
+            6 => self.cancel(),
             7 => self.stage.runs.resume(),
             8 => self.stage.stop_after(Some(self.seeded.below(6))),
             _ => self.news(),
@@ -95,24 +96,38 @@ impl World {
         self.stage.restart();
     }
 
-    /// While a call is under way, the lease runs out and another worker has the run.
+    /// While a call is under way, the lease runs out and another worker has the run, perhaps not to the end.
     fn overtake(&mut self) {
         let (world, other) = (self.stage.clone(), self.worker());
-        self.stage.during_call(self.calls() + self.seeded.below(6), move || {
+        let call = self.calls() + self.seeded.below(6);
+        let fault = (self.seeded.below(3) > 0).then(|| (self.seeded.below(25), Fault::ALL[self.seeded.below(4)]));
+        self.stage.during_call(call, move || {
             world.runs.expire();
             let second = world.dispatcher(other);
             if let Some(Ok(Some(run))) = second.take().now_or_never() {
+                if let Some((step, fault)) = fault {
+                    world.fuse.set(step, fault);
+                }
                 let _ = second.carry_out(run).now_or_never();
+                world.fuse.take_out();
             }
         });
     }
 
-    fn cancel_during_a_call(&mut self) {
-        if self.seeded.below(3) > 0 || self.stage.runs.state().campaign().status != CampaignStatus::Sending {
-            return;
+    /// Now, or while a call is under way.
+    fn cancel(&mut self) {
+        let (world, cancelled) = (self.stage.clone(), self.cancelled.clone());
+        let cancel = move || {
+            if world.runs.state().campaign().status == CampaignStatus::Sending {
+                world.runs.cancel();
+                *cancelled.lock().unwrap() = Some(world.called().len());
+            }
+        };
+        match self.seeded.below(9) {
+            0 => cancel(),
+            1..4 => self.stage.during_call(self.calls() + self.seeded.below(6), cancel),
+            _ => {}
         }
-        self.stage.runs.cancel();
-        self.cancelled = Some(self.calls());
     }
 
     /// The platform tells of a message that it has.
@@ -156,10 +171,14 @@ impl World {
                 return Err(format!("{to} may have got it {may_have_arrived} times: {outcomes:?}"));
             }
         }
-        if let Some(before) = self.cancelled
-            && self.calls() > before
-        {
-            return Err(format!("{} calls after the cancel", self.calls() - before));
+        // Those that were started together with the one under way cannot be held back.
+        let last = self
+            .cancelled
+            .lock()
+            .unwrap()
+            .map(|before| before + self.stage.together() - 1);
+        if last.is_some_and(|last| self.calls() > last) {
+            return Err(format!("{} calls, and the cancel was to leave {last:?}", self.calls()));
         }
         let state = self.stage.runs.state();
         let mut of: HashMap<SendStatus, i64> = HashMap::new();

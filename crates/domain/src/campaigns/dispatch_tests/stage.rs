@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::super::service::tests::{NOW, campaign};
 use super::super::{
-    Campaign, CampaignStatus, Dispatcher, Moment, Pacer, Portion, QueuedRun, Recipient, RunEnd, RunMaterial,
+    Campaign, CampaignStatus, Dispatcher, Moment, Pace, Pacer, Portion, QueuedRun, Recipient, RunEnd, RunMaterial,
     SendOutcome, SendStatus,
 };
 use super::faults::Fuse;
@@ -291,6 +291,15 @@ impl Stage {
     /// Another run waits for a place.
     pub(super) fn crowd(&self) {
         self.pacer.crowded.store(true, Ordering::Relaxed);
+    }
+
+    /// How many messages leave together.
+    pub(super) fn together(&self) -> usize {
+        let state = self.runs.state();
+        let number = state.material.as_ref().and_then(|material| material.profile.as_ref());
+        let rate = number.and_then(|number| number.profile.messages_per_second);
+        let pace = rate.map_or(Pace::Delay(self.delay), |rate| Pace::PerSecond(rate.unsigned_abs()));
+        usize::try_from(pace.portion().messages).unwrap()
     }
 
     /// Does something while a call (counted from 0) is under way.
