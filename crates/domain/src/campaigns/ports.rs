@@ -197,8 +197,9 @@ pub trait RunStore: Send + Sync {
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError>;
 
     /// Ends the run by `finish`, in one transaction with its events, and takes it from the queue; only where the
-    /// campaign still is sending and not paused. Returns how the campaign stands then.
-    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+    /// campaign still is sending and not paused. Places of the month that were kept for what never left are given back.
+    /// Returns how the campaign stands then. `why`: it ends before everybody was tried.
+    async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError>;
 
     /// How the campaign stands now; none when it is gone.
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;

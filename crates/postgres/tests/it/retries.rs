@@ -49,7 +49,7 @@ async fn finished(world: &World) -> (Campaign, QueuedRun, Vec<SendId>) {
     let results = [sent("w0"), sent("w1"), failed(), failed(), SendResult::Unknown];
     let results: Vec<_> = sends.iter().copied().zip(results).collect();
     world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
+    world.runs().finish(run, None).await.unwrap();
     world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap();
     world.assert_recount().await;
     assert_eq!(world.usage().await, "2/0");
@@ -79,7 +79,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     runs.record(run, &[(again[0], sent("w2")), (again[1], failed())])
         .await
         .unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
+    let report = runs.finish(run, None).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.sent, report.failed),
         (CampaignStatus::Partial, 3, 2)
@@ -136,6 +136,6 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
     runs.record(run, &[(sends[0], failed())]).await.unwrap();
     world.assert_recount().await;
     assert_eq!(world.text(usage).await.unwrap(), "1/0 1/1");
-    runs.finish(run).await.unwrap();
+    runs.finish(run, None).await.unwrap();
     world.assert_recount().await;
 }

@@ -367,7 +367,7 @@ async fn a_finish_concludes_and_tells() {
     )
     .await
     .unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
+    let report = runs.finish(run, None).await.unwrap().unwrap();
     let expected = RunReport {
         total: 3,
         sent: 1,
@@ -393,7 +393,7 @@ async fn a_finish_concludes_and_tells() {
     assert_eq!(world.number(audit).await, 1);
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
     // A second finish changes nothing.
-    runs.finish(run).await.unwrap();
+    runs.finish(run, None).await.unwrap();
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
     world.assert_recount().await;
 }
@@ -408,7 +408,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     let send = world.in_flight(run, worker, 1).await[0];
     runs.record(run, &[(send, SendResult::Released)]).await.unwrap();
     runs.pause(run, "x", &[]).await.unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
+    let report = runs.finish(run, None).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.paused, report.failed),
         (CampaignStatus::Sending, true, 1)
@@ -418,7 +418,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         account_id: world.another_account().await,
         ..run
     };
-    assert_eq!(runs.finish(foreign).await.unwrap(), None);
+    assert_eq!(runs.finish(foreign, None).await.unwrap(), None);
     assert_eq!(runs.report(foreign).await.unwrap(), None);
     assert_eq!(runs.material(foreign).await.unwrap(), None);
     assert_eq!(
@@ -439,7 +439,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         .delete(&deleted, CampaignStatus::Cancelled, &[])
         .await
         .unwrap();
-    assert_eq!(runs.finish(run).await.unwrap(), None);
+    assert_eq!(runs.finish(run, None).await.unwrap(), None);
     assert_eq!(runs.report(run).await.unwrap(), None);
 }
 
@@ -607,7 +607,7 @@ async fn what_comes_too_late_for_a_finished_run_is_left_to_time() {
         .record(run, &[(sends[0], SendResult::Unknown)])
         .await
         .unwrap();
-    world.runs().finish(run).await.unwrap().unwrap();
+    world.runs().finish(run, None).await.unwrap().unwrap();
     let late = [
         (sends[0], SendResult::Deferred { delay: Duration::ZERO }),
         (sends[0], SendResult::Released),

@@ -122,11 +122,7 @@ impl FakeRuns {
         }
         state.campaign_mut().status = CampaignStatus::Cancelled;
         state.holder = None;
-        state.doubt_started();
-        let twice = state.bug == Some(Bug::ReleasesTwice);
-        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || twice);
-        let unsent = state.rows.iter().filter(unsent).count();
-        state.usage.1 = state.usage.1.saturating_sub(unsent);
+        state.give_back_places();
     }
 
     /// The lease runs out, and nobody has noticed yet.
@@ -179,6 +175,15 @@ impl State {
             self.rows.iter_mut().filter(left).for_each(give_back);
         }
         self.doubt_started();
+    }
+
+    /// Of what never left, at the end of a run.
+    fn give_back_places(&mut self) {
+        self.doubt_started();
+        let twice = self.bug == Some(Bug::ReleasesTwice);
+        let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || twice);
+        let unsent = self.rows.iter().filter(unsent).count();
+        self.usage.1 = self.usage.1.saturating_sub(unsent);
     }
 
     fn doubt_started(&mut self) {
@@ -291,12 +296,13 @@ impl State {
         }
     }
 
-    fn finish(&mut self) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
+    fn finish(&mut self, why: Option<&str>) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, why, NOW);
         if let Some((campaign, events)) = ended {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
             self.holder = None;
+            self.give_back_places();
         }
         self.report()
     }
@@ -428,8 +434,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
-    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish()).await
+    async fn finish<'a>(&self, _: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish(why)).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
