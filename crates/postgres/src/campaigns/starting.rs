@@ -2,7 +2,7 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
@@ -35,6 +35,17 @@ pub(super) async fn start(
     };
     let stored = Campaign::try_from(row)?;
     if stored.status != start.expected {
+        return Ok(StartOutcome::Refused(Refusal::Status {
+            status: stored.status,
+            command: Command::Start,
+        }));
+    }
+    // An announced run is prepared once. Who was overtaken while deciding on it would freeze a second audience.
+    let run = QueuedRun {
+        account_id: account,
+        campaign_id: id,
+    };
+    if stored.status == CampaignStatus::Sending && announced(conn, run).await?.is_none() {
         return Ok(StartOutcome::Refused(Refusal::Status {
             status: stored.status,
             command: Command::Start,
@@ -188,32 +199,46 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     }
 }
 
+#[derive(QueryableByName)]
+struct RenewedRow {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+    #[diesel(sql_type = BigInt)]
+    failed: i64,
+}
+
 /// Makes failed sends as if they had never been tried, and counts them so. One whose outcome was never learned keeps
-/// the moment since when, and is left out.
+/// the moment since when, and is left out. What an early end left untried goes with them: the run is sending again, and
+/// they need places in the month like all others.
 async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
-    let renewed = sql(
-        "UPDATE campaign_sends SET status = 'pending', attempts = 0, started_at = NULL,
-           retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
-           superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
-           quota_month = $3
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'failed' AND NOT never_confirmed",
-    )
+    let renewed: RenewedRow = sql("WITH again AS (
+           SELECT id, status = 'failed' AS failed FROM campaign_sends
+           WHERE account_id = $1 AND campaign_id = $2
+             AND (status = 'failed' AND NOT never_confirmed OR status = 'pending' AND started_at IS NULL)
+           ORDER BY id FOR UPDATE
+         ), renewed AS (
+           UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
+             retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
+             superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
+             quota_month = $3
+           FROM again a WHERE s.account_id = $1 AND s.id = a.id
+         )
+         SELECT count(*) AS n, count(*) FILTER (WHERE failed) AS failed FROM again")
     .bind(account)
     .bind(id)
     .bind(month)
-    .execute(&mut *conn)
+    .get_result(&mut *conn)
     .await?;
-    let renewed = i64::try_from(renewed).unwrap_or(i64::MAX);
     sql(
         "UPDATE campaign_counters SET pending = pending + $3, failed = failed - $3
          WHERE account_id = $1 AND campaign_id = $2",
     )
     .bind(account)
     .bind(id)
-    .bind(renewed)
+    .bind(renewed.failed)
     .execute(conn)
     .await?;
-    Ok(renewed)
+    Ok(renewed.n)
 }
 
 /// Looked at again under a lock: the platform's verdict may have come since the facts were read.

@@ -18,6 +18,7 @@ mod isolation;
 mod mail;
 mod members;
 mod migrations;
+mod model;
 mod notifications;
 mod outbox;
 mod pool;

@@ -1,0 +1,151 @@
+//! Campaigns, sends and quota against a model: the stores, on a real database, and a few pages of plain Rust are taken
+//! through the same random steps, and after each of them they have to agree on everything.
+//!
+//! Steps are those of workers that do their duty, die, wake up and overtake each other, of people who pause, cancel and try
+//! again, and of the platform's news in any order. Among them are some that a store has to refuse.
+//!
+//! Every failure can be repeated: `MODEL_SEED=7 MODEL_CASES=64 cargo test -p recado-postgres --test it model`. More of
+//! either tries more.
+
+mod callers;
+mod mutant;
+mod rules;
+mod state;
+mod steps;
+mod system;
+
+use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+
+use self::mutant::{TURN, without};
+use self::system::{Model, Stage, System};
+
+/// How many histories are tried, unless somebody wants more.
+const CASES: u32 = 64;
+
+/// How many it may take to find a bug.
+const ENOUGH: u32 = 200;
+
+/// How long a history is.
+const STEPS: std::ops::Range<usize> = 10..40;
+
+fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Plays so many histories on this stage; what was wrong with the shortest one that went wrong.
+fn play(stage: Stage, cases: u32, shrinks: u32) -> Result<(), String> {
+    let seed = variable("MODEL_SEED").unwrap_or(1);
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(seed),
+        max_shrink_iters: shrinks,
+        ..Config::default()
+    };
+    let strategy = Model::sequential_strategy(STEPS);
+    let played = stage.play(|| {
+        TestRunner::new(config.clone()).run(&strategy, |(state, steps, seen)| {
+            System::test_sequential(config.clone(), state, steps, seen);
+            Ok(())
+        })
+    });
+    played.map_err(|error| match error {
+        TestError::Fail(reason, (state, steps, _)) => {
+            let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
+            let limit = state.accounts[0].limit;
+            format!(
+                "MODEL_SEED={seed} MODEL_CASES={cases}: {reason}\na limit of {limit}, simulated: {}\n{}",
+                state.simulates,
+                steps.join("\n")
+            )
+        }
+        TestError::Abort(reason) => format!("MODEL_SEED={seed} MODEL_CASES={cases}: {reason}"),
+    })
+}
+
+#[test]
+fn the_stores_do_what_the_model_does() {
+    let cases = variable("MODEL_CASES").unwrap_or(CASES);
+    if let Err(wrong) = play(Stage::new(None, ""), cases, 500) {
+        panic!("{wrong}");
+    }
+}
+
+/// What finds the planted bugs finds nothing where there is none.
+#[test]
+fn the_statement_of_the_turn_as_it_is_passes() {
+    if let Err(wrong) = play(Stage::new(Some(TURN.to_owned()), ""), 8, 0) {
+        panic!("{wrong}");
+    }
+}
+
+#[track_caller]
+fn assert_found(bug: &str, stage: Stage) {
+    let found = play(stage, ENOUGH, 0);
+    assert!(found.is_err(), "{bug}: not found by {ENOUGH} histories");
+}
+
+#[test]
+fn a_turn_that_leaves_out_a_guard_is_found() {
+    for guard in [
+        " AND s.started_at IS NULL\n    AND (n.free_at",
+        " AND q.worker = $3",
+        "c.status = 'sending' AND ",
+        " AND c.paused_at IS NULL",
+        " AND a.status = 'active'",
+        "\n    AND s.started_at IS NOT NULL",
+        " AND s.status = 'pending'\n    AND s.started_at IS NOT NULL",
+        ", unknown_at = NULL",
+    ] {
+        assert_found(guard, Stage::new(Some(without(guard)), ""));
+    }
+}
+
+/// A trigger that changes rows on their way into the table.
+fn falsify(table: &str, change: &str) -> String {
+    format!(
+        "CREATE FUNCTION falsify() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {change} RETURN NEW; END $$;
+         CREATE TRIGGER falsify BEFORE UPDATE ON {table} FOR EACH ROW EXECUTE FUNCTION falsify()"
+    )
+}
+
+#[test]
+fn places_that_are_given_back_twice_are_found() {
+    let twice = "CREATE FUNCTION give_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           UPDATE message_usage SET reserved = greatest(0, reserved - (SELECT count(*) FROM campaign_sends s
+             WHERE s.campaign_id = OLD.campaign_id AND s.status = 'pending' AND s.started_at IS NULL))
+           WHERE account_id = OLD.account_id;
+           RETURN OLD; END $$;
+         CREATE TRIGGER give_back AFTER DELETE ON campaign_queue FOR EACH ROW EXECUTE FUNCTION give_back()";
+    assert_found(twice, Stage::new(None, twice));
+}
+
+#[test]
+fn a_database_that_falsifies_what_is_written_is_found() {
+    let sends = "campaign_sends";
+    for (table, change) in [
+        // What was in doubt is sent again.
+        (
+            sends,
+            "IF NEW.unknown_at IS NOT NULL THEN NEW.unknown_at := NULL; NEW.started_at := NULL; END IF;",
+        ),
+        // What was never confirmed is tried again.
+        (sends, "NEW.never_confirmed := false;"),
+        // Late news of an earlier try is taken for this one's.
+        (sends, "NEW.superseded_wa_message_id := NULL;"),
+        // What was tried and put back keeps no count of it.
+        (sends, "NEW.attempts := 0;"),
+        ("campaign_counters", "NEW.read := OLD.read;"),
+        // A run that is given back does not wait behind the others.
+        ("campaign_queue", "NEW.waiting_since := OLD.waiting_since;"),
+        // A run is kept by whoever had it.
+        ("campaign_queue", "NEW.worker := coalesce(OLD.worker, NEW.worker);"),
+        (
+            "campaigns",
+            "IF NEW.status = 'cancelled' THEN NEW.status := OLD.status; END IF;",
+        ),
+    ] {
+        assert_found(change, Stage::new(None, &falsify(table, change)));
+    }
+}

@@ -1,0 +1,200 @@
+//! What callers of the stores say, and what they make of the answers.
+
+use recado_domain::campaigns::{
+    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, RunRetry, RunStart, RunStore as _,
+    SendResult, StartOutcome, Started, Trigger,
+};
+use recado_domain::shared::SendId;
+use recado_domain::whatsapp::{DeliveryNews, STOPPED_MARKETING};
+use time::Duration;
+
+use super::mutant;
+use super::state::{Answer, CAMPAIGNS, Key, Kind, State, message_of};
+use super::steps::{Item, Results};
+use super::system::{LONG, System, number};
+use crate::deliveries::news;
+
+impl System {
+    pub(super) async fn start_of(&self, state: &State, campaign: usize, expected: CampaignStatus) -> RunStart {
+        let (stored, account) = (self.stage.stored(campaign).await, CAMPAIGNS[campaign]);
+        let simulated = account == 1 && state.simulates;
+        let start = self.stage.world.start_of(&stored);
+        RunStart {
+            campaign: Campaign {
+                simulated,
+                ..start.campaign
+            },
+            expected,
+            profile_id: (!simulated).then_some(self.stage.profiles[account]),
+            monthly_limit: state.accounts[account].limit,
+            ..start
+        }
+    }
+
+    pub(super) async fn announcement(&self, campaign: usize, expected: CampaignStatus) -> Announcement {
+        let stored = self.stage.stored(campaign).await;
+        Announcement {
+            campaign: Campaign {
+                status: CampaignStatus::Sending,
+                ..stored
+            },
+            expected,
+            run: Announced {
+                trigger: Trigger::Send,
+                actor: None,
+            },
+            events: vec![],
+        }
+    }
+
+    pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> Answer {
+        let (stored, account) = (self.stage.stored(campaign).await, CAMPAIGNS[campaign]);
+        let retry = RunRetry {
+            campaign: Campaign {
+                status: CampaignStatus::Sending,
+                completed_at: None,
+                ..stored
+            },
+            expected,
+            run: Announced {
+                trigger: Trigger::Retry,
+                actor: None,
+            },
+            profile_id: Some(self.stage.profiles[account]),
+            monthly_limit: state.accounts[account].limit,
+            events: vec![],
+        };
+        let outcome = self.stage.world.runs().retry(&retry).await.unwrap();
+        // What failed is not under way any more.
+        if matches!(outcome, StartOutcome::Started { .. }) {
+            let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
+            waiting.for_each(|(key, _)| {
+                self.outstanding.remove(&key);
+            });
+        }
+        Answer::Start(outcome)
+    }
+
+    pub(super) async fn turn(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
+        let (run, said) = (self.stage.run(campaign), self.said(campaign, results));
+        let ids: Vec<SendId> = next.iter().map(|key| self.id(*key)).collect();
+        let (worker, world) = (number(worker), &self.stage.world);
+        let turn = match &self.stage.turn {
+            None => world.runs().record_and_start(run, worker, &said, &ids).await.unwrap(),
+            Some(text) => mutant::record_and_start(world, text, run, worker, &said, &ids).await,
+        };
+        self.note(campaign, results);
+        let Started {
+            goes_on,
+            sends,
+            unreachable,
+        } = turn;
+        let started: Vec<Key> = sends.into_iter().map(|id| self.key(id)).collect();
+        for key in &started {
+            assert!(self.outstanding.insert(*key), "{key:?} is handed out twice");
+            *self.tries.entry(*key).or_default() += 1;
+        }
+        // Time does not pass by itself here: what was started now was started a moment ago until somebody says otherwise.
+        self.stage
+            .world
+            .sql(
+                "UPDATE campaign_sends SET started_at = now() + interval '1 hour'
+                 WHERE started_at BETWEEN now() - interval '10 minutes' AND now()",
+            )
+            .await;
+        let unreachable = unreachable.into_iter().map(|id| self.key(id)).collect();
+        Answer::Turn {
+            goes_on,
+            started,
+            unreachable,
+        }
+    }
+
+    /// The results, in the words of the port.
+    pub(super) fn said(&self, campaign: usize, results: &Results) -> Vec<(SendId, SendResult)> {
+        let said = results.iter().map(|(contact, kind)| {
+            let key = (campaign, *contact);
+            (self.id(key), self.result_of(key, *kind))
+        });
+        said.collect()
+    }
+
+    /// What came of the last try.
+    fn result_of(&self, key: Key, kind: Kind) -> SendResult {
+        let message = message_of(key, self.tries.get(&key).copied().unwrap_or(0));
+        let failed = |code| SendResult::Failed {
+            code: Some(code),
+            message: "refused".into(),
+        };
+        match kind {
+            Kind::Sent => SendResult::Sent {
+                message_id: Some(message),
+                wa_id: None,
+            },
+            Kind::SentNameless => SendResult::Sent {
+                message_id: None,
+                wa_id: None,
+            },
+            Kind::SentToKnown => SendResult::Sent {
+                wa_id: Some(format!("wa-{message}")),
+                message_id: Some(message),
+            },
+            Kind::Failed => failed(131_026),
+            Kind::Stopped => failed(STOPPED_MARKETING),
+            Kind::Unknown => SendResult::Unknown,
+            Kind::DeferredNow => SendResult::Deferred { delay: Duration::ZERO },
+            Kind::DeferredLong => SendResult::Deferred { delay: LONG },
+            Kind::Released => SendResult::Released,
+        }
+    }
+
+    /// Who says that it surely was not processed may be handed it again.
+    pub(super) fn note(&mut self, campaign: usize, results: &Results) {
+        for (contact, _) in results.iter().filter(|(_, kind)| kind.puts_back()) {
+            self.outstanding.remove(&(campaign, *contact));
+        }
+    }
+
+    pub(super) fn news_of(&self, item: &Item) -> DeliveryNews {
+        let message = message_of(item.key, item.attempt);
+        DeliveryNews {
+            error_code: item.stopped.then_some(STOPPED_MARKETING),
+            ..news(item.named.then(|| self.id(item.key)), &message, item.status)
+        }
+    }
+}
+
+/// The answer that the model has, where the store chose as it may.
+pub(super) fn claimed(state: &State, campaign: usize, claim: Claim) -> Answer {
+    let sends = match claim {
+        Claim::Sends(sends) => sends,
+        Claim::Wait(time) => {
+            assert!(time.is_positive());
+            return Answer::Wait;
+        }
+        Claim::Exhausted => return Answer::Exhausted,
+        Claim::Stopped => return Answer::Stopped,
+        Claim::Lost => return Answer::Lost,
+    };
+    let contacts: Vec<usize> = sends.iter().map(|send| contact_of(state, campaign, send)).collect();
+    let Answer::Claimed { due, fresh, size } = state.answer.clone() else {
+        panic!("{contacts:?} were claimed, and it was to be {:?}", state.answer)
+    };
+    assert_eq!(contacts.len(), size.min(due.len() + fresh.len()), "{contacts:?}");
+    let (again, first) = contacts.split_at(due.len().min(size));
+    assert!(
+        again.iter().all(|contact| due.contains(contact)),
+        "{again:?} of {due:?}"
+    );
+    assert!(fresh.starts_with(first), "{first:?} of {fresh:?}");
+    state.answer.clone()
+}
+
+/// Whom a claimed send is for; what else is known of it is looked at.
+fn contact_of(state: &State, campaign: usize, claimed: &ClaimedSend) -> usize {
+    let contact = usize::try_from(claimed.contact_id.0.as_u128()).unwrap() - 1;
+    assert_eq!(claimed.attempts, state.sends[&(campaign, contact)].attempts);
+    let out = state.account(campaign).out.contains(&contact);
+    assert_eq!(claimed.recipient.is_none(), out, "{claimed:?}");
+    contact
+}

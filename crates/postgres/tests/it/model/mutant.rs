@@ -1,0 +1,77 @@
+//! The turn's statement with something left out, run as the store runs it. Nothing in the store knows of this.
+
+use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, Started};
+use recado_domain::shared::SendId;
+use tokio_postgres::SimpleQueryMessage;
+use uuid::Uuid;
+
+use crate::support::World;
+
+/// As the store has it.
+pub(super) const TURN: &str = include_str!("../../../src/campaigns/turn.sql");
+
+/// The statement without these words, which have to be there.
+pub(super) fn without(words: &str) -> String {
+    assert!(TURN.contains(words), "the turn has no {words:?} to leave out");
+    TURN.replace(words, "")
+}
+
+fn array(values: impl Iterator<Item = Option<String>>, of: &str) -> String {
+    let values: Vec<String> = values.map(|value| value.unwrap_or("NULL".to_owned())).collect();
+    format!("'{{{}}}'::{of}[]", values.join(","))
+}
+
+/// `RunStore::record_and_start`, by this statement.
+pub(super) async fn record_and_start(
+    world: &World,
+    text: &str,
+    run: QueuedRun,
+    worker: Uuid,
+    results: &[(SendId, SendResult)],
+    next: &[SendId],
+) -> Started {
+    let message_of = |result: &SendResult| match result {
+        SendResult::Sent {
+            message_id,
+            wa_id: None,
+        } => Some(message_id.clone()),
+        _ => None,
+    };
+    let (plain, other): (Vec<_>, Vec<_>) = results
+        .iter()
+        .cloned()
+        .partition(|(_, result)| message_of(result).is_some());
+    world.runs().record(run, &other).await.unwrap();
+    let sent = plain.iter().map(|(id, _)| Some(id.to_string()));
+    let messages = plain.iter().map(|(_, result)| message_of(result).flatten());
+    let parameters = [
+        format!("'{}'::uuid", run.account_id),
+        format!("'{}'::uuid", run.campaign_id),
+        format!("'{worker}'::uuid"),
+        array(next.iter().map(|id| Some(id.to_string())), "uuid"),
+        array(sent, "uuid"),
+        array(messages, "text"),
+        PAIR_INTERVAL.whole_microseconds().to_string(),
+    ];
+    let mut statement = text.to_owned();
+    for (at, parameter) in parameters.iter().enumerate() {
+        statement = statement.replace(&format!("${}", at + 1), parameter);
+    }
+    let rows = world.client.simple_query(&statement).await.unwrap();
+    let row = rows.iter().find_map(|message| match message {
+        SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let row = row.unwrap();
+    let ids = |column: usize| -> Vec<SendId> {
+        let text = row.get(column).unwrap().trim_matches(['{', '}']);
+        let ids = text.split(',').filter(|id| !id.is_empty());
+        ids.map(|id| id.parse::<Uuid>().unwrap().into()).collect()
+    };
+    let (started, unreachable) = (ids(1), ids(2));
+    Started {
+        goes_on: row.get(0) == Some("t"),
+        sends: next.iter().copied().filter(|send| started.contains(send)).collect(),
+        unreachable,
+    }
+}

@@ -1,0 +1,460 @@
+//! What each step makes of the state, and what the store has to answer.
+
+use std::collections::BTreeSet;
+
+use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome};
+use recado_domain::shared::Write;
+
+use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, Place, Retry, Send, State, message_of, refused};
+use super::steps::{Item, Pause, Results, Step};
+
+impl State {
+    pub(super) fn after(mut self, step: &Step) -> Self {
+        self.answer = match step {
+            Step::Start {
+                campaign,
+                worker,
+                expected,
+            } => self.start(*campaign, *worker, *expected),
+            Step::Announce { campaign, expected } => self.announce(*campaign, *expected),
+            Step::GiveUp(campaign) => self.give_up(*campaign),
+            Step::Take(worker) => self.take(*worker),
+            Step::Expire(campaign) => self.of_place(*campaign, |place| place.expired = true),
+            Step::Claim {
+                campaign,
+                worker,
+                after,
+                size,
+            } => self.claim(*campaign, *worker, *after, *size),
+            Step::Turn {
+                campaign,
+                worker,
+                results,
+                next,
+            } => self.turn(*campaign, *worker, results, next),
+            Step::Record { campaign, results } => {
+                results
+                    .iter()
+                    .for_each(|(contact, kind)| self.settle((*campaign, *contact), *kind));
+                Answer::Nothing
+            }
+            Step::Pause(campaign, pause) => self.pause(*campaign, *pause),
+            Step::Resume(campaign) => self.guarded(*campaign, |state| state.campaigns[*campaign].paused = false),
+            Step::Cancel(campaign) => self.guarded(*campaign, |state| {
+                state.campaigns[*campaign].paused = false;
+                state.end(*campaign, CampaignStatus::Cancelled);
+            }),
+            Step::Overtaken { campaign, .. } => Answer::Write(Write::Stale(self.campaigns[*campaign].status)),
+            Step::Finish { campaign, .. } => self.finish(*campaign),
+            Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
+            Step::Release(campaign, worker) => self.release(*campaign, *worker),
+            Step::Abandon(campaign, worker) => {
+                if self.is_held_by(*campaign, *worker) {
+                    self.abandon(*campaign);
+                }
+                Answer::Nothing
+            }
+            Step::News(account, items) => self.learn(*account, items),
+            Step::FailUnknown => self.fail_unknown(),
+            Step::Consent { account, contact, out } => self.consent(*account, *contact, *out),
+            Step::Suspend { account, suspended } => {
+                self.accounts[*account].suspended = *suspended;
+                Answer::Nothing
+            }
+            Step::TakeTest(account) => self.take_test(*account),
+            Step::GiveTestBack(account) => {
+                let tests = &mut self.accounts[*account].tests;
+                *tests = (*tests - 1).max(0);
+                Answer::Nothing
+            }
+            Step::PassTime => self.pass_time(),
+        };
+        self
+    }
+
+    fn of_place(&mut self, campaign: usize, change: impl FnOnce(&mut Place)) -> Answer {
+        if let Some(place) = &mut self.campaigns[campaign].place {
+            change(place);
+        }
+        Answer::Nothing
+    }
+
+    /// Why so many more messages are too many.
+    fn exceeded(&self, account: usize, wanted: usize) -> Option<Answer> {
+        let (limit, used) = (self.accounts[account].limit, self.used(account));
+        let wanted = i64::try_from(wanted).unwrap();
+        let left = (limit - used).max(0);
+        let refusal = Refusal::QuotaExceeded { limit, left, wanted };
+        (used + wanted > limit).then_some(Answer::Start(StartOutcome::Refused(refusal)))
+    }
+
+    fn start(&mut self, campaign: usize, worker: Option<usize>, expected: CampaignStatus) -> Answer {
+        let (status, account) = (self.campaigns[campaign].status, CAMPAIGNS[campaign]);
+        let place = self.campaigns[campaign].place.clone();
+        let prepared = place.as_ref().is_some_and(|place| place.prepared);
+        if status != expected || prepared {
+            return refused(status, Command::Start);
+        }
+        let out = &self.accounts[account].out;
+        let people: Vec<usize> = (0..PEOPLE[account]).filter(|contact| !out.contains(contact)).collect();
+        if people.is_empty() {
+            return Answer::Start(StartOutcome::Refused(Refusal::NoRecipients));
+        }
+        if let Some(exceeded) = self.exceeded(account, people.len()) {
+            return exceeded;
+        }
+        let order = place.map_or_else(|| self.tick(), |place| place.order);
+        let simulated = account == 1 && self.simulates;
+        let stored = &mut self.campaigns[campaign];
+        stored.status = CampaignStatus::Sending;
+        stored.simulated = simulated;
+        stored.line = !simulated;
+        stored.total = people.len();
+        stored.begun = true;
+        stored.place = Some(Place {
+            worker,
+            expired: false,
+            prepared: true,
+            order,
+        });
+        let recipients = i64::try_from(people.len()).unwrap();
+        self.sends
+            .extend(people.into_iter().map(|contact| ((campaign, contact), Send::new())));
+        Answer::Start(StartOutcome::Started { recipients })
+    }
+
+    fn announce(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
+        let status = self.campaigns[campaign].status;
+        if status != expected {
+            return Answer::Write(Write::Stale(status));
+        }
+        self.campaigns[campaign].status = CampaignStatus::Sending;
+        self.enqueue(campaign, false);
+        Answer::Write(Write::Done)
+    }
+
+    fn enqueue(&mut self, campaign: usize, prepared: bool) {
+        let order = self.tick();
+        self.campaigns[campaign].place = Some(Place {
+            worker: None,
+            expired: false,
+            prepared,
+            order,
+        });
+    }
+
+    fn give_up(&mut self, campaign: usize) -> Answer {
+        let stored = &mut self.campaigns[campaign];
+        if stored.place.take_if(|place| !place.prepared).is_some() {
+            stored.status = CampaignStatus::Draft;
+            stored.paused = false;
+        }
+        Answer::Nothing
+    }
+
+    fn take(&mut self, worker: usize) -> Answer {
+        for campaign in 0..CAMPAIGNS.len() {
+            let place = self.campaigns[campaign].place.as_ref();
+            if place.is_some_and(|place| place.worker.is_some() && place.expired) {
+                self.abandon(campaign);
+            }
+        }
+        let free = (0..CAMPAIGNS.len()).filter(|at| self.goes_on(*at) && self.holder(*at).is_none());
+        let order = |at: &usize| self.campaigns[*at].place.as_ref().map(|place| place.order);
+        let taken = free.filter(|at| order(at).is_some()).min_by_key(order);
+        if let Some(campaign) = taken {
+            self.of_place(campaign, |place| (place.worker, place.expired) = (Some(worker), false));
+        }
+        Answer::Taken(taken)
+    }
+
+    fn claim(&mut self, campaign: usize, worker: usize, after: Option<usize>, size: usize) -> Answer {
+        if !self.is_held_by(campaign, worker) {
+            let queued = self.campaigns[campaign].place.is_some();
+            return if queued { Answer::Lost } else { Answer::Stopped };
+        }
+        self.of_place(campaign, |place| place.expired = false);
+        if !self.goes_on(campaign) {
+            return Answer::Stopped;
+        }
+        let waiting = |retry: Retry, after: Option<usize>| {
+            let sends = self
+                .sends_of(campaign)
+                .filter(move |(_, send)| send.waits() && send.retry == retry);
+            sends
+                .map(|((_, contact), _)| contact)
+                .filter(move |contact| Some(*contact) > after)
+        };
+        let due: BTreeSet<usize> = waiting(Retry::Due, None).collect();
+        let mut fresh: Vec<usize> = waiting(Retry::Never, after).collect();
+        if due.is_empty() && fresh.is_empty() {
+            fresh = waiting(Retry::Never, None).collect();
+        }
+        match (due.is_empty() && fresh.is_empty(), waiting(Retry::Later, None).next()) {
+            (false, _) => Answer::Claimed { due, fresh, size },
+            (true, Some(_)) => Answer::Wait,
+            (true, None) => Answer::Exhausted,
+        }
+    }
+
+    fn turn(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
+        for (contact, kind) in results.iter().filter(|(_, kind)| !kind.is_plain()) {
+            self.settle((campaign, *contact), *kind);
+        }
+        let goes_on = self.is_held_by(campaign, worker) && self.goes_on(campaign);
+        let own = next
+            .iter()
+            .filter(|key| goes_on && key.0 == campaign && self.sends[*key].waits());
+        let (deferred, started): (Vec<Key>, Vec<Key>) = own.copied().partition(|key| self.has_rival(*key));
+        for (contact, kind) in results.iter().filter(|(_, kind)| kind.is_plain()) {
+            let key = (campaign, *contact);
+            // Of what was not started nobody can know anything.
+            if self.sends[&key].is_open() {
+                self.settle(key, *kind);
+            }
+        }
+        for key in deferred {
+            self.send(key).retry = Retry::Later;
+        }
+        for key in &started {
+            let send = self.send(*key);
+            (send.started, send.recently) = (true, true);
+            send.tries += 1;
+            send.possible.insert(send.tries);
+            send.reported = None;
+        }
+        let out = &self.account(campaign).out;
+        let unreachable = started
+            .iter()
+            .filter(|(_, contact)| out.contains(contact))
+            .copied()
+            .collect();
+        Answer::Turn {
+            goes_on,
+            started,
+            unreachable,
+        }
+    }
+
+    /// Whether another run of the same number wrote to this contact just now.
+    fn has_rival(&self, (campaign, contact): Key) -> bool {
+        let of_same_number = |at: &usize| {
+            let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
+            *at != campaign && CAMPAIGNS[*at] == CAMPAIGNS[campaign] && own.line && other.line && other.place.is_some()
+        };
+        let mut rivals = (0..CAMPAIGNS.len()).filter(of_same_number);
+        rivals.any(|at| {
+            let send = self.sends.get(&(at, contact));
+            send.is_some_and(|send| send.started && send.recently)
+        })
+    }
+
+    fn send(&mut self, key: Key) -> &mut Send {
+        self.sends.get_mut(&key).unwrap()
+    }
+
+    /// Takes in what the caller of a started send says of it.
+    fn settle(&mut self, key: Key, kind: Kind) {
+        let finished = self.is_finished(key.0);
+        let send = self.send(key);
+        send.reported = Some(kind);
+        let attempt = send.tries;
+        match kind {
+            Kind::Sent | Kind::SentToKnown => {
+                self.name(key, attempt);
+                self.advance(key, SendStatus::Sent);
+            }
+            Kind::SentNameless => self.advance(key, SendStatus::Sent),
+            Kind::Failed | Kind::Stopped => {
+                send.possible.remove(&attempt);
+                self.advance(key, SendStatus::Failed);
+                if kind == Kind::Stopped {
+                    self.accounts[CAMPAIGNS[key.0]].out.insert(key.1);
+                }
+            }
+            Kind::Unknown => send.unknown |= send.is_open(),
+            Kind::DeferredNow | Kind::DeferredLong | Kind::Released => {
+                send.possible.remove(&attempt);
+                if finished || !send.is_open() {
+                    return;
+                }
+                match kind {
+                    Kind::DeferredNow => (send.attempts, send.retry) = (send.attempts + 1, Retry::Due),
+                    Kind::DeferredLong => (send.attempts, send.retry) = (send.attempts + 1, Retry::Later),
+                    _ => {}
+                }
+                (send.started, send.unknown) = (false, false);
+            }
+        }
+    }
+
+    /// Learns the id of a try's message.
+    fn name(&mut self, key: Key, attempt: usize) {
+        let message = message_of(key, attempt);
+        let send = self.send(key);
+        if send.message.is_none() {
+            send.message = Some(message.clone());
+            self.accounts[CAMPAIGNS[key.0]].messages.insert(message, key);
+        }
+    }
+
+    fn advance(&mut self, key: Key, news: SendStatus) {
+        let send = self.send(key);
+        if let Some(next) = send.status.advance(news) {
+            (send.status, send.unknown) = (next, false);
+        }
+    }
+
+    fn pause(&mut self, campaign: usize, pause: Pause) -> Answer {
+        let stored = &mut self.campaigns[campaign];
+        let sending = stored.status == CampaignStatus::Sending;
+        match pause {
+            Pause::ByRun => stored.paused |= sending,
+            Pause::ByTemplate => stored.paused |= sending && !stored.simulated,
+            Pause::ByHand => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
+        }
+        Answer::Nothing
+    }
+
+    /// A write that needs the campaign to be sending.
+    fn guarded(&mut self, campaign: usize, change: impl FnOnce(&mut Self)) -> Answer {
+        let status = self.campaigns[campaign].status;
+        if status != CampaignStatus::Sending {
+            return Answer::Write(Write::Stale(status));
+        }
+        change(self);
+        Answer::Write(Write::Done)
+    }
+
+    /// Who holds the run is gone, and nobody knows what it had started.
+    fn abandon(&mut self, campaign: usize) {
+        self.of_place(campaign, |place| (place.worker, place.expired) = (None, false));
+        self.doubt(campaign);
+    }
+
+    fn doubt(&mut self, campaign: usize) {
+        let sends = self.sends.range_mut((campaign, 0)..(campaign + 1, 0));
+        sends.for_each(|(_, send)| send.unknown |= send.is_open());
+    }
+
+    fn end(&mut self, campaign: usize, status: CampaignStatus) {
+        self.campaigns[campaign].status = status;
+        self.campaigns[campaign].place = None;
+        self.doubt(campaign);
+    }
+
+    fn finish(&mut self, campaign: usize) -> Answer {
+        let stored = &self.campaigns[campaign];
+        if stored.status == CampaignStatus::Sending && !stored.paused {
+            let counts = self.counts(campaign);
+            let status = match (stored.simulated, counts.accepted() == counts.total) {
+                (true, _) => CampaignStatus::Sent,
+                (false, true) => CampaignStatus::Completed,
+                (false, false) => CampaignStatus::Partial,
+            };
+            self.end(campaign, status);
+        }
+        Answer::Report(self.report(campaign))
+    }
+
+    /// Failed sends, and those that an early end left untried, are new ones.
+    fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
+        let status = self.campaigns[campaign].status;
+        if status != expected {
+            return refused(status, Command::Retry);
+        }
+        let failed = |send: &Send| send.status == SendStatus::Failed && !send.never_confirmed;
+        let again = self.sends_of(campaign).filter(|(_, send)| failed(send) || send.waits());
+        let again: Vec<Key> = again.map(|(key, _)| key).collect();
+        if again.is_empty() {
+            return Answer::Start(StartOutcome::Refused(Refusal::NothingToRetry));
+        }
+        if let Some(exceeded) = self.exceeded(CAMPAIGNS[campaign], again.len()) {
+            return exceeded;
+        }
+        for key in &again {
+            let send = self.send(*key);
+            send.earlier = send.tries;
+            send.superseded = send.message.take().or(send.superseded.take());
+            (send.status, send.started, send.attempts) = (SendStatus::Pending, false, 0);
+            (send.retry, send.reported) = (Retry::Due, None);
+        }
+        self.campaigns[campaign].status = CampaignStatus::Sending;
+        self.enqueue(campaign, true);
+        let recipients = i64::try_from(again.len()).unwrap();
+        Answer::Start(StartOutcome::Started { recipients })
+    }
+
+    fn release(&mut self, campaign: usize, worker: usize) -> Answer {
+        if self.is_held_by(campaign, worker) {
+            let order = self.tick();
+            self.of_place(campaign, |place| {
+                (place.worker, place.expired, place.order) = (None, false, order);
+            });
+        }
+        Answer::Nothing
+    }
+
+    /// What the platform tells, of what it names by a send that is there or by a message that is known.
+    fn learn(&mut self, account: usize, items: &[Item]) -> Answer {
+        let message = |item: &Item| message_of(item.key, item.attempt);
+        let named = items.iter().filter(|item| item.named).map(|item| item.key);
+        let known = &self.accounts[account].messages;
+        let by_message = items.iter().filter_map(|item| known.get(&message(item)).copied());
+        let looked_at: BTreeSet<Key> = named.chain(by_message).collect();
+        let mut unmatched = Vec::new();
+        for (position, item) in items.iter().enumerate() {
+            let send = &self.sends[&item.key];
+            let found = item.named || looked_at.contains(&item.key) && send.message.as_ref() == Some(&message(item));
+            if !found || item.attempt <= send.earlier {
+                unmatched.push(position);
+                continue;
+            }
+            self.name(item.key, item.attempt);
+            self.advance(item.key, item.status);
+            if item.stopped {
+                self.accounts[account].out.insert(item.key.1);
+            }
+        }
+        Answer::Unmatched(unmatched)
+    }
+
+    fn fail_unknown(&mut self) -> Answer {
+        let doubtful: Vec<Key> = self
+            .sends
+            .iter()
+            .filter(|(_, send)| send.unknown)
+            .map(|(key, _)| *key)
+            .collect();
+        for key in &doubtful {
+            self.advance(*key, SendStatus::Failed);
+            self.send(*key).never_confirmed = true;
+        }
+        Answer::Failed(u64::try_from(doubtful.len()).unwrap())
+    }
+
+    fn consent(&mut self, account: usize, contact: usize, out: bool) -> Answer {
+        let stored = &mut self.accounts[account].out;
+        match out {
+            true => stored.insert(contact),
+            false => stored.remove(&contact),
+        };
+        Answer::Nothing
+    }
+
+    fn take_test(&mut self, account: usize) -> Answer {
+        let left = self.used(account) < self.accounts[account].limit;
+        self.accounts[account].tests += i64::from(left);
+        Answer::Place(left)
+    }
+
+    fn pass_time(&mut self) -> Answer {
+        for send in self.sends.values_mut() {
+            send.recently = false;
+            if send.retry == Retry::Later {
+                send.retry = Retry::Due;
+            }
+        }
+        Answer::Nothing
+    }
+}

@@ -1,0 +1,393 @@
+//! What the model knows: campaigns, their sends, places in the queue, months. Small enough to be seen as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use recado_domain::campaigns::{CampaignStatus, Refusal, RunReport, SendCounts, SendStatus, StartOutcome};
+use recado_domain::shared::Write;
+
+/// The account of each campaign. The two of the first account leave from one number.
+pub(super) const CAMPAIGNS: [usize; 3] = [0, 0, 1];
+
+/// How many contacts each account has.
+pub(super) const PEOPLE: [usize; 2] = [3, 2];
+
+/// How many workers there are.
+pub(super) const WORKERS: usize = 2;
+
+/// A send: its campaign, and its contact in the account of that.
+pub(super) type Key = (usize, usize);
+
+/// When a send may be tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// It waits for its turn in the order of contacts.
+    Never,
+    /// Now, before all others.
+    Due,
+    /// Not yet.
+    Later,
+}
+
+/// What a worker, or the platform in its name, says of a send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Accepted.
+    Sent,
+    /// Accepted, by a number that names no messages.
+    SentNameless,
+    /// Accepted, and the recipient's id is told.
+    SentToKnown,
+    Failed,
+    /// Failed, because the recipient wants no marketing.
+    Stopped,
+    Unknown,
+    DeferredNow,
+    DeferredLong,
+    Released,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 9] = [
+        Self::Sent,
+        Self::SentNameless,
+        Self::SentToKnown,
+        Self::Failed,
+        Self::Stopped,
+        Self::Unknown,
+        Self::DeferredNow,
+        Self::DeferredLong,
+        Self::Released,
+    ];
+
+    /// Whether the turn writes it by itself.
+    pub(super) fn is_plain(self) -> bool {
+        matches!(self, Self::Sent | Self::SentNameless)
+    }
+
+    /// Whether it says that the platform surely did not process the send.
+    pub(super) fn puts_back(self) -> bool {
+        matches!(self, Self::DeferredNow | Self::DeferredLong | Self::Released)
+    }
+}
+
+/// One message to one contact.
+#[derive(Clone, Debug)]
+pub(super) struct Send {
+    pub(super) status: SendStatus,
+    pub(super) started: bool,
+    /// Whether the contact has to be left alone by other runs of the number.
+    pub(super) recently: bool,
+    pub(super) unknown: bool,
+    pub(super) attempts: u32,
+    pub(super) retry: Retry,
+    pub(super) message: Option<String>,
+    pub(super) superseded: Option<String>,
+    pub(super) never_confirmed: bool,
+    /// How often it was handed out as started.
+    pub(super) tries: usize,
+    /// How many of these were before it was made a new one.
+    pub(super) earlier: usize,
+    /// The tries that the platform may have got.
+    pub(super) possible: BTreeSet<usize>,
+    /// What its caller said of the last one.
+    pub(super) reported: Option<Kind>,
+}
+
+impl Send {
+    pub(super) fn new() -> Self {
+        Self {
+            status: SendStatus::Pending,
+            started: false,
+            recently: false,
+            unknown: false,
+            attempts: 0,
+            retry: Retry::Never,
+            message: None,
+            superseded: None,
+            never_confirmed: false,
+            tries: 0,
+            earlier: 0,
+            possible: BTreeSet::new(),
+            reported: None,
+        }
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        self.status == SendStatus::Pending && !self.started
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.status == SendStatus::Pending && self.started
+    }
+}
+
+/// A place in the queue.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) worker: Option<usize>,
+    pub(super) expired: bool,
+    pub(super) prepared: bool,
+    /// Since when it waits.
+    pub(super) order: usize,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Campaign {
+    pub(super) status: CampaignStatus,
+    pub(super) paused: bool,
+    pub(super) simulated: bool,
+    pub(super) total: usize,
+    /// Whether it leaves from the number of its account.
+    pub(super) line: bool,
+    /// Whether a run of it ever began.
+    pub(super) begun: bool,
+    pub(super) place: Option<Place>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Account {
+    pub(super) suspended: bool,
+    pub(super) limit: i64,
+    pub(super) tests: i64,
+    /// Who does not want to be written to.
+    pub(super) out: BTreeSet<usize>,
+    /// The messages that are known, by their ids.
+    pub(super) messages: BTreeMap<String, Key>,
+}
+
+/// What the store has to answer to the last step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Nothing,
+    Start(StartOutcome),
+    Write(Write<CampaignStatus>),
+    Taken(Option<usize>),
+    /// So many of these contacts, in any order, then of those, in this one.
+    Claimed {
+        due: BTreeSet<usize>,
+        fresh: Vec<usize>,
+        size: usize,
+    },
+    Wait,
+    Exhausted,
+    Stopped,
+    Lost,
+    Turn {
+        goes_on: bool,
+        started: Vec<Key>,
+        unreachable: BTreeSet<Key>,
+    },
+    Report(RunReport),
+    Failed(u64),
+    Unmatched(Vec<usize>),
+    Place(bool),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) campaigns: Vec<Campaign>,
+    pub(super) accounts: Vec<Account>,
+    pub(super) sends: BTreeMap<Key, Send>,
+    /// Whether the second account has no number.
+    pub(super) simulates: bool,
+    pub(super) clock: usize,
+    pub(super) answer: Answer,
+}
+
+/// The platform's id of a try's message.
+pub(super) fn message_of((campaign, contact): Key, attempt: usize) -> String {
+    format!("m{campaign}{contact}-{attempt}")
+}
+
+/// The refusal of a campaign in another status.
+pub(super) fn refused(status: CampaignStatus, command: recado_domain::campaigns::Command) -> Answer {
+    Answer::Start(StartOutcome::Refused(Refusal::Status { status, command }))
+}
+
+impl State {
+    pub(super) fn new(limit: i64, simulates: bool) -> Self {
+        let campaign = Campaign {
+            status: CampaignStatus::Draft,
+            paused: false,
+            simulated: false,
+            total: 0,
+            line: false,
+            begun: false,
+            place: None,
+        };
+        let account = |limit| Account {
+            suspended: false,
+            limit,
+            tests: 0,
+            out: BTreeSet::new(),
+            messages: BTreeMap::new(),
+        };
+        Self {
+            campaigns: vec![campaign; CAMPAIGNS.len()],
+            accounts: vec![account(limit), account(100)],
+            sends: BTreeMap::new(),
+            simulates,
+            clock: 0,
+            answer: Answer::Nothing,
+        }
+    }
+
+    pub(super) fn tick(&mut self) -> usize {
+        self.clock += 1;
+        self.clock
+    }
+
+    pub(super) fn account(&self, campaign: usize) -> &Account {
+        &self.accounts[CAMPAIGNS[campaign]]
+    }
+
+    /// The sends of a campaign, in the order of their contacts.
+    pub(super) fn sends_of(&self, campaign: usize) -> impl Iterator<Item = (Key, &Send)> + Clone {
+        self.sends
+            .range((campaign, 0)..(campaign + 1, 0))
+            .map(|(key, send)| (*key, send))
+    }
+
+    pub(super) fn holder(&self, campaign: usize) -> Option<usize> {
+        self.campaigns[campaign].place.as_ref()?.worker
+    }
+
+    pub(super) fn is_held_by(&self, campaign: usize, worker: usize) -> bool {
+        self.holder(campaign) == Some(worker)
+    }
+
+    pub(super) fn goes_on(&self, campaign: usize) -> bool {
+        let stored = &self.campaigns[campaign];
+        stored.status == CampaignStatus::Sending && !stored.paused && !self.account(campaign).suspended
+    }
+
+    pub(super) fn is_finished(&self, campaign: usize) -> bool {
+        use CampaignStatus::{Completed, Partial, Sent};
+        matches!(self.campaigns[campaign].status, Sent | Completed | Partial)
+    }
+
+    pub(super) fn counts(&self, campaign: usize) -> SendCounts {
+        let count = |status| {
+            let those = self.sends_of(campaign).filter(|(_, send)| send.status == status);
+            i64::try_from(those.count()).unwrap()
+        };
+        SendCounts {
+            total: i64::try_from(self.sends_of(campaign).count()).unwrap(),
+            pending: count(SendStatus::Pending),
+            sent: count(SendStatus::Sent),
+            delivered: count(SendStatus::Delivered),
+            read: count(SendStatus::Read),
+            failed: count(SendStatus::Failed),
+        }
+    }
+
+    /// How a run stands.
+    pub(super) fn report(&self, campaign: usize) -> RunReport {
+        let (counts, stored) = (self.counts(campaign), &self.campaigns[campaign]);
+        RunReport {
+            total: counts.total,
+            sent: counts.accepted(),
+            failed: counts.total - counts.accepted(),
+            simulated: stored.simulated,
+            status: stored.status,
+            paused: stored.paused,
+        }
+    }
+
+    /// What of the month is used, and what is kept for what may still leave or be accepted.
+    pub(super) fn usage(&self, account: usize) -> (i64, i64) {
+        let (mut sent, mut reserved) = (0, 0);
+        for ((campaign, _), send) in self
+            .sends
+            .iter()
+            .filter(|((campaign, _), _)| CAMPAIGNS[*campaign] == account)
+        {
+            let sending = self.campaigns[*campaign].status == CampaignStatus::Sending;
+            match send.status {
+                SendStatus::Sent | SendStatus::Delivered | SendStatus::Read => sent += 1,
+                SendStatus::Pending if sending || send.started => reserved += 1,
+                SendStatus::Pending | SendStatus::Failed => {}
+            }
+        }
+        (sent, reserved)
+    }
+
+    pub(super) fn used(&self, account: usize) -> i64 {
+        let (sent, reserved) = self.usage(account);
+        sent + reserved + self.accounts[account].tests
+    }
+
+    /// Everything that the database has to say of itself, a line a row.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (at, stored) in self.campaigns.iter().enumerate() {
+            let Campaign {
+                status,
+                paused,
+                simulated,
+                total,
+                ..
+            } = stored;
+            let name = at + 1;
+            lines.push(format!(
+                "campaign {name} {status} paused={paused} simulated={simulated} total={total}"
+            ));
+            if let Some(Place {
+                worker,
+                expired,
+                prepared,
+                ..
+            }) = &stored.place
+            {
+                let worker = worker.map_or("-".to_owned(), |worker| (worker + 1).to_string());
+                lines.push(format!(
+                    "queue {name} worker={worker} expired={expired} prepared={prepared}"
+                ));
+            }
+            if stored.begun {
+                let SendCounts {
+                    total,
+                    pending,
+                    sent,
+                    delivered,
+                    read,
+                    failed,
+                } = self.counts(at);
+                lines.push(format!(
+                    "counters {name} {total} = {pending} {sent} {delivered} {read} {failed}"
+                ));
+            }
+        }
+        for ((campaign, contact), send) in &self.sends {
+            let Send {
+                status,
+                started,
+                recently,
+                unknown,
+                attempts,
+                never_confirmed,
+                ..
+            } = send;
+            let retry = match send.retry {
+                Retry::Never => "-",
+                Retry::Due => "due",
+                Retry::Later => "later",
+            };
+            let (campaign, contact, recently) = (campaign + 1, contact + 1, *started && *recently);
+            let message = send.message.as_deref().unwrap_or("-");
+            let superseded = send.superseded.as_deref().unwrap_or("-");
+            lines.push(format!(
+                "send {campaign} {contact} {status} started={started} recently={recently} unknown={unknown} \
+                 attempts={attempts} retry={retry} message={message} superseded={superseded} never={never_confirmed}"
+            ));
+        }
+        for (at, account) in self.accounts.iter().enumerate() {
+            let (sent, reserved) = self.usage(at);
+            lines.push(format!("usage {at} {sent} {reserved} {}", account.tests));
+            lines.extend(account.out.iter().map(|contact| format!("out {at} {}", contact + 1)));
+            lines.extend(account.messages.keys().map(|message| format!("message {at} {message}")));
+        }
+        lines.sort_unstable();
+        lines
+    }
+}

@@ -1,0 +1,381 @@
+//! What may happen, and what is likely to: most steps are those of a worker that does its duty, some are none that anybody
+//! should take.
+
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use recado_domain::campaigns::{CampaignStatus, SendStatus};
+
+use super::state::{CAMPAIGNS, Key, Kind, PEOPLE, State, WORKERS};
+
+/// Who lets a run wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    ByRun,
+    ByTemplate,
+    ByHand,
+}
+
+/// How news names its send.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    pub(super) key: Key,
+    /// Of which try.
+    pub(super) attempt: usize,
+    /// Whether the send is named, and not the message alone.
+    pub(super) named: bool,
+    pub(super) status: SendStatus,
+    /// Whether the recipient is said to want no marketing.
+    pub(super) stopped: bool,
+}
+
+pub(super) type Results = Vec<(usize, Kind)>;
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Start {
+        campaign: usize,
+        worker: Option<usize>,
+        expected: CampaignStatus,
+    },
+    Announce {
+        campaign: usize,
+        expected: CampaignStatus,
+    },
+    GiveUp(usize),
+    Take(usize),
+    Expire(usize),
+    Claim {
+        campaign: usize,
+        worker: usize,
+        after: Option<usize>,
+        size: usize,
+    },
+    Turn {
+        campaign: usize,
+        worker: usize,
+        results: Results,
+        next: Vec<Key>,
+    },
+    Record {
+        campaign: usize,
+        results: Results,
+    },
+    Pause(usize, Pause),
+    Resume(usize),
+    Cancel(usize),
+    /// Somebody edits or deletes what they take for a draft.
+    Overtaken {
+        campaign: usize,
+        delete: bool,
+    },
+    Finish {
+        campaign: usize,
+        early: bool,
+    },
+    Retry {
+        campaign: usize,
+        expected: CampaignStatus,
+    },
+    Release(usize, usize),
+    Abandon(usize, usize),
+    News(usize, Vec<Item>),
+    FailUnknown,
+    Consent {
+        account: usize,
+        contact: usize,
+        out: bool,
+    },
+    Suspend {
+        account: usize,
+        suspended: bool,
+    },
+    TakeTest(usize),
+    GiveTestBack(usize),
+    /// What was to wait has waited.
+    PassTime,
+}
+
+fn campaign() -> impl Strategy<Value = usize> {
+    0..CAMPAIGNS.len()
+}
+
+fn worker() -> impl Strategy<Value = usize> {
+    0..WORKERS
+}
+
+fn account() -> impl Strategy<Value = usize> {
+    0..PEOPLE.len()
+}
+
+/// Mostly the status that it is in.
+fn expected(state: &State, campaign: usize, wrong: CampaignStatus) -> BoxedStrategy<CampaignStatus> {
+    let right = state.campaigns[campaign].status;
+    prop_oneof![6 => Just(right), 1 => Just(wrong)].boxed()
+}
+
+/// Mostly who holds it.
+fn holder(state: &State, campaign: usize) -> BoxedStrategy<usize> {
+    match state.holder(campaign) {
+        Some(worker) => prop_oneof![7 => Just(worker), 1 => 0..WORKERS].boxed(),
+        None => worker().boxed(),
+    }
+}
+
+/// Something about a campaign that goes on, if there is one, in this state.
+fn busy(state: &State) -> BoxedStrategy<usize> {
+    let held: Vec<usize> = (0..CAMPAIGNS.len()).filter(|at| state.holder(*at).is_some()).collect();
+    match held.is_empty() {
+        true => campaign().boxed(),
+        false => prop_oneof![6 => select(held), 1 => campaign()].boxed(),
+    }
+}
+
+/// Some of these contacts, with anything said of each.
+fn results_of(contacts: Vec<usize>) -> BoxedStrategy<Results> {
+    let count = contacts.len();
+    let kind = prop_oneof![4 => Just(Kind::Sent), 5 => select(Kind::ALL.to_vec())];
+    (subsequence(contacts, 0..=count), prop::collection::vec(kind, count))
+        .prop_map(|(contacts, kinds)| contacts.into_iter().zip(kinds).collect())
+        .boxed()
+}
+
+/// Those of a campaign whose caller has something to say, and sometimes others.
+fn results(state: &State, campaign: usize) -> BoxedStrategy<Results> {
+    let started = state.sends_of(campaign).filter(|(_, send)| send.started);
+    let open: Vec<usize> = started
+        .clone()
+        .filter(|(_, send)| send.reported.is_none())
+        .map(|((_, contact), _)| contact)
+        .collect();
+    let any: Vec<usize> = started.map(|((_, contact), _)| contact).collect();
+    prop_oneof![4 => results_of(open), 1 => results_of(any)].boxed()
+}
+
+/// Those of a campaign that wait, and sometimes others, even another campaign's.
+fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
+    let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
+    let waiting: Vec<Key> = waiting.map(|(key, _)| key).collect();
+    let any: Vec<Key> = state.sends.keys().copied().collect();
+    let some = |keys: Vec<Key>| {
+        let count = keys.len();
+        subsequence(keys, 0..=count).prop_shuffle()
+    };
+    prop_oneof![4 => some(waiting), 1 => some(any)].boxed()
+}
+
+fn turn(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    busy(&state)
+        .prop_flat_map(move |campaign| {
+            let (worker, results, next) = (
+                holder(&state, campaign),
+                results(&state, campaign),
+                next(&state, campaign),
+            );
+            (worker, results, next).prop_map(move |(worker, results, next)| Step::Turn {
+                campaign,
+                worker,
+                results,
+                next,
+            })
+        })
+        .boxed()
+}
+
+fn record(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    campaign()
+        .prop_flat_map(move |campaign| {
+            results(&state, campaign).prop_map(move |results| Step::Record { campaign, results })
+        })
+        .boxed()
+}
+
+fn claim(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    let after = prop::option::of(0..3_usize);
+    (busy(&state), after, 1..4_usize)
+        .prop_flat_map(move |(campaign, after, size)| {
+            holder(&state, campaign).prop_map(move |worker| Step::Claim {
+                campaign,
+                worker,
+                after,
+                size,
+            })
+        })
+        .boxed()
+}
+
+/// News of tries that the platform may have got.
+fn news(state: &State) -> Option<BoxedStrategy<Step>> {
+    let of = |account: usize| {
+        let sends = state.sends.iter().filter(move |((at, _), _)| CAMPAIGNS[*at] == account);
+        sends.flat_map(|(key, send)| send.possible.iter().map(|attempt| (*key, *attempt)))
+    };
+    let tries: Vec<Vec<(Key, usize)>> = (0..PEOPLE.len()).map(|at| of(at).collect()).collect();
+    let accounts: Vec<usize> = (0..PEOPLE.len()).filter(|at| !tries[*at].is_empty()).collect();
+    if accounts.is_empty() {
+        return None;
+    }
+    let statuses = [
+        SendStatus::Sent,
+        SendStatus::Delivered,
+        SendStatus::Read,
+        SendStatus::Failed,
+        SendStatus::Failed,
+    ];
+    let news = select(accounts).prop_flat_map(move |account| {
+        let item = (
+            select(tries[account].clone()),
+            any::<bool>(),
+            select(statuses.to_vec()),
+            0..8_u8,
+        );
+        let item = item.prop_map(|((key, attempt), named, status, stopped)| Item {
+            key,
+            attempt,
+            named,
+            status,
+            stopped: status == SendStatus::Failed && stopped == 0,
+        });
+        prop::collection::vec(item, 1..4).prop_map(move |items| Step::News(account, items))
+    });
+    Some(news.boxed())
+}
+
+fn start(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    (campaign(), prop::option::of(worker()))
+        .prop_flat_map(move |(campaign, worker)| {
+            expected(&state, campaign, CampaignStatus::Scheduled).prop_map(move |expected| Step::Start {
+                campaign,
+                worker,
+                expected,
+            })
+        })
+        .boxed()
+}
+
+fn retry(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    campaign()
+        .prop_flat_map(move |campaign| {
+            expected(&state, campaign, CampaignStatus::Completed)
+                .prop_map(move |expected| Step::Retry { campaign, expected })
+        })
+        .boxed()
+}
+
+/// What people and the world around do.
+fn surroundings() -> BoxedStrategy<Step> {
+    let contact = account().prop_flat_map(|account| (Just(account), 0..PEOPLE[account], any::<bool>()));
+    let pause = select(vec![Pause::ByRun, Pause::ByTemplate, Pause::ByHand]);
+    prop_oneof![
+        2 => (campaign(), pause).prop_map(|(campaign, pause)| Step::Pause(campaign, pause)),
+        3 => campaign().prop_map(Step::Resume),
+        1 => campaign().prop_map(Step::Cancel),
+        1 => (campaign(), any::<bool>()).prop_map(|(campaign, delete)| Step::Overtaken { campaign, delete }),
+        2 => Just(Step::FailUnknown),
+        1 => contact.prop_map(|(account, contact, out)| Step::Consent { account, contact, out }),
+        1 => (account(), prop::bool::weighted(0.3)).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
+        1 => account().prop_map(Step::TakeTest),
+        1 => account().prop_map(Step::GiveTestBack),
+        2 => Just(Step::PassTime),
+    ]
+    .boxed()
+}
+
+/// What workers do that let go of a run, or never held it.
+fn handing_over(state: &State) -> BoxedStrategy<Step> {
+    let of = |make: fn(usize, usize) -> Step| {
+        let state = state.clone();
+        busy(&state)
+            .prop_flat_map(move |campaign| holder(&state, campaign).prop_map(move |worker| make(campaign, worker)))
+    };
+    prop_oneof![
+        4 => worker().prop_map(Step::Take),
+        2 => busy(state).prop_map(Step::Expire),
+        1 => of(Step::Release),
+        1 => of(Step::Abandon),
+        1 => campaign().prop_map(Step::GiveUp),
+    ]
+    .boxed()
+}
+
+pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
+    let expected = state.clone();
+    let announce = campaign().prop_flat_map(move |campaign| {
+        self::expected(&expected, campaign, CampaignStatus::Scheduled)
+            .prop_map(move |expected| Step::Announce { campaign, expected })
+    });
+    let finish = (busy(state), any::<bool>()).prop_map(|(campaign, early)| Step::Finish { campaign, early });
+    let news = news(state).unwrap_or_else(|| turn(state));
+    prop_oneof![
+        4 => start(state),
+        2 => announce,
+        12 => turn(state),
+        4 => record(state),
+        3 => claim(state),
+        5 => news,
+        3 => finish,
+        4 => retry(state),
+        6 => handing_over(state),
+        8 => surroundings(),
+    ]
+    .boxed()
+}
+
+/// Whether a step keeps to what the ports ask of who calls them.
+pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
+    use CampaignStatus::{Completed, Draft, Partial, Scheduled, Sending};
+    match step {
+        Step::Start { campaign, expected, .. } => {
+            // A paused run is not prepared before it goes on.
+            let paused = state.campaigns[*campaign].paused;
+            matches!(expected, Draft | Scheduled) || *expected == Sending && !paused
+        }
+        Step::Announce { expected, .. } => matches!(expected, Draft | Scheduled),
+        Step::Retry { expected, .. } => matches!(expected, Completed | Partial),
+        Step::Expire(campaign) => state.holder(*campaign).is_some(),
+        Step::Turn {
+            campaign,
+            results,
+            next,
+            ..
+        } => {
+            let told = results.iter().all(|(contact, kind)| {
+                let key = (*campaign, *contact);
+                state.sends.contains_key(&key) && (kind.is_plain() || may_report(state, key, *kind))
+            });
+            told && next.iter().all(|key| state.sends.contains_key(key))
+        }
+        Step::Record { campaign, results } => results
+            .iter()
+            .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
+        Step::Overtaken { campaign, .. } => state.campaigns[*campaign].status != Draft,
+        Step::Finish { campaign, .. } => {
+            let place = state.campaigns[*campaign].place.as_ref();
+            place.is_none_or(|place| place.prepared)
+        }
+        Step::Release(campaign, worker) => {
+            let mut sends = state.sends_of(*campaign);
+            !state.is_held_by(*campaign, *worker) || !sends.any(|(_, send)| send.is_open() && send.reported.is_none())
+        }
+        Step::News(_, items) => items.iter().all(|item| {
+            let send = state.sends.get(&item.key);
+            send.is_some_and(|send| send.possible.contains(&item.attempt))
+        }),
+        _ => true,
+    }
+}
+
+/// Results are of what was started; what is not final must not be said twice, and nobody says one thing and then another.
+fn may_report(state: &State, key: Key, kind: Kind) -> bool {
+    let Some(send) = state.sends.get(&key).filter(|send| send.started) else {
+        return false;
+    };
+    match send.reported {
+        None => true,
+        Some(before) => before == kind && !kind.puts_back(),
+    }
+}

@@ -1,0 +1,450 @@
+//! The stores under test, on a real database, and what they and the database say after each step.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore as _, QueuedRun, RunStore as _, TrialStore as _,
+};
+use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
+use recado_domain::templates::{Template, TemplateStore as _};
+use recado_domain::whatsapp::{DeliveryNews, DeliveryStore as _, ProfileStore as _};
+use recado_postgres::{PgProfiles, PgTrials};
+use time::Duration;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+
+use super::callers::claimed;
+use super::state::{Answer, CAMPAIGNS, Key, PEOPLE, State};
+use super::steps::{Pause, Step, any_step, is_allowed};
+use crate::support::{LEASE, World};
+use crate::whatsapp::profile;
+
+/// A time to wait that no test lives to see the end of.
+pub(super) const LONG: Duration = Duration::HOUR;
+
+/// The campaigns, without a database.
+pub(super) struct Model;
+
+impl ReferenceStateMachine for Model {
+    type State = State;
+    type Transition = Step;
+
+    fn init_state() -> BoxedStrategy<State> {
+        (3..8_i64, any::<bool>())
+            .prop_map(|(limit, simulates)| State::new(limit, simulates))
+            .boxed()
+    }
+
+    fn transitions(state: &State) -> BoxedStrategy<Step> {
+        any_step(state)
+    }
+
+    fn apply(state: State, step: &Step) -> State {
+        state.after(step)
+    }
+
+    fn preconditions(state: &State, step: &Step) -> bool {
+        is_allowed(state, step)
+    }
+}
+
+/// A database for many cases, one after another.
+pub(super) struct Stage {
+    runtime: Runtime,
+    pub(super) world: World,
+    accounts: [AccountId; 2],
+    pub(super) profiles: [ProfileId; 2],
+    templates: Vec<TemplateId>,
+    /// Another turn than the store's own.
+    pub(super) turn: Option<String>,
+}
+
+thread_local! {
+    static STAGE: RefCell<Option<Rc<Stage>>> = const { RefCell::new(None) };
+}
+
+pub(super) fn number(at: usize) -> Uuid {
+    Uuid::from_u128(u128::try_from(at).unwrap() + 1)
+}
+
+fn campaign_id(at: usize) -> CampaignId {
+    number(at).into()
+}
+
+impl Stage {
+    /// `planted`: what is done to the database before anything else.
+    pub(super) fn new(turn: Option<String>, planted: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let (world, accounts, profiles, templates) = runtime.block_on(async {
+            let world = World::new().await;
+            let accounts = [world.account, world.another_account().await];
+            let mut profiles = Vec::new();
+            for (account, number) in accounts.iter().zip(["111", "222"]) {
+                let stored = profile(number);
+                PgProfiles::new(world.tenants.clone())
+                    .insert(*account, &stored)
+                    .await
+                    .unwrap();
+                profiles.push(stored.profile.id);
+            }
+            let mut templates = Vec::new();
+            for (at, account) in CAMPAIGNS.iter().enumerate() {
+                let template = Template {
+                    account_id: accounts[*account],
+                    ..world.template(&format!("promo_{at}"))
+                };
+                world.templates().insert(&template).await.unwrap();
+                templates.push(template.id);
+            }
+            world.sql(planted).await;
+            (world, accounts, [profiles[0], profiles[1]], templates)
+        });
+        Self {
+            runtime,
+            world,
+            accounts,
+            profiles,
+            templates,
+            turn,
+        }
+    }
+
+    /// Does something with the cases of this thread on this stage.
+    pub(super) fn play<T>(self, cases: impl FnOnce() -> T) -> T {
+        STAGE.set(Some(Rc::new(self)));
+        let done = cases();
+        STAGE.take();
+        done
+    }
+
+    async fn clear(&self) {
+        let mut people = String::new();
+        for (account, count) in self.accounts.iter().zip(PEOPLE) {
+            for contact in 0..count {
+                let id = number(contact);
+                people.push_str(&format!(
+                    "INSERT INTO contacts (account_id, id, name, phone)
+                     VALUES ('{account}', '{id}', 'Ana {contact}', '+5511900000{contact:03}');"
+                ));
+            }
+        }
+        self.world
+            .sql(&format!(
+                "DELETE FROM campaign_queue; DELETE FROM campaigns; DELETE FROM message_usage; DELETE FROM sent_messages;
+                 DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {people}"
+            ))
+            .await;
+        for (at, account) in CAMPAIGNS.iter().enumerate() {
+            let campaign = Campaign {
+                id: campaign_id(at),
+                account_id: self.accounts[*account],
+                template_id: Some(self.templates[at]),
+                ..self.world.draft()
+            };
+            self.world.campaigns().insert(&campaign, &[]).await.unwrap();
+        }
+    }
+
+    pub(super) fn run(&self, campaign: usize) -> QueuedRun {
+        QueuedRun {
+            account_id: self.accounts[CAMPAIGNS[campaign]],
+            campaign_id: campaign_id(campaign),
+        }
+    }
+
+    pub(super) async fn stored(&self, campaign: usize) -> Campaign {
+        let run = self.run(campaign);
+        self.world
+            .campaigns()
+            .find(run.account_id, run.campaign_id)
+            .await
+            .unwrap()
+            .unwrap()
+    }
+
+    /// The database's lines of what the model calls `lines`.
+    async fn lines(&self) -> Vec<String> {
+        let query = LINES.replace("$1", &format!("'{}'", self.accounts[0]));
+        let text = self.world.text(&query).await.unwrap_or_default();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+const LINES: &str = "SELECT string_agg(line, E'\\n') FROM (
+    SELECT concat('campaign ', right(id::text, 1), ' ', status, ' paused=', (paused_at IS NOT NULL)::text,
+      ' simulated=', simulated::text, ' total=', total_recipients) AS line FROM campaigns
+    UNION ALL
+    SELECT concat('queue ', right(campaign_id::text, 1), ' worker=', coalesce(right(worker::text, 1), '-'),
+      ' expired=', coalesce(leased_until < now(), false)::text, ' prepared=', prepared::text) FROM campaign_queue
+    UNION ALL
+    SELECT concat('counters ', right(campaign_id::text, 1), ' ', total, ' = ',
+      concat_ws(' ', pending, sent, delivered, read, failed)) FROM campaign_counters
+    UNION ALL
+    SELECT concat('send ', right(campaign_id::text, 1), ' ', right(contact_id::text, 1), ' ', status,
+      ' started=', (started_at IS NOT NULL)::text, ' recently=', coalesce(started_at > now(), false)::text,
+      ' unknown=', (unknown_at IS NOT NULL)::text, ' attempts=', attempts,
+      ' retry=', CASE WHEN retry_at IS NULL THEN '-' WHEN retry_at <= now() THEN 'due' ELSE 'later' END,
+      ' message=', coalesce(wa_message_id, '-'), ' superseded=', coalesce(superseded_wa_message_id, '-'),
+      ' never=', never_confirmed::text) FROM campaign_sends
+    UNION ALL
+    SELECT concat('usage ', (a.id <> $1)::int, ' ', coalesce(u.sent, 0), ' ', coalesce(u.reserved, 0), ' ',
+      coalesce(u.tests, 0)) FROM accounts a LEFT JOIN message_usage u ON u.account_id = a.id
+    UNION ALL
+    SELECT concat('out ', (account_id <> $1)::int, ' ', right(id::text, 1)) FROM contacts
+    WHERE opted_out_at IS NOT NULL
+    UNION ALL
+    SELECT concat('message ', (account_id <> $1)::int, ' ', wa_message_id) FROM sent_messages) l";
+
+/// One case.
+pub(super) struct System {
+    pub(super) stage: Rc<Stage>,
+    ids: Vec<(Key, SendId)>,
+    /// What was handed out as started, and neither put back by who had it nor failed and tried again.
+    pub(super) outstanding: BTreeSet<Key>,
+    /// How often each was.
+    pub(super) tries: BTreeMap<Key, usize>,
+}
+
+impl StateMachineTest for System {
+    type SystemUnderTest = Self;
+    type Reference = Model;
+
+    fn init_test(state: &State) -> Self {
+        let stage = STAGE.with_borrow(|stage| stage.clone().expect("a stage is set"));
+        assert!(state.sends.is_empty());
+        let mut ids = Vec::new();
+        stage.runtime.block_on(async {
+            stage.clear().await;
+            for (campaign, account) in CAMPAIGNS.iter().enumerate() {
+                for contact in 0..PEOPLE[*account] {
+                    let query = format!("SELECT md5('{}' || '{}')::uuid", number(campaign), number(contact));
+                    let id: Uuid = stage.world.text(&query).await.unwrap().parse().unwrap();
+                    ids.push(((campaign, contact), id.into()));
+                }
+            }
+        });
+        Self {
+            stage,
+            ids,
+            outstanding: BTreeSet::new(),
+            tries: BTreeMap::new(),
+        }
+    }
+
+    fn apply(mut system: Self, state: &State, step: Step) -> Self {
+        let stage = system.stage.clone();
+        stage.runtime.block_on(async {
+            let answer = system.act(state, &step).await;
+            assert_eq!(answer, state.answer, "the answer to {step:?}");
+            assert_eq!(stage.lines().await, state.lines(), "after {step:?}");
+            stage.world.assert_recount().await;
+        });
+        for (at, account) in state.accounts.iter().enumerate() {
+            let (used, limit) = (state.used(at), account.limit);
+            assert!(used <= limit, "{used} of {limit} messages are used after {step:?}");
+        }
+        system
+    }
+}
+
+impl System {
+    pub(super) fn id(&self, key: Key) -> SendId {
+        self.ids.iter().find(|(other, _)| *other == key).unwrap().1
+    }
+
+    pub(super) fn key(&self, id: SendId) -> Key {
+        self.ids.iter().find(|(_, other)| *other == id).unwrap().0
+    }
+
+    async fn act(&mut self, state: &State, step: &Step) -> Answer {
+        let stage = self.stage.clone();
+        let (world, runs) = (&stage.world, stage.world.runs());
+        match step {
+            Step::Start {
+                campaign,
+                worker,
+                expected,
+            } => {
+                let start = self.start_of(state, *campaign, *expected).await;
+                Answer::Start(runs.start(&start, worker.map(number), LEASE).await.unwrap())
+            }
+            Step::Announce { campaign, expected } => {
+                let announcement = self.announcement(*campaign, *expected).await;
+                Answer::Write(runs.announce(&announcement).await.unwrap())
+            }
+            Step::Take(worker) => {
+                let taken = runs.take(number(*worker), LEASE).await.unwrap();
+                Answer::Taken(taken.map(|run| (0..CAMPAIGNS.len()).find(|at| stage.run(*at) == run).unwrap()))
+            }
+            Step::Claim {
+                campaign,
+                worker,
+                after,
+                size,
+            } => {
+                let (run, worker, after) = (stage.run(*campaign), number(*worker), after.map(|at| number(at).into()));
+                let limit = i64::try_from(*size).unwrap();
+                let claim = runs.claim(run, worker, after, limit, LEASE).await.unwrap();
+                claimed(state, *campaign, claim)
+            }
+            Step::Turn {
+                campaign,
+                worker,
+                results,
+                next,
+            } => self.turn(*campaign, *worker, results, next).await,
+            Step::Record { campaign, results } => {
+                let said = self.said(*campaign, results);
+                runs.record(stage.run(*campaign), &said).await.unwrap();
+                self.note(*campaign, results);
+                Answer::Nothing
+            }
+            Step::Finish { campaign, early } => {
+                let why = early.then_some("the platform refused everything");
+                Answer::Report(runs.finish(stage.run(*campaign), why).await.unwrap().unwrap())
+            }
+            Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
+            Step::News(account, items) => {
+                let batch: Vec<DeliveryNews> = items.iter().map(|item| self.news_of(item)).collect();
+                Answer::Unmatched(
+                    world
+                        .deliveries()
+                        .apply(stage.accounts[*account], &batch)
+                        .await
+                        .unwrap(),
+                )
+            }
+            Step::FailUnknown => Answer::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
+            Step::TakeTest(account) => {
+                let (trials, limit) = (PgTrials::new(world.tenants.clone()), state.accounts[*account].limit);
+                let taken = trials.take_place(stage.accounts[*account], limit, &[]).await.unwrap();
+                Answer::Place(taken.is_some())
+            }
+            other => self.act_alone(other).await,
+        }
+    }
+
+    /// Steps that need no look at the state.
+    async fn act_alone(&self, step: &Step) -> Answer {
+        let (stage, world, runs) = (&self.stage, &self.stage.world, self.stage.world.runs());
+        match step {
+            Step::GiveUp(campaign) => {
+                runs.give_up(stage.run(*campaign), CampaignStatus::Draft, &[])
+                    .await
+                    .unwrap();
+            }
+            Step::Pause(campaign, Pause::ByRun) => runs.pause(stage.run(*campaign), "x", &[]).await.unwrap(),
+            Step::Pause(campaign, Pause::ByTemplate) => {
+                let (run, template) = (stage.run(*campaign), stage.templates[*campaign]);
+                runs.pause_template(run.account_id, template, "x").await.unwrap();
+            }
+            Step::Release(campaign, worker) => {
+                runs.release(stage.run(*campaign), number(*worker)).await.unwrap();
+            }
+            Step::Abandon(campaign, worker) => {
+                runs.abandon(stage.run(*campaign), number(*worker)).await.unwrap();
+            }
+            Step::GiveTestBack(account) => {
+                let account = stage.accounts[*account];
+                let month = world
+                    .text("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date")
+                    .await
+                    .unwrap();
+                let month = time::Date::parse(&month, &time::format_description::well_known::Iso8601::DATE).unwrap();
+                PgTrials::new(world.tenants.clone())
+                    .give_back(account, month)
+                    .await
+                    .unwrap();
+            }
+            Step::Pause(..) | Step::Resume(_) | Step::Cancel(_) | Step::Overtaken { .. } => {
+                return self.write(step).await;
+            }
+            surrounding => world.sql(&self.change(surrounding)).await,
+        }
+        Answer::Nothing
+    }
+
+    /// What the stores do not do, in SQL.
+    fn change(&self, step: &Step) -> String {
+        match step {
+            Step::Expire(campaign) => {
+                let id = number(*campaign);
+                format!(
+                    "UPDATE campaign_queue SET leased_until = now() - interval '1 second' WHERE campaign_id = '{id}'"
+                )
+            }
+            Step::Consent { account, contact, out } => {
+                let (account, contact) = (self.stage.accounts[*account], number(*contact));
+                let since = if *out { "now()" } else { "NULL" };
+                format!(
+                    "UPDATE contacts SET opted_out_at = {since}, consent_at = NULL
+                     WHERE account_id = '{account}' AND id = '{contact}'"
+                )
+            }
+            Step::Suspend { account, suspended } => {
+                let (account, status) = (
+                    self.stage.accounts[*account],
+                    if *suspended { "suspended" } else { "active" },
+                );
+                format!("UPDATE accounts SET status = '{status}' WHERE id = '{account}'")
+            }
+            Step::PassTime => "UPDATE campaign_sends SET started_at = started_at - interval '1 day';
+                 UPDATE campaign_sends SET retry_at = now() - interval '1 second' WHERE retry_at > now()"
+                .to_owned(),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    /// Writes of the campaign itself, each by the status that it is thought to have.
+    async fn write(&self, step: &Step) -> Answer {
+        let (Step::Pause(at, _) | Step::Resume(at) | Step::Cancel(at) | Step::Overtaken { campaign: at, .. }) = step
+        else {
+            unreachable!("{step:?}")
+        };
+        let (store, stored) = (self.stage.world.campaigns(), self.stage.stored(*at).await);
+        let going = Campaign {
+            paused_at: None,
+            pause_reason: None,
+            status: CampaignStatus::Sending,
+            ..stored.clone()
+        };
+        let sending = CampaignStatus::Sending;
+        let written = match step {
+            Step::Pause(..) => {
+                let paused = Campaign {
+                    paused_at: Some(stored.updated_at),
+                    pause_reason: Some("x".into()),
+                    ..going
+                };
+                store.update(&paused, sending, &[]).await
+            }
+            Step::Resume(_) => store.update(&going, sending, &[]).await,
+            Step::Cancel(_) => {
+                let cancelled = Campaign {
+                    status: CampaignStatus::Cancelled,
+                    ..going
+                };
+                store.update(&cancelled, sending, &[]).await
+            }
+            Step::Overtaken { delete: true, .. } => store.delete(&stored, CampaignStatus::Draft, &[]).await,
+            _ => {
+                let edited = Campaign {
+                    name: "Other".into(),
+                    status: CampaignStatus::Draft,
+                    ..stored
+                };
+                store.update(&edited, CampaignStatus::Draft, &[]).await
+            }
+        };
+        Answer::Write(written.unwrap())
+    }
+}
