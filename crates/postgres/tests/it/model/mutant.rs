@@ -10,10 +10,10 @@ use crate::support::World;
 /// As the store has it.
 pub(super) const TURN: &str = include_str!("../../../src/campaigns/turn.sql");
 
-/// The statement without these words, which have to be there.
-pub(super) fn without(words: &str) -> String {
-    assert!(TURN.contains(words), "the turn has no {words:?} to leave out");
-    TURN.replace(words, "")
+/// The statement with others instead of these words, which have to be there once.
+pub(super) fn instead(words: &str, others: &str) -> String {
+    assert_eq!(TURN.matches(words).count(), 1, "{words:?} in the turn");
+    TURN.replace(words, others)
 }
 
 fn array(values: impl Iterator<Item = Option<String>>, of: &str) -> String {

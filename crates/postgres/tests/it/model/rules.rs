@@ -274,7 +274,6 @@ impl State {
             }
             Kind::Unknown => send.unknown |= send.is_open(),
             Kind::DeferredNow | Kind::DeferredLong | Kind::Released => {
-                send.possible.remove(&attempt);
                 if finished || !send.is_open() {
                     return;
                 }
@@ -373,7 +372,12 @@ impl State {
             return exceeded;
         }
         for key in &again {
+            // Of a message that nobody ever named, news could only be taken for the new try's.
+            let messages = &self.accounts[CAMPAIGNS[campaign]].messages;
+            let known = |attempt: &usize| messages.contains_key(&message_of(*key, *attempt));
+            let possible = self.sends[key].possible.iter().copied().filter(known).collect();
             let send = self.send(*key);
+            send.possible = possible;
             send.earlier = send.tries;
             send.superseded = send.message.take().or(send.superseded.take());
             (send.status, send.started, send.attempts) = (SendStatus::Pending, false, 0);
@@ -410,6 +414,9 @@ impl State {
                 unmatched.push(position);
                 continue;
             }
+            let unkept = send.status == SendStatus::Pending && !self.holds_place(item.key);
+            let arrived = unkept && item.status != SendStatus::Failed;
+            self.accounts[account].surplus += i64::from(arrived);
             self.name(item.key, item.attempt);
             self.advance(item.key, item.status);
             if item.stopped {

@@ -149,6 +149,8 @@ pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) limit: i64,
     pub(super) tests: i64,
+    /// How many messages turned out to have left when no place was kept for them any more.
+    pub(super) surplus: i64,
     /// Who does not want to be written to.
     pub(super) out: BTreeSet<usize>,
     /// The messages that are known, by their ids.
@@ -219,6 +221,7 @@ impl State {
             suspended: false,
             limit,
             tests: 0,
+            surplus: 0,
             out: BTreeSet::new(),
             messages: BTreeMap::new(),
         };
@@ -297,19 +300,19 @@ impl State {
     /// What of the month is used, and what is kept for what may still leave or be accepted.
     pub(super) fn usage(&self, account: usize) -> (i64, i64) {
         let (mut sent, mut reserved) = (0, 0);
-        for ((campaign, _), send) in self
-            .sends
-            .iter()
-            .filter(|((campaign, _), _)| CAMPAIGNS[*campaign] == account)
-        {
-            let sending = self.campaigns[*campaign].status == CampaignStatus::Sending;
+        for (key, send) in self.sends.iter().filter(|(key, _)| CAMPAIGNS[key.0] == account) {
             match send.status {
                 SendStatus::Sent | SendStatus::Delivered | SendStatus::Read => sent += 1,
-                SendStatus::Pending if sending || send.started => reserved += 1,
-                SendStatus::Pending | SendStatus::Failed => {}
+                SendStatus::Pending | SendStatus::Failed => reserved += i64::from(self.holds_place(*key)),
             }
         }
         (sent, reserved)
+    }
+
+    /// Whether a place of the month is kept for a send.
+    pub(super) fn holds_place(&self, key: Key) -> bool {
+        let sending = self.campaigns[key.0].status == CampaignStatus::Sending;
+        self.sends[&key].is_open() || sending && self.sends[&key].waits()
     }
 
     pub(super) fn used(&self, account: usize) -> i64 {

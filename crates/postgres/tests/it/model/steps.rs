@@ -95,6 +95,17 @@ pub(super) enum Step {
     PassTime,
 }
 
+impl Step {
+    /// Whose month a step takes something of, if it does.
+    pub(super) fn account(&self) -> Option<usize> {
+        match self {
+            Self::Start { campaign, .. } | Self::Retry { campaign, .. } => Some(CAMPAIGNS[*campaign]),
+            Self::TakeTest(account) => Some(*account),
+            _ => None,
+        }
+    }
+}
+
 fn campaign() -> impl Strategy<Value = usize> {
     0..CAMPAIGNS.len()
 }
@@ -121,13 +132,18 @@ fn holder(state: &State, campaign: usize) -> BoxedStrategy<usize> {
     }
 }
 
-/// Something about a campaign that goes on, if there is one, in this state.
-fn busy(state: &State) -> BoxedStrategy<usize> {
-    let held: Vec<usize> = (0..CAMPAIGNS.len()).filter(|at| state.holder(*at).is_some()).collect();
-    match held.is_empty() {
+/// Mostly one of these, if there are any.
+fn mostly(state: &State, those: impl Fn(&State, usize) -> bool) -> BoxedStrategy<usize> {
+    let those: Vec<usize> = (0..CAMPAIGNS.len()).filter(|at| those(state, *at)).collect();
+    match those.is_empty() {
         true => campaign().boxed(),
-        false => prop_oneof![6 => select(held), 1 => campaign()].boxed(),
+        false => prop_oneof![6 => select(those), 1 => campaign()].boxed(),
     }
+}
+
+/// Mostly one that somebody holds.
+fn busy(state: &State) -> BoxedStrategy<usize> {
+    mostly(state, |state, at| state.holder(at).is_some())
 }
 
 /// Some of these contacts, with anything said of each.
@@ -245,7 +261,11 @@ fn news(state: &State) -> Option<BoxedStrategy<Step>> {
 
 fn start(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
-    (campaign(), prop::option::of(worker()))
+    let unprepared = |state: &State, at: usize| {
+        let place = state.campaigns[at].place.as_ref();
+        state.campaigns[at].status == CampaignStatus::Draft || place.is_some_and(|place| !place.prepared)
+    };
+    (mostly(&state, unprepared), worker_or_none())
         .prop_flat_map(move |(campaign, worker)| {
             expected(&state, campaign, CampaignStatus::Scheduled).prop_map(move |expected| Step::Start {
                 campaign,
@@ -258,7 +278,7 @@ fn start(state: &State) -> BoxedStrategy<Step> {
 
 fn retry(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
-    campaign()
+    mostly(&state, State::is_finished)
         .prop_flat_map(move |campaign| {
             expected(&state, campaign, CampaignStatus::Completed)
                 .prop_map(move |expected| Step::Retry { campaign, expected })
@@ -302,6 +322,64 @@ fn handing_over(state: &State) -> BoxedStrategy<Step> {
     .boxed()
 }
 
+/// What brings a campaign on its way, whatever holds it up.
+fn progress(state: &State) -> BoxedStrategy<Step> {
+    let state = state.clone();
+    campaign()
+        .prop_flat_map(move |campaign| progress_of(&state, campaign))
+        .boxed()
+}
+
+fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
+    let (stored, account) = (&state.campaigns[campaign], CAMPAIGNS[campaign]);
+    let expected = stored.status;
+    let worker = state.holder(campaign);
+    let all: Vec<Key> = state
+        .sends_of(campaign)
+        .filter(|(_, send)| send.waits())
+        .map(|(key, _)| key)
+        .collect();
+    let silent = state
+        .sends_of(campaign)
+        .filter(|(_, send)| send.started && send.reported.is_none());
+    let silent: Vec<usize> = silent.map(|((_, contact), _)| contact).collect();
+    let prepared = stored.place.as_ref().is_some_and(|place| place.prepared);
+    match expected {
+        _ if state.account(campaign).suspended => {
+            let suspended = false;
+            Just(Step::Suspend { account, suspended }).boxed()
+        }
+        CampaignStatus::Completed | CampaignStatus::Partial => Just(Step::Retry { campaign, expected }).boxed(),
+        CampaignStatus::Sending if stored.paused => Just(Step::Resume(campaign)).boxed(),
+        CampaignStatus::Sending if prepared => match worker {
+            None => self::worker().prop_map(Step::Take).boxed(),
+            Some(_) if all.is_empty() && silent.is_empty() => Just(Step::Finish { campaign, early: false }).boxed(),
+            Some(worker) => results_of(silent)
+                .prop_map(move |results| {
+                    let next = all.clone();
+                    Step::Turn {
+                        campaign,
+                        worker,
+                        results,
+                        next,
+                    }
+                })
+                .boxed(),
+        },
+        _ => worker_or_none()
+            .prop_map(move |worker| Step::Start {
+                campaign,
+                worker,
+                expected,
+            })
+            .boxed(),
+    }
+}
+
+fn worker_or_none() -> impl Strategy<Value = Option<usize>> {
+    prop::option::of(worker())
+}
+
 pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
     let expected = state.clone();
     let announce = campaign().prop_flat_map(move |campaign| {
@@ -311,7 +389,8 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
     let finish = (busy(state), any::<bool>()).prop_map(|(campaign, early)| Step::Finish { campaign, early });
     let news = news(state).unwrap_or_else(|| turn(state));
     prop_oneof![
-        4 => start(state),
+        16 => progress(state),
+        2 => start(state),
         2 => announce,
         12 => turn(state),
         4 => record(state),
