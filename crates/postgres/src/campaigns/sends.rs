@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Bool, Date as SqlDate, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{Counted, SendCounts, SendResult, SendStatus};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
@@ -46,8 +46,9 @@ struct SendRow {
     error_message: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    superseded_wa_message_id: Option<String>,
+    /// Of the messages that are looked for, those of its earlier tries.
+    #[diesel(sql_type = Array<Text>)]
+    superseded: Vec<String>,
     #[diesel(sql_type = Bool)]
     never_confirmed: bool,
     #[diesel(sql_type = Bool)]
@@ -198,8 +199,11 @@ pub(crate) async fn lock_sends(
     let rows: Vec<SendRow> = sql(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
-           s.error_message, s.wa_message_id, s.superseded_wa_message_id, s.never_confirmed, c.status = 'sending' AS sending,
+           s.error_message, s.wa_message_id, s.never_confirmed, c.status = 'sending' AS sending,
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
+           CASE WHEN s.superseded_wa_message_id IS NULL THEN '{}' ELSE ARRAY (
+             SELECT m.wa_message_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)
+               AND m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
            now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          WHERE s.account_id = $1 AND s.id = ANY ($2 || ARRAY (
@@ -229,7 +233,7 @@ pub(crate) async fn lock_sends(
 }
 
 impl HeldSends {
-    /// By the send's id, else by the message's. News of the message of an earlier try finds nothing.
+    /// By the send's id, else by the message's. News of the message of an earlier try, however long ago, finds nothing.
     pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut HeldSend> {
         let by_id = id.and_then(|id| self.0.binary_search_by_key(&id.0, |send| send.row.id).ok());
         let by_message = || {
@@ -239,7 +243,7 @@ impl HeldSends {
         };
         let position = by_id.or_else(by_message)?;
         let found = self.0.get_mut(position)?;
-        (found.row.superseded_wa_message_id.as_deref() != Some(message_id)).then_some(found)
+        (!found.row.superseded.iter().any(|earlier| earlier == message_id)).then_some(found)
     }
 
     pub(crate) fn by_id(&mut self, id: SendId) -> Option<&mut HeldSend> {

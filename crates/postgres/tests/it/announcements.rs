@@ -2,8 +2,8 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStart, RunStore, StartOutcome,
-    Trigger,
+    Announced, Announcement, Campaign, CampaignStatus, CampaignStore, Command, QueuedRun, Refusal, RunStart, RunStore,
+    StartOutcome, Trigger,
 };
 use recado_domain::shared::{Actor, Write};
 use time::Duration;
@@ -151,4 +151,49 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
     // Somebody who says `send` means it, whatever the time.
     let sent = announcement(&world, &scheduled, Trigger::Send);
     assert_eq!(runs.announce(&sent).await.unwrap(), Write::Done);
+}
+
+#[tokio::test]
+async fn who_is_overtaken_while_deciding_on_an_announced_run_prepares_nothing() {
+    let world = World::new().await;
+    world.people(2).await;
+    let (runs, campaign) = (world.runs(), world.stored_draft().await);
+    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+        .await
+        .unwrap();
+    let (slow, fast) = (id(), id());
+    let run = runs.take(fast, LEASE).await.unwrap().unwrap();
+    let decided = async || {
+        let facts = runs.facts(world.account, campaign.id).await.unwrap().unwrap();
+        RunStart {
+            expected: CampaignStatus::Sending,
+            trigger: Trigger::Send,
+            ..world.start_of(&facts.campaign)
+        }
+    };
+    runs.start(&decided().await, Some(fast), LEASE).await.unwrap();
+    let sends = world.in_flight(run, fast, 1).await;
+    // Somebody joins the audience, and the slow one decides anew.
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{}', '{}', 'Bia', '+5511888888888')",
+            world.account,
+            id()
+        ))
+        .await;
+    let outcome = runs.start(&decided().await, Some(slow), LEASE).await.unwrap();
+    let refusal = Refusal::Status {
+        status: CampaignStatus::Sending,
+        command: Command::Start,
+    };
+    assert_eq!(outcome, StartOutcome::Refused(refusal));
+    runs.give_up(run, CampaignStatus::Draft, &[]).await.unwrap();
+    let stands = "SELECT c.status || ' ' || c.total_recipients || ' ' || (q.worker = '";
+    let stands = format!("{stands}{fast}') FROM campaigns c JOIN campaign_queue q ON q.campaign_id = c.id");
+    assert_eq!(world.text(&stands).await.unwrap(), "sending 2 true");
+    assert_eq!(
+        (sends.len(), world.number("SELECT count(*) FROM campaign_sends").await),
+        (1, 2)
+    );
+    world.assert_recount().await;
 }

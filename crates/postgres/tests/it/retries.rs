@@ -1,12 +1,14 @@
 //! Failed sends that are tried again.
 
 use recado_domain::campaigns::{
-    Announced, Campaign, CampaignStatus, Claim, QueuedRun, Refusal, RunRetry, RunStore, SendResult, StartOutcome,
-    Trigger,
+    Announced, Campaign, CampaignStatus, Claim, QueuedRun, Refusal, RunRetry, RunStore, SendResult, SendStatus,
+    StartOutcome, Trigger,
 };
 use recado_domain::shared::SendId;
+use recado_domain::whatsapp::DeliveryStore as _;
 use time::Duration;
 
+use crate::deliveries::news;
 use crate::support::{LEASE, World, event, id};
 
 fn retry_of(campaign: &Campaign) -> RunRetry {
@@ -137,5 +139,65 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
     world.assert_recount().await;
     assert_eq!(world.text(usage).await.unwrap(), "1/0 1/1");
     runs.finish(run, None).await.unwrap();
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
+    let world = World::new().await;
+    world.people(1).await;
+    let (runs, worker) = (world.runs(), id());
+    let (campaign, run) = world.started(worker).await;
+    let mut sends = world.in_flight(run, worker, 1).await;
+    for message in ["w0", "w1"] {
+        runs.record(run, &[(sends[0], sent(message))]).await.unwrap();
+        let failure = [news(Some(sends[0]), message, SendStatus::Failed)];
+        world.deliveries().apply(world.account, &failure).await.unwrap();
+        runs.finish(run, None).await.unwrap();
+        runs.retry(&retry_of(&campaign)).await.unwrap();
+        runs.take(worker, LEASE).await.unwrap();
+        sends = world.in_flight(run, worker, 1).await;
+        assert_eq!(sends.len(), 1);
+    }
+    let late = ["w0", "w1"].map(|message| news(Some(sends[0]), message, SendStatus::Failed));
+    let unmatched = world.deliveries().apply(world.account, &late).await.unwrap();
+    assert_eq!(unmatched, [0, 1]);
+    let row = "SELECT status || ' ' || coalesce(wa_message_id, '-') FROM campaign_sends";
+    assert_eq!(world.text(row).await.unwrap(), "pending -");
+    let own = [news(Some(sends[0]), "w2", SendStatus::Read)];
+    world.deliveries().apply(world.account, &own).await.unwrap();
+    assert_eq!(world.text(row).await.unwrap(), "read w2");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too() {
+    let world = World::new().await;
+    world.people(5).await;
+    let (runs, worker) = (world.runs(), id());
+    let (campaign, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    let results: Vec<_> = sends.iter().map(|send| (*send, failed())).collect();
+    runs.record(run, &results).await.unwrap();
+    runs.finish(run, Some("all were refused")).await.unwrap();
+    assert_eq!(world.usage().await, "0/0");
+    let beyond = RunRetry {
+        monthly_limit: 4,
+        ..retry_of(&campaign)
+    };
+    let refused = runs.retry(&beyond).await.unwrap();
+    assert!(
+        matches!(refused, StartOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
+        "{refused:?}"
+    );
+    let outcome = runs.retry(&retry_of(&campaign)).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 5 });
+    assert_eq!(world.usage().await, "0/5");
+    world.assert_recount().await;
+    runs.take(worker, LEASE).await.unwrap();
+    let again = world.in_flight(run, worker, 10).await;
+    let results: Vec<_> = again.iter().map(|send| (*send, sent(&send.to_string()))).collect();
+    runs.record_and_start(run, worker, &results, &[]).await.unwrap();
+    assert_eq!(world.usage().await, "5/0");
     world.assert_recount().await;
 }
