@@ -125,7 +125,8 @@ pub trait RunStore: Send + Sync {
 
     /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a
     /// contact), its counters, the month's quota, the place in the queue (leased to `worker` for `lease`, if given). On
-    /// any outcome but `Started` nothing of it is left.
+    /// any outcome but `Started` nothing of it is left. A campaign that is `sending` already is refused unless its run
+    /// was announced and is not prepared yet.
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
 
     /// The guarded move to `sending` and a place in the queue, in one transaction with the events; nothing is prepared.
@@ -139,7 +140,8 @@ pub trait RunStore: Send + Sync {
     async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
     /// Begins a run of the campaign's failed sends, in one transaction like `start`: each is as if it had never been
-    /// tried. Left out are those whose outcome was never learned: they may have arrived.
+    /// tried. With them go those that an early end left untried. Left out are those whose outcome was never learned: they
+    /// may have arrived.
     async fn retry(&self, retry: &RunRetry) -> Result<StartOutcome, StoreError>;
 
     /// Up to `limit` scheduled campaigns of accounts that may work whose time has come by the store's clock, across

@@ -167,6 +167,15 @@ fn results(state: &State, campaign: usize) -> BoxedStrategy<Results> {
     prop_oneof![4 => results_of(open), 1 => results_of(any)].boxed()
 }
 
+/// Any sends of a campaign, as if they were accepted: mostly some were never started.
+fn unfounded(state: &State, campaign: usize) -> BoxedStrategy<Results> {
+    let contacts: Vec<usize> = state.sends_of(campaign).map(|((_, contact), _)| contact).collect();
+    let count = contacts.len();
+    subsequence(contacts, 0..=count)
+        .prop_map(|contacts| contacts.into_iter().map(|contact| (contact, Kind::Sent)).collect())
+        .boxed()
+}
+
 /// Those of a campaign that wait, and sometimes others, even another campaign's.
 fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
     let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
@@ -183,11 +192,8 @@ fn turn(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
     busy(&state)
         .prop_flat_map(move |campaign| {
-            let (worker, results, next) = (
-                holder(&state, campaign),
-                results(&state, campaign),
-                next(&state, campaign),
-            );
+            let (worker, next) = (holder(&state, campaign), next(&state, campaign));
+            let results = prop_oneof![6 => results(&state, campaign), 1 => unfounded(&state, campaign)];
             (worker, results, next).prop_map(move |(worker, results, next)| Step::Turn {
                 campaign,
                 worker,
@@ -297,7 +303,7 @@ fn surroundings() -> BoxedStrategy<Step> {
         1 => (campaign(), any::<bool>()).prop_map(|(campaign, delete)| Step::Overtaken { campaign, delete }),
         2 => Just(Step::FailUnknown),
         1 => contact.prop_map(|(account, contact, out)| Step::Consent { account, contact, out }),
-        1 => (account(), prop::bool::weighted(0.3)).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
+        2 => (account(), any::<bool>()).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
         1 => account().prop_map(Step::TakeTest),
         1 => account().prop_map(Step::GiveTestBack),
         2 => Just(Step::PassTime),
@@ -331,41 +337,45 @@ fn progress(state: &State) -> BoxedStrategy<Step> {
 }
 
 fn progress_of(state: &State, campaign: usize) -> BoxedStrategy<Step> {
-    let (stored, account) = (&state.campaigns[campaign], CAMPAIGNS[campaign]);
+    let account = CAMPAIGNS[campaign];
+    let allow = Step::Suspend {
+        account,
+        suspended: false,
+    };
+    let step = carry_on(state, campaign);
+    // Those who hold the run may not know yet that it waits.
+    match (state.account(campaign).suspended, state.campaigns[campaign].paused) {
+        (true, _) => prop_oneof![Just(allow), step].boxed(),
+        (false, true) => prop_oneof![Just(Step::Resume(campaign)), step].boxed(),
+        (false, false) => step,
+    }
+}
+
+/// The next thing to do for a campaign that nothing holds up.
+fn carry_on(state: &State, campaign: usize) -> BoxedStrategy<Step> {
+    let stored = &state.campaigns[campaign];
     let expected = stored.status;
-    let worker = state.holder(campaign);
-    let all: Vec<Key> = state
-        .sends_of(campaign)
-        .filter(|(_, send)| send.waits())
-        .map(|(key, _)| key)
-        .collect();
+    let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
+    let next: Vec<Key> = waiting.map(|(key, _)| key).collect();
     let silent = state
         .sends_of(campaign)
         .filter(|(_, send)| send.started && send.reported.is_none());
     let silent: Vec<usize> = silent.map(|((_, contact), _)| contact).collect();
     let prepared = stored.place.as_ref().is_some_and(|place| place.prepared);
-    match expected {
-        _ if state.account(campaign).suspended => {
-            let suspended = false;
-            Just(Step::Suspend { account, suspended }).boxed()
+    match (expected, state.holder(campaign)) {
+        (CampaignStatus::Completed | CampaignStatus::Partial, _) => Just(Step::Retry { campaign, expected }).boxed(),
+        (CampaignStatus::Sending, None) if prepared => worker().prop_map(Step::Take).boxed(),
+        (CampaignStatus::Sending, Some(_)) if prepared && next.is_empty() && silent.is_empty() => {
+            Just(Step::Finish { campaign, early: false }).boxed()
         }
-        CampaignStatus::Completed | CampaignStatus::Partial => Just(Step::Retry { campaign, expected }).boxed(),
-        CampaignStatus::Sending if stored.paused => Just(Step::Resume(campaign)).boxed(),
-        CampaignStatus::Sending if prepared => match worker {
-            None => self::worker().prop_map(Step::Take).boxed(),
-            Some(_) if all.is_empty() && silent.is_empty() => Just(Step::Finish { campaign, early: false }).boxed(),
-            Some(worker) => results_of(silent)
-                .prop_map(move |results| {
-                    let next = all.clone();
-                    Step::Turn {
-                        campaign,
-                        worker,
-                        results,
-                        next,
-                    }
-                })
-                .boxed(),
-        },
+        (CampaignStatus::Sending, Some(worker)) if prepared => results_of(silent)
+            .prop_map(move |results| Step::Turn {
+                campaign,
+                worker,
+                results,
+                next: next.clone(),
+            })
+            .boxed(),
         _ => worker_or_none()
             .prop_map(move |worker| Step::Start {
                 campaign,
