@@ -88,6 +88,8 @@ pub struct Config {
     pub media_public_url: String,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
+    /// `CAMPAIGN_RUNS`.
+    pub runs: usize,
     /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
     /// `LOG_FORMAT`.
@@ -162,6 +164,7 @@ impl Config {
                 |ms| (0..=60_000).contains(ms),
                 "0 to 60000",
             )?),
+            runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
         })
@@ -322,7 +325,7 @@ mod tests {
             (config.cookie_secure, config.session_cookie.as_str()),
             (true, "svc-session")
         );
-        assert_eq!(config.message_delay, Duration::milliseconds(200));
+        assert_eq!((config.message_delay, config.runs), (Duration::milliseconds(200), 64));
         assert_eq!(
             (config.media_store_url, config.media_public_url.as_str()),
             (None, "http://127.0.0.1:8080/media")
@@ -350,6 +353,7 @@ mod tests {
             ("SESSION_JWT_SECRET", "too-short"),
             ("COOKIE_SECURE", "yes"),
             ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
+            ("CAMPAIGN_RUNS", "0"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("LOG_FORMAT", "xml"),

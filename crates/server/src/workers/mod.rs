@@ -27,9 +27,6 @@ use rounds::Rest;
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
 
-/// Runs that one process carries out at the same time.
-const RUNS: usize = 64;
-
 /// Scheduled campaigns announced in one round.
 const DUE_BATCH: i64 = 100;
 
@@ -68,7 +65,15 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         shared.desk.worker().unwrap_or_else(Uuid::now_v7),
         shared.config.message_delay,
     ));
-    desk::start(&shared.desk, dispatcher, pacer, runs.clone(), RUNS, stop, tasks);
+    desk::start(
+        &shared.desk,
+        dispatcher,
+        pacer,
+        runs.clone(),
+        shared.config.runs,
+        stop,
+        tasks,
+    );
 
     let campaigns = Arc::new(stores.campaigns(shared));
     tasks.spawn(rounds::run(

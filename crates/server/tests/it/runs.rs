@@ -304,6 +304,32 @@ fn a_numbers_own_pace_wins() {
 }
 
 #[test]
+fn runs_take_turns_where_there_is_no_place_for_all() {
+    let settings = silent()
+        .with("CAMPAIGN_RUNS", "1")
+        .with("CAMPAIGN_MESSAGE_DELAY_MS", "100");
+    let server = Server::start(settings);
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.profile();
+    ana.contacts(240);
+    let large = ana.plain_campaign();
+    ana.request("POST", &format!("/api/campaigns/{large}/send")).send().ok();
+    until("the large one goes on", || server.whatsapp.counters().accepted >= 5);
+    bia.contacts(3);
+    let small = bia.plain_campaign();
+    bia.request("POST", &format!("/api/campaigns/{small}/send")).send().ok();
+    until("the small one is sent", || {
+        bia.get(&format!("/api/campaigns/{small}")).ok()["status"] == "sent"
+    });
+    let before = server.whatsapp.counters().accepted;
+    until("the large one goes on again", || {
+        server.whatsapp.counters().accepted > before + 5
+    });
+    let sends = server.db.count("FROM campaign_sends WHERE status = 'pending'");
+    assert!(sends > 30, "the large one is not over: {sends}");
+}
+
+#[test]
 fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();

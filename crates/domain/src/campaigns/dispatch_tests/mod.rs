@@ -252,8 +252,7 @@ async fn a_run_makes_room_for_one_that_waits() {
     let crowding = stage.clone();
     stage.during_call(60, move || crowding.crowd());
     assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-    assert_eq!(stage.called(), all_phones(100), "at the end of what it had claimed");
-    assert_eq!(stage.count(SendStatus::Sent), 100);
+    assert_eq!((stage.called(), stage.count(SendStatus::Sent)), (all_phones(61), 61));
     assert_eq!(
         stage.take_over(SECOND).await,
         Some(over(120, 120, CampaignStatus::Completed))
