@@ -26,7 +26,7 @@ use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
 use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
-const CLAIM: i64 = 500;
+const CLAIM: i64 = 1000;
 
 /// Sends are marked as started so long before they may leave, so that none is late because of that.
 const START_LEAD: Duration = Duration::milliseconds(100);

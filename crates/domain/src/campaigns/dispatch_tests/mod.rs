@@ -98,7 +98,7 @@ async fn a_simulated_run_calls_nobody_and_waits_for_nothing() {
         (stage.called().len(), stage.asked().len(), stage.rests().len()),
         (0, 0, 0)
     );
-    assert_eq!(stage.runs.state().claimed, [500, 500, 200]);
+    assert_eq!(stage.runs.state().claimed, [1000, 200]);
 }
 
 #[tokio::test]
