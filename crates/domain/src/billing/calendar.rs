@@ -1,13 +1,29 @@
 //! Days and periods: the gateway's day, and months that keep their day where the calendar has it.
 
-use time::macros::offset;
-use time::{Date, Month, OffsetDateTime};
+use time::macros::{format_description, offset};
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime};
 
 use super::Cycle;
 
 /// The calendar day at the gateway: in São Paulo, which has known no daylight saving since 2019.
 pub fn gateway_day(now: OffsetDateTime) -> Date {
     now.to_offset(offset!(-3)).date()
+}
+
+/// A day in the gateway's words: `YYYY-MM-DD`, also before a time.
+pub fn gateway_date(text: &str) -> Option<Date> {
+    let shape = format_description!("[year]-[month]-[day]");
+    Date::parse(text.get(..10)?, shape).ok().filter(|date| date.year() >= 1)
+}
+
+/// A moment in the gateway's words: `YYYY-MM-DD HH:MM:SS`, which names no zone and is taken for São Paulo's; or RFC 3339.
+pub fn gateway_moment(text: &str) -> Option<OffsetDateTime> {
+    let shape = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let local = PrimitiveDateTime::parse(text, shape).ok();
+    let moment = local.and_then(|local| local.assume_offset(offset!(-3)).checked_to_offset(time::UtcOffset::UTC));
+    moment
+        .or_else(|| crate::shared::timestamp::parse(text))
+        .filter(|moment| (1..=9999).contains(&moment.year()))
 }
 
 /// One cycle later, on the anchor's day of the month, or on the last one of a month that is shorter.

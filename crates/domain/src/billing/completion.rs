@@ -256,11 +256,14 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         true => format!("The plan {new} is now paid {}.", after.cycle.as_str().to_lowercase()),
         false => format!("The plan changed from {previous} to {new}."),
     };
-    let mut told = notification(&after, NotificationKind::Info, "Plan changed", message);
-    if let Event::Notification(told) = &mut told {
-        told.data["previous_plan"] = json!(current.plan);
-        told.data["new_plan"] = json!(after.plan);
-    }
+    let told = Event::Notification(Notification {
+        kind: NotificationKind::Info,
+        title: "Plan changed".to_owned(),
+        message,
+        data: json!({
+            "subscription_id": after.id, "status": after.status, "previous_plan": current.plan, "new_plan": after.plan,
+        }),
+    });
     Some(Change {
         // What ended meanwhile gives the account no plan.
         account_plan: status.map(|_| after.plan.clone()),

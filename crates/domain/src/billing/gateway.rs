@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::Serialize;
 use thiserror::Error;
-use time::Date;
+use time::{Date, OffsetDateTime};
 
 use super::{BillingType, CardPayment, Cents, Cycle, TaxNumber};
 use crate::shared::{AccountId, SubscriptionId};
@@ -121,8 +121,8 @@ pub struct PaymentData {
     pub pix_qr_code: Option<String>,
     /// The Pix code as text.
     pub pix_payload: Option<String>,
-    /// Until when the Pix code is good, in the gateway's words.
-    pub pix_expires_at: Option<String>,
+    /// Until when the Pix code is good.
+    pub pix_expires_at: Option<OffsetDateTime>,
     /// The line of digits of a slip.
     pub boleto_line: Option<String>,
 }

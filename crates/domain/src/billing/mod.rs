@@ -29,7 +29,7 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-pub use calendar::gateway_day;
+pub use calendar::{gateway_date, gateway_day, gateway_moment};
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
 pub use effects::{Facts, effect};

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use time::macros::{format_description, offset};
-use time::{Date, OffsetDateTime, PrimitiveDateTime};
+use time::{Date, OffsetDateTime};
 
 use super::Cents;
+use super::calendar::{gateway_date, gateway_moment};
 use crate::shared::{GatewayEventId, words};
 
 /// The longest text kept of an event, in characters.
@@ -116,7 +116,7 @@ impl GatewayEvent {
             news: GatewayNews {
                 kind,
                 payment: payment.filter(|_| kind != NewsKind::Inactivated),
-                created_at: text(&value, "/dateCreated").and_then(|text| moment(&text)),
+                created_at: text(&value, "/dateCreated").and_then(|text| gateway_moment(&text)),
             },
             event,
         }
@@ -158,7 +158,7 @@ fn payment(value: &Value) -> Option<PaymentNews> {
         status: text(value, "/payment/status"),
         invoice_url: url(value, "/payment/invoiceUrl"),
         bank_slip_url: url(value, "/payment/bankSlipUrl"),
-        due_date: text(value, "/payment/dueDate").and_then(|text| date(&text)),
+        due_date: text(value, "/payment/dueDate").and_then(|text| gateway_date(&text)),
     })
 }
 
@@ -175,22 +175,6 @@ fn url(value: &Value, path: &str) -> Option<String> {
     let web = url.starts_with("https://") || url.starts_with("http://");
     let fits = url.chars().count() <= URL_CHARS && !url.chars().any(|c| c.is_control() || c.is_whitespace());
     (web && fits).then(|| url.to_owned())
-}
-
-/// `YYYY-MM-DD`, also before a time.
-fn date(text: &str) -> Option<Date> {
-    let shape = format_description!("[year]-[month]-[day]");
-    Date::parse(text.get(..10)?, shape).ok().filter(|date| date.year() >= 1)
-}
-
-/// `YYYY-MM-DD HH:MM:SS`, which names no zone: taken for São Paulo's. Or RFC 3339.
-fn moment(text: &str) -> Option<OffsetDateTime> {
-    let shape = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-    let local = PrimitiveDateTime::parse(text, shape).ok();
-    let moment = local.map(|local| local.assume_offset(offset!(-3)).to_offset(time::UtcOffset::UTC));
-    moment
-        .or_else(|| crate::shared::timestamp::parse(text))
-        .filter(|moment| (1..=9999).contains(&moment.year()))
 }
 
 #[cfg(test)]

@@ -67,10 +67,8 @@ impl Model {
             (self.status, self.plan) = ("inactive", "free");
             return;
         }
-        if let (Some(at), Some(last)) = (at, self.last.get(&payment)) {
-            if at < *last {
-                return;
-            }
+        if at.zip(self.last.get(&payment)).is_some_and(|(at, last)| at < *last) {
+            return;
         }
         if let Some(at) = at {
             self.last.insert(payment, at);
