@@ -94,7 +94,9 @@ fn without_numbers(text: &str, ccv: Option<&str>) -> String {
             run.push(c);
         } else {
             let is_secret = digits.len() >= CARD_DIGITS || ccv.is_some_and(|ccv| has_group(&run, ccv));
-            kept.push_str(if is_secret { "***" } else { &run });
+            let bare = run.trim_end_matches(|c: char| !c.is_ascii_digit());
+            kept.push_str(if is_secret { "***" } else { bare });
+            kept.push_str(run.strip_prefix(bare).unwrap_or_default());
             run.clear();
             digits.clear();
             kept.push(c);
