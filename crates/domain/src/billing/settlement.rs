@@ -144,6 +144,8 @@ impl Completion {
         };
         let mut payments = match self.gateway.payments(gateway_id).await {
             Ok(payments) => payments,
+            // Gone there: nothing more will come of it.
+            Err(GatewayFault::Missing) => vec![],
             Err(fault) => return unasked(&subscription, &fault),
         };
         payments.sort_by(|one, other| (one.due_date, &one.id).cmp(&(other.due_date, &other.id)));

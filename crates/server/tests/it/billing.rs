@@ -289,11 +289,13 @@ fn of_twenty_at_once_one_subscribes() {
     let server = Server::new();
     let ana = server.owner();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..20).map(|_| scope.spawn(|| subscribe(&ana, order("PIX")))).collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap().status)
-            .collect()
+        let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
+        let ask = || {
+            let request = request.clone();
+            scope.spawn(move || request.send().status)
+        };
+        let threads: Vec<_> = (0..20).map(|_| ask()).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(
         statuses.iter().filter(|status| **status == 201).count(),

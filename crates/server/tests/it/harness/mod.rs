@@ -271,8 +271,13 @@ impl Server {
 
     /// Posts an event as the payment gateway does.
     pub fn gateway_event(&self, body: &Value) -> Reply {
+        self.gateway_request(body).send()
+    }
+
+    /// The same, not sent yet.
+    pub fn gateway_request(&self, body: &Value) -> Request {
         let request = self.post("/api/billing/webhook").json(body);
-        request.header("gateway-access-token", GATEWAY_TOKEN).send()
+        request.header("gateway-access-token", GATEWAY_TOKEN)
     }
 
     /// Posts a callback as the platform does.
