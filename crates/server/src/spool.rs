@@ -8,6 +8,7 @@ use std::time::Duration;
 use actix_web::web::Data;
 use recado_domain::billing::{GatewayEvent, GatewayEvents};
 use recado_domain::shared::StoreError;
+use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use crate::wiring::Services;
@@ -19,13 +20,16 @@ const CAPACITY: usize = 10_000;
 const KEEP_TIME: Duration = Duration::from_secs(4);
 const APPLY_TIME: Duration = Duration::from_secs(4);
 
+/// An event, and when it arrived.
+type Arrived = (GatewayEvent, OffsetDateTime);
+
 /// Events that wait for the database.
 #[derive(Clone, Default)]
 pub struct EventSpool(Arc<Spool>);
 
 #[derive(Default)]
 struct Spool {
-    waiting: Mutex<VecDeque<GatewayEvent>>,
+    waiting: Mutex<VecDeque<Arrived>>,
     wake: Arc<Notify>,
 }
 
@@ -60,7 +64,7 @@ impl EventSpool {
         let Some(event) = self.waiting().front().cloned() else {
             return Ok(false);
         };
-        events.keep(&event).await?;
+        events.keep(&event.0, event.1).await?;
         let mut waiting = self.waiting();
         if waiting.front() == Some(&event) {
             waiting.pop_front();
@@ -68,7 +72,7 @@ impl EventSpool {
         Ok(true)
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<GatewayEvent>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Arrived>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -76,33 +80,38 @@ impl EventSpool {
 /// Keeps an event and applies it, as far as that can be done at once. Whoever called may hang up: it is done all the
 /// same.
 pub async fn receive(services: Data<Services>, event: GatewayEvent) {
-    let (spool, copy) = (services.shared.spool.clone(), event.clone());
-    let task = actix_web::rt::spawn(async move { take_in(&services, event).await });
+    let arrived = (event, services.shared.clock.now());
+    let (spool, copy) = (services.shared.spool.clone(), arrived.clone());
+    let task = actix_web::rt::spawn(async move { take_in(&services, arrived).await });
     if let Err(error) = task.await {
         tracing::error!(%error, "taking in an event of the payment gateway failed");
         spool.put(copy);
     }
 }
 
-async fn take_in(services: &Services, event: GatewayEvent) {
+async fn take_in(services: &Services, arrived: Arrived) {
     let spool = &services.shared.spool;
     // Nothing overtakes what waits.
     if !spool.is_empty() {
-        return spool.put(event);
+        return spool.put(arrived);
     }
-    match tokio::time::timeout(KEEP_TIME, services.gateway_events.keep(&event)).await {
-        Ok(Ok(_)) => {}
+    let (event, at) = &arrived;
+    let events = &services.gateway_events;
+    let received = match tokio::time::timeout(KEEP_TIME, events.receive(event, *at)).await {
+        Ok(Ok(received)) => received,
         Ok(Err(error)) => {
             tracing::warn!(cause = %error, event = event.event, "an event of the payment gateway waits in memory");
-            return spool.put(event);
+            return spool.put(arrived);
         }
         Err(_) => {
             tracing::warn!(event = event.event, "an event of the payment gateway waits in memory");
-            return spool.put(event);
+            return spool.put(arrived);
         }
-    }
-    let Some(subject) = event.subject else { return };
-    let applied = tokio::time::timeout(APPLY_TIME, services.gateway_events.apply_to(&subject)).await;
+    };
+    let Some(subject) = event.subject.as_deref() else {
+        return;
+    };
+    let applied = tokio::time::timeout(APPLY_TIME, events.apply_kept(received.as_ref(), subject)).await;
     if !matches!(applied, Ok(Ok(()))) {
         // A worker goes on when the lease is over.
         tracing::warn!("an event of the payment gateway waits for a worker");

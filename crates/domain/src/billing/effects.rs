@@ -29,22 +29,37 @@ pub struct Facts {
     pub other_live: bool,
 }
 
-/// What follows from news; none where nothing does. `event` is what told it; none where the gateway was asked.
+/// What told news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The event.
+    pub event: GatewayEventId,
+    /// When it arrived.
+    pub received_at: OffsetDateTime,
+}
+
+/// What follows from news; none where nothing does. `told` is by what; none where the gateway was asked.
 pub fn effect(
     facts: &Facts,
     news: &GatewayNews,
-    event: Option<GatewayEventId>,
+    told: Option<Told>,
     new_id: PaymentId,
     now: OffsetDateTime,
 ) -> Option<Change> {
     let before = &facts.subscription;
     let known = facts.payment.as_ref();
+    let event = told.map(|told| told.event);
     let told_before = event.is_some() && before.last_event == event;
     if told_before || is_older(known, news) || (event.is_none() && says_nothing_new(known, news)) {
         return None;
     }
     let command = command(known, news.kind);
-    let next = command.and_then(|command| transition(before.status, command, facts.other_live));
+    // The order is that of arrival: what ended since stays ended, whenever this is applied.
+    let overtaken = told.is_some_and(|told| ended_since(before, told.received_at));
+    let next = command.and_then(|command| match overtaken {
+        true if command != SubscriptionCommand::Inactivate => (!facts.other_live).then_some(before.status),
+        _ => transition(before.status, command, facts.other_live),
+    });
     let mut payment = news
         .payment
         .as_ref()
@@ -55,26 +70,32 @@ pub fn effect(
     let mut after = before.clone();
     after.last_event = event.or(before.last_event);
     after.updated_at = now;
-    if let Some(next) = next {
+    if let Some(next) = next.filter(|_| !overtaken) {
         enter(&mut after, next, now);
     }
     let pays = matches!(command, Some(SubscriptionCommand::Pay)) && next.is_some();
+    let mut credited = false;
     if let Some(payment) = payment.as_mut().filter(|payment| pays && !payment.credited) {
-        payment.credited = true;
+        (payment.credited, credited) = (true, true);
         credit(&mut after, now);
     }
     if next.is_some() {
         after.check_at = next_check(&after, now);
     }
     let ends_plan = next == Some(SubscriptionStatus::Inactive) && before.lapsed_at.is_none() && !facts.other_live;
+    // Cancelled before the payment that had arrived was known: what is paid can be used.
+    let paid_late = overtaken && credited && after.status == SubscriptionStatus::Cancelled && !facts.other_live;
+    if paid_late {
+        after.lapsed_at = None;
+    }
     let account_plan = match next {
-        Some(next) if next.is_live() => Some(after.plan.clone()),
+        Some(next) if next.is_live() || paid_late => Some(after.plan.clone()),
         _ => ends_plan.then(|| FREE_PLAN.to_owned()),
     };
     Some(Change {
         events: payment
             .as_ref()
-            .and_then(|payment| told(&after, payment, news.kind))
+            .and_then(|payment| notice(&after, payment, news.kind))
             .into_iter()
             .collect(),
         account_plan,
@@ -101,6 +122,16 @@ pub(super) fn lapse(subscription: &Subscription, now: OffsetDateTime) -> Change 
 /// Whether nothing is paid for beyond now.
 pub(super) fn is_over(subscription: &Subscription, now: OffsetDateTime) -> bool {
     subscription.current_period_end.is_none_or(|end| end <= now)
+}
+
+/// Whether the subscription ended after this moment.
+fn ended_since(subscription: &Subscription, moment: OffsetDateTime) -> bool {
+    let ended = match subscription.status {
+        SubscriptionStatus::Cancelled => subscription.cancelled_at,
+        SubscriptionStatus::Inactive => subscription.inactivated_at,
+        SubscriptionStatus::Active | SubscriptionStatus::Pending | SubscriptionStatus::PastDue => None,
+    };
+    ended.is_some_and(|ended| ended > moment)
 }
 
 fn is_older(known: Option<&Payment>, news: &GatewayNews) -> bool {
@@ -219,7 +250,7 @@ fn written(
 }
 
 /// What people are told.
-fn told(subscription: &Subscription, payment: &Payment, kind: NewsKind) -> Option<Event> {
+fn notice(subscription: &Subscription, payment: &Payment, kind: NewsKind) -> Option<Event> {
     let plan = plan(&subscription.plan).map_or(subscription.plan.as_str(), |plan| plan.name);
     let value = payment.value;
     let (kind, title, message) = match kind {

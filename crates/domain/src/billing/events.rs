@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
 use super::completion::ATTEMPTS;
-use super::{EventStore, GatewayEvent, StoredEvent, SubscriptionStore, Writing, effect};
+use super::{EventStore, GatewayEvent, Recorded, StoredEvent, SubscriptionStore, Told, Writing, effect};
 use crate::shared::{Clock, Ids, StoreError};
 
 /// How long applying one event may take before somebody else does it.
@@ -41,13 +41,45 @@ impl GatewayEvents {
         }
     }
 
-    /// Keeps an event: once this returned it is not lost. False when it was kept before.
-    pub async fn keep(&self, event: &GatewayEvent) -> Result<bool, StoreError> {
-        self.events.record(self.ids.next().into(), event).await
+    /// Keeps an event that arrived at a moment: once this returned it is not lost.
+    pub async fn keep(&self, event: &GatewayEvent, received_at: OffsetDateTime) -> Result<(), StoreError> {
+        let id = self.ids.next().into();
+        self.events
+            .record(id, event, received_at, Duration::ZERO)
+            .await
+            .map(|_| ())
+    }
+
+    /// The same, as the first step of applying it; false when there is nothing to be applied. The caller goes on with
+    /// [`GatewayEvents::apply_kept`].
+    pub async fn receive(
+        &self,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        let id = self.ids.next().into();
+        let recorded = self.events.record(id, event, received_at, EVENT_LEASE).await?;
+        let claimed = || StoredEvent {
+            id,
+            subject: event.subject.clone().unwrap_or_default(),
+            news: event.news.clone(),
+            received_at,
+            attempts: 0,
+        };
+        Ok((recorded == Recorded::Claimed).then(claimed))
+    }
+
+    /// Applies an event that was received, and what waits behind it, as far as nobody else is at it.
+    pub async fn apply_kept(&self, event: Option<&StoredEvent>, subject: &str) -> Result<(), StoreError> {
+        let done = match event {
+            Some(event) => self.apply(event).await?,
+            None => true,
+        };
+        if done { self.apply_to(subject).await } else { Ok(()) }
     }
 
     /// Applies what waits about a subscription, as far as nobody else is at it.
-    pub async fn apply_to(&self, subject: &str) -> Result<(), StoreError> {
+    async fn apply_to(&self, subject: &str) -> Result<(), StoreError> {
         while let Some(event) = self.events.claim(Some(subject.to_owned()), EVENT_LEASE).await? {
             if !self.apply(&event).await? {
                 break;
@@ -79,7 +111,11 @@ impl GatewayEvents {
             let facts = self.store.facts(account, subscription, payment.clone()).await?;
             let change = facts.and_then(|facts| {
                 let (new_id, now) = (self.ids.next().into(), self.clock.now());
-                effect(&facts, &event.news, Some(event.id), new_id, now)
+                let told = Told {
+                    event: event.id,
+                    received_at: event.received_at,
+                };
+                effect(&facts, &event.news, Some(told), new_id, now)
             });
             let written = match &change {
                 Some(change) => self.store.write(change).await?,

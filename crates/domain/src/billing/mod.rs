@@ -32,7 +32,7 @@ mod tests;
 pub use calendar::{gateway_date, gateway_day, gateway_moment};
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
-pub use effects::{Facts, effect};
+pub use effects::{Facts, Told, effect};
 pub use events::{EVENT_LEASE, GatewayEvents};
 pub use gateway::{
     CustomerOrder, Description, GatewayFault, GatewayPayment, GatewaySubscription, PaymentData, PaymentGateway,
@@ -41,7 +41,7 @@ pub use gateway::{
 pub use input::{SubscribeInput, Subscribed};
 pub use model::{BillingType, By, Cancelled, Cycle, Intent, Overview, Payment, PendingIntent, Subscription};
 pub use money::Cents;
-pub use news::{GatewayEvent, GatewayNews, NewsKind, PaymentNews, StoredEvent};
+pub use news::{GatewayEvent, GatewayNews, NewsKind, PaymentNews, Recorded, StoredEvent};
 pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, plan, plan_limits};
 pub use ports::{Change, EventStore, Reserved, SubscriptionStore, WorkStore, Writing};
 pub use service::{Billing, BillingError};

@@ -87,8 +87,21 @@ pub struct StoredEvent {
     pub subject: String,
     /// What it tells.
     pub news: GatewayNews,
+    /// When it arrived.
+    pub received_at: OffsetDateTime,
     /// How often it was tried in vain.
     pub attempts: u32,
+}
+
+/// How keeping an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// Its key is known: nothing was kept.
+    Known,
+    /// It is kept; it waits behind others, or changes nothing.
+    Kept,
+    /// It is kept, and the caller's to apply until the lease is over.
+    Claimed,
 }
 
 impl GatewayEvent {

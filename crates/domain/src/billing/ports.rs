@@ -1,9 +1,9 @@
 //! What billing needs from the store.
 
 use async_trait::async_trait;
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 
-use super::{Facts, GatewayEvent, GatewayPayment, Overview, Payment, PlanLimits, StoredEvent, Subscription};
+use super::{Facts, GatewayEvent, GatewayPayment, Overview, Payment, PlanLimits, Recorded, StoredEvent, Subscription};
 use crate::shared::{AccountId, Event, FieldErrors, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 
 /// A change of a subscription, and all that commits with it. Every change of a subscription is one of these.
@@ -82,8 +82,15 @@ pub trait SubscriptionStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Keeps an event, to be applied unless it can change nothing. False when its key is known: then nothing is kept.
-    async fn record(&self, id: GatewayEventId, event: &GatewayEvent) -> Result<bool, StoreError>;
+    /// Keeps an event that arrived at a moment, to be applied unless it can change nothing. Where no other event of its
+    /// subject waits it is claimed at the same time.
+    async fn record(
+        &self,
+        id: GatewayEventId,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+        lease: Duration,
+    ) -> Result<Recorded, StoreError>;
 
     /// Takes the first waiting event that is due and that no older waiting event of the same subject stands before: of
     /// this subject, or of any. Nobody else gets it before the lease is over.

@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Integer, Jsonb, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
-use recado_domain::billing::{EventStore, GatewayEvent, StoredEvent};
+use recado_domain::billing::{EventStore, GatewayEvent, Recorded, StoredEvent};
 use recado_domain::shared::{AccountId, GatewayEventId, StoreError, SubscriptionId};
 use serde_json::Value;
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::{Fault, corrupt};
@@ -39,8 +39,16 @@ struct EventRow {
     subject: String,
     #[diesel(sql_type = Jsonb)]
     news: Value,
+    #[diesel(sql_type = Timestamptz)]
+    received_at: OffsetDateTime,
     #[diesel(sql_type = Integer)]
     attempts: i32,
+}
+
+#[derive(QueryableByName)]
+struct ClaimedRow {
+    #[diesel(sql_type = Bool)]
+    claimed: bool,
 }
 
 impl TryFrom<EventRow> for StoredEvent {
@@ -51,6 +59,7 @@ impl TryFrom<EventRow> for StoredEvent {
             id: row.id.into(),
             subject: row.subject,
             news: serde_json::from_value(row.news).map_err(corrupt)?,
+            received_at: row.received_at,
             attempts: row.attempts.unsigned_abs(),
         })
     }
@@ -72,17 +81,36 @@ impl From<OwnerRow> for (AccountId, SubscriptionId) {
 
 #[async_trait]
 impl EventStore for PgGatewayEvents {
-    async fn record(&self, id: GatewayEventId, event: &GatewayEvent) -> Result<bool, StoreError> {
+    async fn record(
+        &self,
+        id: GatewayEventId,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+        lease: Duration,
+    ) -> Result<Recorded, StoreError> {
         let news = serde_json::to_value(&event.news).map_err(corrupt)?;
-        let statement = sql("INSERT INTO gateway_events (id, key, event, subject, news, due_at)
-             VALUES ($1, $2, $3, $4, $5, CASE WHEN $6 THEN now() END) ON CONFLICT (key) DO NOTHING")
+        let statement = sql(
+            "INSERT INTO gateway_events (id, key, event, subject, news, received_at, due_at)
+             VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN
+               CASE WHEN EXISTS (SELECT FROM gateway_events WHERE subject = $4 AND due_at IS NOT NULL) THEN now()
+               ELSE now() + $8 * interval '1 microsecond' END END)
+             ON CONFLICT (key) DO NOTHING RETURNING coalesce(due_at > now(), false) AS claimed",
+        )
         .bind(id)
         .bind(event.key.as_str())
         .bind(event.event.as_str())
         .bind(event.subject.as_deref())
         .bind(news)
-        .bind(event.is_news());
-        Ok(self.execute(statement).await? > 0)
+        .bind(received_at)
+        .bind(event.is_news())
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let recorded = statement.get_result::<ClaimedRow>(held.conn()?).await.optional();
+        Ok(match held.end(recorded.map_err(Fault::from))? {
+            None => Recorded::Known,
+            Some(row) if row.claimed => Recorded::Claimed,
+            Some(_) => Recorded::Kept,
+        })
     }
 
     async fn claim(&self, subject: Option<String>, lease: Duration) -> Result<Option<StoredEvent>, StoreError> {
@@ -94,7 +122,7 @@ impl EventStore for PgGatewayEvents {
                  AND NOT EXISTS (SELECT FROM gateway_events older
                    WHERE older.subject = e.subject AND older.due_at IS NOT NULL AND older.seq < e.seq)
                ORDER BY e.seq LIMIT 1 FOR UPDATE SKIP LOCKED)
-             RETURNING id, subject, news, attempts",
+             RETURNING id, subject, news, received_at, attempts",
         )
         .bind(lease)
         .bind(subject);

@@ -3,7 +3,8 @@
 use futures_util::future::join_all;
 use recado_domain::billing::{
     BillingType, By, Cents, Change, Cycle, EventStore, GatewayEvent, GatewayPayment, Intent, Payment, PendingIntent,
-    PlanLimits, Reserved, Subscription, SubscriptionStatus, SubscriptionStore, WorkStore, Writing, plan_limits,
+    PlanLimits, Recorded, Reserved, Subscription, SubscriptionStatus, SubscriptionStore, WorkStore, Writing,
+    plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
@@ -349,6 +350,36 @@ fn told(event: &str, id: &str, subject: &str) -> GatewayEvent {
     GatewayEvent::read(body.to_string().as_bytes())
 }
 
+/// Kept, to be taken by anybody.
+async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> Recorded {
+    let now = OffsetDateTime::now_utc();
+    events.record(id().into(), event, now, Duration::ZERO).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_keeps_an_event_may_have_it_at_once() {
+    let world = World::new().await;
+    let events = events(&world);
+    let keep = async |name: &str, subject: &str| {
+        let event = told("PAYMENT_CONFIRMED", name, subject);
+        events.record(id().into(), &event, NOW, LEASE).await.unwrap()
+    };
+    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Claimed);
+    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Known);
+    assert_eq!(
+        keep("evt_2", "sub_1").await,
+        Recorded::Kept,
+        "it stands behind the first"
+    );
+    assert_eq!(keep("evt_3", "sub_2").await, Recorded::Claimed);
+    assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "nobody else gets them");
+    world
+        .sql("UPDATE gateway_events SET due_at = now() WHERE key = 'id:evt_1'")
+        .await;
+    let taken = events.claim(None, LEASE).await.unwrap().unwrap();
+    assert_eq!((taken.subject.as_str(), taken.received_at), ("sub_1", NOW));
+}
+
 #[tokio::test]
 async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
     let world = World::new().await;
@@ -358,21 +389,16 @@ async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
         let events = &events;
         (0..5).map(move |_| async move {
             let event = told("PAYMENT_CONFIRMED", name, "sub_0");
-            events.record(id().into(), &event).await.unwrap()
+            record(events, &event).await
         })
     });
     let kept = join_all(tries).await;
-    assert_eq!(kept.iter().filter(|kept| **kept).count(), 3);
+    assert_eq!(kept.iter().filter(|kept| **kept != Recorded::Known).count(), 3);
     for (subject, name) in [("sub_1", "a"), ("sub_2", "b"), ("sub_1", "c")] {
-        assert!(
-            events
-                .record(id().into(), &told("PAYMENT_CONFIRMED", name, subject))
-                .await
-                .unwrap()
-        );
+        assert!(record(&events, &told("PAYMENT_CONFIRMED", name, subject)).await != Recorded::Known);
     }
     let odd = told("PAYMENT_REFUNDED", "odd", "sub_1");
-    assert!(events.record(id().into(), &odd).await.unwrap());
+    assert_eq!(record(&events, &odd).await, Recorded::Kept);
     let claim = |subject: &str| events.claim(Some(subject.to_owned()), LEASE);
     let first = claim("sub_1").await.unwrap().unwrap();
     assert_eq!(first.news, told("PAYMENT_CONFIRMED", "a", "sub_1").news);

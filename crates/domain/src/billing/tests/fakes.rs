@@ -123,6 +123,19 @@ impl World {
         while self.settlement().lapse_next().await.unwrap() {}
     }
 
+    /// An event arrives.
+    pub(super) async fn tell(&self, event: &GatewayEvent) {
+        let (events, now) = (self.events(), self.with(|state| state.now.unwrap()));
+        let received = events.receive(event, now).await.unwrap();
+        events.apply_kept(received.as_ref(), "sub_1").await.unwrap();
+    }
+
+    /// An event arrives, and nobody applies it.
+    pub(super) async fn keep(&self, event: &GatewayEvent) {
+        let now = self.with(|state| state.now.unwrap());
+        self.events().keep(event, now).await.unwrap();
+    }
+
     /// The one subscription that is none of the attempts.
     pub(super) fn only(&self) -> Subscription {
         self.with(|state| {
@@ -300,23 +313,35 @@ impl SubscriptionStore for World {
 
 #[async_trait]
 impl EventStore for World {
-    async fn record(&self, id: GatewayEventId, event: &GatewayEvent) -> Result<bool, StoreError> {
+    async fn record(
+        &self,
+        id: GatewayEventId,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+        lease: Duration,
+    ) -> Result<Recorded, StoreError> {
         self.with(|state| {
             state.write()?;
             if state.seen.contains_key(&event.key) {
-                return Ok(false);
+                return Ok(Recorded::Known);
             }
             let stored = StoredEvent {
                 id,
                 subject: event.subject.clone().unwrap_or_default(),
                 news: event.news.clone(),
+                received_at,
                 attempts: 0,
             };
             state.seen.insert(event.key.clone(), stored.clone());
-            if event.is_news() {
-                state.waiting.push(stored);
+            if !event.is_news() {
+                return Ok(Recorded::Kept);
             }
-            Ok(true)
+            let first = !state.waiting.iter().any(|waiting| waiting.subject == stored.subject);
+            state.waiting.push(stored);
+            Ok(match first && lease > Duration::ZERO {
+                true => Recorded::Claimed,
+                false => Recorded::Kept,
+            })
         })
     }
 

@@ -120,8 +120,7 @@ async fn play(steps: &[Step]) -> (World, Model) {
             }
         };
         if let Some(event) = event {
-            world.events().keep(event).await.unwrap();
-            world.events().apply_to("sub_1").await.unwrap();
+            world.tell(event).await;
         }
     }
     (world, model)
@@ -164,7 +163,8 @@ proptest! {
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
         let facts = Facts { subscription, payment: None, other_live: true };
         let told = event(1, &Step::Told(kind, 7, Some(at))).unwrap();
-        let change = effect(&facts, &told.news, Some(GatewayEventId(Uuid::nil())), Uuid::nil().into(), NOW);
+        let by = Told { event: GatewayEventId(Uuid::nil()), received_at: NOW };
+        let change = effect(&facts, &told.news, Some(by), Uuid::nil().into(), NOW);
         if let Some(change) = change {
             prop_assert!(!change.subscription.status.is_live());
             prop_assert_eq!(change.account_plan, None);
