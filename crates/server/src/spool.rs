@@ -35,16 +35,14 @@ struct Spool {
 
 impl EventSpool {
     /// Takes an event in behind those that wait.
-    pub fn put(&self, event: GatewayEvent) {
+    fn put(&self, arrived: Arrived) {
         let mut waiting = self.waiting();
         if waiting.len() >= CAPACITY {
-            tracing::error!(
-                event = event.event,
-                "an event of the payment gateway was dropped: too many wait"
-            );
+            let event = arrived.0.event;
+            tracing::error!(event, "an event of the payment gateway was dropped: too many wait");
             return;
         }
-        waiting.push_back(event);
+        waiting.push_back(arrived);
         drop(waiting);
         self.0.wake.notify_one();
     }
@@ -61,12 +59,12 @@ impl EventSpool {
 
     /// Keeps the first event that waits; false when there is none.
     pub async fn flush_next(&self, events: &GatewayEvents) -> Result<bool, StoreError> {
-        let Some(event) = self.waiting().front().cloned() else {
+        let Some(arrived) = self.waiting().front().cloned() else {
             return Ok(false);
         };
-        events.keep(&event.0, event.1).await?;
+        events.keep(&arrived.0, arrived.1).await?;
         let mut waiting = self.waiting();
-        if waiting.front() == Some(&event) {
+        if waiting.front() == Some(&arrived) {
             waiting.pop_front();
         }
         Ok(true)

@@ -145,6 +145,7 @@ fn repeated_ten_times_at_once_an_event_counts_once() {
     let server = Server::new();
     let ana = server.owner();
     let (subscription, payment) = pending(&ana);
+    assert!(server.payment.wait_idle(Duration::from_secs(30)));
     let before = notices(&ana).len();
     let mut with_id = event("PAYMENT_RECEIVED", &subscription, &payment);
     with_id["id"] = json!("evt_1");
