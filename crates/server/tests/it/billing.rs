@@ -104,6 +104,27 @@ fn without_a_subscription_there_is_the_plan_and_the_usage() {
     assert_eq!(history, json!({ "items": [], "total": 0, "page": 1, "limit": 20 }));
 }
 
+/// The fields of a subscription.
+fn published() -> BTreeSet<&'static str> {
+    BTreeSet::from([
+        "id",
+        "plan",
+        "cycle",
+        "status",
+        "billing_type",
+        "value",
+        "value_formatted",
+        "billing_email",
+        "gateway_customer_id",
+        "gateway_subscription_id",
+        "current_period_start",
+        "current_period_end",
+        "cancelled_at",
+        "created_at",
+        "updated_at",
+    ])
+}
+
 #[test]
 fn by_pix_from_the_code_to_the_active_plan() {
     let server = Server::new();
@@ -129,24 +150,7 @@ fn by_pix_from_the_code_to_the_active_plan() {
         );
     }
     assert!(data.get("boleto_url").is_none());
-    let wanted = BTreeSet::from([
-        "id",
-        "plan",
-        "cycle",
-        "status",
-        "billing_type",
-        "value",
-        "value_formatted",
-        "billing_email",
-        "gateway_customer_id",
-        "gateway_subscription_id",
-        "current_period_start",
-        "current_period_end",
-        "cancelled_at",
-        "created_at",
-        "updated_at",
-    ]);
-    assert_eq!(keys(&made["subscription"]), wanted);
+    assert_eq!(keys(&made["subscription"]), published());
     assert_eq!(
         (&made["subscription"]["value"], plan(&ana).as_str()),
         (&json!(9700), "starter")

@@ -14,12 +14,12 @@ fn change(user: &User<'_>, body: Value) -> crate::harness::client::Reply {
 }
 
 fn last_put(server: &Server) -> Value {
-    let puts = server
+    let mut puts = server
         .payment
         .ledger()
         .into_iter()
         .filter(|entry| entry.method == "PUT");
-    puts.last().unwrap().body
+    puts.next_back().unwrap().body
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod changes;
 mod events;
 mod fakes;
+mod gateway;
 mod rule;
 mod settlement;
 mod subscribe;
