@@ -375,11 +375,14 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError> {
-        let query = sql("SELECT EXISTS (SELECT FROM subscriptions
-               WHERE account_id = $1 AND (gateway_subscription_id = $2 OR ($2 IS NULL AND gateway_customer_id = $3))) AS yes")
+        // By its subscription; where it names none, by who pays, or by what we heard of it before.
+        let query = sql("SELECT EXISTS (SELECT FROM subscriptions WHERE account_id = $1
+                 AND (gateway_subscription_id = $2 OR ($2 IS NULL AND gateway_customer_id = $3)))
+               OR EXISTS (SELECT FROM billing_history WHERE account_id = $1 AND gateway_payment_id = $4) AS yes")
         .bind(account)
         .bind(payment.subscription.as_deref())
-        .bind(payment.customer.as_deref());
+        .bind(payment.customer.as_deref())
+        .bind(payment.id.as_str());
         let mut tx = self.0.begin(account).await?;
         let found = query.get_result::<Answer>(tx.conn()?).await;
         Ok(tx.end(found.map_err(Into::into)).await?.yes)

@@ -182,6 +182,14 @@ async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
     }
     theirs.subscription = Some("sub_9".into());
     assert!(!store(&world).owns(world.account, &theirs).await.unwrap());
+    let change = Change {
+        payment: Some(payment(&row, "pay_1", NOW)),
+        ..to(row.clone())
+    };
+    store(&world).write(&change).await.unwrap();
+    (theirs.subscription, theirs.customer) = (None, None);
+    assert!(store(&world).owns(world.account, &theirs).await.unwrap());
+    assert!(!store(&world).owns(other, &theirs).await.unwrap());
 }
 
 #[tokio::test]

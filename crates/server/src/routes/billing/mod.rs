@@ -3,7 +3,10 @@
 mod answers;
 mod bodies;
 
-use actix_web::web::{Data, Payload};
+use std::sync::LazyLock;
+
+use actix_web::http::header::ContentType;
+use actix_web::web::{Bytes, Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use recado_domain::billing::{GatewayEvent, PLANS};
 use recado_domain::shared::FieldErrors;
@@ -26,9 +29,17 @@ use bodies::{PlanChangeBody, SubscribeBody};
 /// What the provider calls its header, and what it is called in the published interface, which comes first.
 const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];
 
+/// The catalogue never changes: it is written once.
+static CATALOGUE: LazyLock<Bytes> = LazyLock::new(|| {
+    let plans: Vec<PlanShape> = PLANS.iter().map(PlanShape::from).collect();
+    Bytes::from(json!({ "data": plans }).to_string())
+});
+
 /// `GET /api/billing/plans`
 pub(super) async fn plans() -> HttpResponse {
-    reply::ok(PLANS.iter().map(PlanShape::from).collect::<Vec<_>>())
+    HttpResponse::Ok()
+        .content_type(ContentType::json())
+        .body(CATALOGUE.clone())
 }
 
 /// `POST /api/billing/subscribe`
