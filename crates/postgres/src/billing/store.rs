@@ -1,4 +1,4 @@
-//! Subscriptions and payments of one account. Every change of a subscription passes through [`write`].
+//! Subscriptions and payments of one account. Every change of a subscription passes through [`write()`].
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
