@@ -74,6 +74,12 @@ pub struct Config {
     pub smtp_url: Option<SecretString>,
     /// `MAIL_FROM`: whom our mail comes from.
     pub mail_from: String,
+    /// `PAYMENT_GATEWAY_URL`, with the version segment.
+    pub payment_gateway_url: Option<String>,
+    /// `PAYMENT_GATEWAY_API_KEY`.
+    pub payment_gateway_api_key: Option<SecretString>,
+    /// `PAYMENT_GATEWAY_WEBHOOK_TOKEN`: proves the gateway's events.
+    pub payment_gateway_webhook_token: Option<SecretString>,
     /// `WHATSAPP_API_URL`, with the version segment.
     pub whatsapp_api_url: Option<String>,
     /// `WHATSAPP_APP_SECRET`: signs callbacks.
@@ -153,6 +159,10 @@ impl Config {
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
             smtp_url: smtp_address(get)?,
             mail_from,
+            payment_gateway_url: web_address(get, "PAYMENT_GATEWAY_URL")?,
+            payment_gateway_api_key: get("PAYMENT_GATEWAY_API_KEY").map(SecretString::from),
+            payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
+                .map(|token| SecretString::from(token.trim())),
             whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
@@ -357,6 +367,7 @@ mod tests {
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("LOG_FORMAT", "xml"),
+            ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
             ("WHATSAPP_API_URL", "no address"),
             ("WHATSAPP_API_URL", "ftp://user:password@host"),
             ("SESSION_JWKS_URL", "idp.example/jwks"),
