@@ -312,7 +312,7 @@ fn a_number_keeps_its_own_rate_whoever_sends_from_it() {
         "messages_per_second": 40 });
     let owners = [server.owner(), server.owner()];
     let requests = owners.each_ref().map(|owner| {
-        owner.post("/api/whatsapp/profiles", &body).created();
+        owner.post("/api/whatsapp/profiles", body.clone()).created();
         owner.contacts(60);
         format!("/api/campaigns/{}/execute", owner.plain_campaign())
     });
