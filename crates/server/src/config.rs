@@ -363,7 +363,7 @@ mod tests {
             ("SESSION_JWT_SECRET", "too-short"),
             ("COOKIE_SECURE", "yes"),
             ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
-            ("CAMPAIGN_RUNS", "0"),
+            ("CAMPAIGN_RUNS", "5000"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("LOG_FORMAT", "xml"),
