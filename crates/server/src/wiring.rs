@@ -63,8 +63,8 @@ const PLATFORM_TIME: Duration = Duration::from_secs(15);
 
 /// How long a request may wait for a connection, and then for a lock: whoever cannot be served is told so within two
 /// seconds. The latter is longer than the second after which PostgreSQL looks for deadlocks.
-const REQUEST_WAIT: Duration = Duration::from_millis(500);
-const REQUEST_LOCK: Duration = Duration::from_millis(1250);
+const REQUEST_WAIT: Duration = Duration::from_millis(750);
+const REQUEST_LOCK: Duration = Duration::from_millis(1150);
 
 /// What all threads of the process have in common.
 #[derive(Clone)]
