@@ -11,6 +11,7 @@ ALTER TABLE campaign_sends
   -- Failed because nobody ever said what became of it: it may have arrived.
   ADD COLUMN never_confirmed boolean NOT NULL DEFAULT false;
 UPDATE campaign_sends SET never_confirmed = true, unknown_at = NULL WHERE status = 'failed' AND unknown_at IS NOT NULL;
+ALTER TABLE campaign_sends SET (fillfactor = 70);
 CREATE INDEX campaign_sends_retry_at_idx ON campaign_sends (account_id, campaign_id, retry_at)
   WHERE retry_at IS NOT NULL;
 CREATE INDEX campaign_sends_unknown_at_idx ON campaign_sends (unknown_at) WHERE unknown_at IS NOT NULL;

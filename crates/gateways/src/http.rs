@@ -20,6 +20,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -84,6 +85,23 @@ impl Request {
     pub fn post(url: impl Into<String>, body: &Value) -> Self {
         let request = Self::whole(Method::POST, url.into(), Bytes::from(body.to_string()));
         request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+    }
+
+    /// Posts JSON that is wiped when it is sent.
+    pub fn post_secret(url: impl Into<String>, body: Zeroizing<Vec<u8>>) -> Self {
+        let request = Self::whole(Method::POST, url.into(), Bytes::from_owner(body));
+        request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+    }
+
+    /// Puts JSON.
+    pub fn put(url: impl Into<String>, body: &Value) -> Self {
+        let request = Self::whole(Method::PUT, url.into(), Bytes::from(body.to_string()));
+        request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+    }
+
+    /// Deletes.
+    pub fn delete(url: impl Into<String>) -> Self {
+        Self::whole(Method::DELETE, url.into(), Bytes::new())
     }
 
     /// Posts nothing.

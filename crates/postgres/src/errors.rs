@@ -12,6 +12,7 @@ const TAKEN: &[(&str, &str)] = &[
     ("contacts_phone_unique", "phone"),
     ("contacts_wa_user_id_unique", "wa_user_id"),
     ("message_templates_name_unique", "name"),
+    ("subscriptions_live_unique", "plan"),
     ("tags_name_unique", "name"),
     ("team_invites_pending_unique", "email"),
     ("whatsapp_profiles_phone_number_id_unique", "phone_number_id"),

@@ -7,6 +7,7 @@
 mod accounts;
 mod api_keys;
 mod audit;
+mod billing;
 mod campaigns;
 mod contacts;
 mod conversations;
@@ -31,6 +32,7 @@ mod whatsapp;
 pub use accounts::PgAccounts;
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
+pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 pub use campaigns::{PgCampaigns, PgPaces, PgRuns, PgTrials};
 pub use contacts::{PgContacts, PgTags};
 pub use conversations::{PgConversations, PgInbox};

@@ -10,8 +10,8 @@ use diesel::result::QueryResult;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
-    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, InviteId, MailId, MessageId,
-    NotificationId, ProfileId, SegmentId, SendId, TagId, TemplateId, UserId,
+    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, GatewayEventId, InviteId, MailId,
+    MessageId, NotificationId, PaymentId, ProfileId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -178,13 +178,16 @@ id_params!(
     ContactId,
     ConversationId,
     FolderId,
+    GatewayEventId,
     InviteId,
     MailId,
     MessageId,
     NotificationId,
+    PaymentId,
     ProfileId,
     SegmentId,
     SendId,
+    SubscriptionId,
     TagId,
     TemplateId,
     UserId,

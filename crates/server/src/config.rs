@@ -74,6 +74,12 @@ pub struct Config {
     pub smtp_url: Option<SecretString>,
     /// `MAIL_FROM`: whom our mail comes from.
     pub mail_from: String,
+    /// `PAYMENT_GATEWAY_URL`, with the version segment.
+    pub payment_gateway_url: Option<String>,
+    /// `PAYMENT_GATEWAY_API_KEY`.
+    pub payment_gateway_api_key: Option<SecretString>,
+    /// `PAYMENT_GATEWAY_WEBHOOK_TOKEN`: proves the gateway's events.
+    pub payment_gateway_webhook_token: Option<SecretString>,
     /// `WHATSAPP_API_URL`, with the version segment.
     pub whatsapp_api_url: Option<String>,
     /// `WHATSAPP_APP_SECRET`: signs callbacks.
@@ -88,6 +94,8 @@ pub struct Config {
     pub media_public_url: String,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
+    /// `CAMPAIGN_RUNS`.
+    pub runs: usize,
     /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
     /// `LOG_FORMAT`.
@@ -151,6 +159,10 @@ impl Config {
             platform_admin_emails: list(get, "PLATFORM_ADMIN_EMAILS", "a comma-separated list of addresses")?,
             smtp_url: smtp_address(get)?,
             mail_from,
+            payment_gateway_url: web_address(get, "PAYMENT_GATEWAY_URL")?,
+            payment_gateway_api_key: get("PAYMENT_GATEWAY_API_KEY").map(SecretString::from),
+            payment_gateway_webhook_token: get("PAYMENT_GATEWAY_WEBHOOK_TOKEN")
+                .map(|token| SecretString::from(token.trim())),
             whatsapp_api_url: web_address(get, "WHATSAPP_API_URL")?,
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
@@ -162,6 +174,7 @@ impl Config {
                 |ms| (0..=60_000).contains(ms),
                 "0 to 60000",
             )?),
+            runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
         })
@@ -322,7 +335,7 @@ mod tests {
             (config.cookie_secure, config.session_cookie.as_str()),
             (true, "svc-session")
         );
-        assert_eq!(config.message_delay, Duration::milliseconds(200));
+        assert_eq!((config.message_delay, config.runs), (Duration::milliseconds(200), 64));
         assert_eq!(
             (config.media_store_url, config.media_public_url.as_str()),
             (None, "http://127.0.0.1:8080/media")
@@ -350,9 +363,11 @@ mod tests {
             ("SESSION_JWT_SECRET", "too-short"),
             ("COOKIE_SECURE", "yes"),
             ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
+            ("CAMPAIGN_RUNS", "5000"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("LOG_FORMAT", "xml"),
+            ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
             ("WHATSAPP_API_URL", "no address"),
             ("WHATSAPP_API_URL", "ftp://user:password@host"),
             ("SESSION_JWKS_URL", "idp.example/jwks"),

@@ -1,6 +1,7 @@
 //! Every way a request can be refused, in one place: status, code, message, details. What went wrong inside is logged
 //! once, here, with the request's id; the caller is told no more than they can act on.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use actix_web::http::{StatusCode, header};
@@ -8,6 +9,7 @@ use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
+use recado_domain::billing::{BillingError, Description, GatewayFault};
 use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
@@ -54,6 +56,10 @@ pub enum ApiError {
     Whatsapp(GatewayError),
     /// 502 `WHATSAPP_ERROR`: the platform may have done it, and nobody knows.
     Unconfirmed(String),
+    /// 422 `VALIDATION_ERROR`: the payment gateway refused the input, in its own words.
+    RefusedPayment(Vec<Description>),
+    /// 502 `PAYMENT_ERROR`.
+    Payment(GatewayFault),
     /// 502 `STORAGE_ERROR`: the store of files.
     Storage(MediaStoreError),
     /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
@@ -97,7 +103,8 @@ impl ApiError {
             Self::SlowBody => "REQUEST_TIMEOUT",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
-            Self::Invalid(_) | Self::Precondition(_) => "VALIDATION_ERROR",
+            Self::Invalid(_) | Self::Precondition(_) | Self::RefusedPayment(_) => "VALIDATION_ERROR",
+            Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
@@ -125,6 +132,12 @@ impl ApiError {
                 GatewayError::Unavailable(_) => "The messaging platform is unavailable".to_owned(),
                 GatewayError::NotConfigured(what) => format!("{what} is not configured"),
             },
+            Self::RefusedPayment(texts) => {
+                let texts: Vec<&str> = texts.iter().map(|text| text.description.as_str()).collect();
+                format!("The payment gateway refused: {}", texts.join(" "))
+            }
+            Self::Payment(GatewayFault::NotConfigured) => "The payment gateway is not configured".to_owned(),
+            Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
             Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
@@ -136,6 +149,7 @@ impl ApiError {
         match self {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
+            Self::RefusedPayment(texts) => json!({ "fields": blamed(texts), "errors": texts }),
             Self::Auth(_)
             | Self::Forbidden(_)
             | Self::NotFound
@@ -148,6 +162,7 @@ impl ApiError {
             | Self::RateLimited(_)
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
             | Self::Unconfirmed(_)
+            | Self::Payment(_)
             | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
@@ -160,6 +175,7 @@ impl ApiError {
             Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
             Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
             Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
+            Self::Payment(fault) => tracing::warn!(cause = %fault, "the payment gateway failed a request"),
             _ => {}
         }
     }
@@ -182,10 +198,10 @@ impl ResponseError for ApiError {
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
+            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -394,6 +410,35 @@ impl From<TrialError> for ApiError {
             TrialError::Platform(error) => Self::Whatsapp(error),
             TrialError::Unknown => Self::Unconfirmed(error.to_string()),
             TrialError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The gateway's words by our field that they are about.
+fn blamed(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
+    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in texts {
+        let field = match text.code.as_str() {
+            code if code.contains("creditCardHolderInfo") => "credit_card_holder_info",
+            code if code.contains("creditCard") || code.contains("CreditCard") => "credit_card",
+            code if code.contains("cpfCnpj") => "cpf_cnpj",
+            code if code.contains("mail") => "billing_email",
+            _ => "gateway",
+        };
+        fields.entry(field).or_default().push(&text.description);
+    }
+    fields
+}
+
+impl From<BillingError> for ApiError {
+    fn from(error: BillingError) -> Self {
+        match error {
+            BillingError::NotFound => Self::NotFound,
+            BillingError::Invalid(errors) => errors.into(),
+            BillingError::Refused(texts) => Self::RefusedPayment(texts),
+            BillingError::Gateway(fault) => Self::Payment(fault),
+            BillingError::Contended => Self::Conflict(error.to_string()),
+            BillingError::Store(error) => error.into(),
         }
     }
 }

@@ -7,6 +7,7 @@ pub mod error;
 pub mod logging;
 pub mod routes;
 pub mod serve;
+pub mod spool;
 pub mod streams;
 pub mod system;
 pub mod web;

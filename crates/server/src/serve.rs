@@ -22,6 +22,10 @@ use crate::{app, logging};
 const HEAD_TIME: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
+/// How long a server that is about to stop still lets requests in, and says that it is not ready: whoever spreads them
+/// over servers has to hear of it first.
+const FAREWELL: Duration = Duration::from_millis(500);
+
 /// How long requests, then workers, may take to finish when the server stops; together below 30 s.
 const DRAIN_REQUESTS: Duration = Duration::from_secs(20);
 const DRAIN_WORKERS: Duration = Duration::from_secs(8);
@@ -103,6 +107,7 @@ async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> 
     let stopping = stop.clone();
     let stopper = tokio::spawn(async move {
         terminated(&stopping).await?;
+        tokio::time::sleep(FAREWELL).await;
         handle.stop(true).await;
         anyhow::Ok(())
     });

@@ -1,5 +1,4 @@
-//! Which adapter serves which port. One set of services a worker thread: its connections live on its own runtime, so
-//! that no answer of the database has to wake another thread.
+//! Which adapter serves which port. One set of services a worker thread, with connections of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use anyhow::Context as _;
 use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
+use recado_domain::billing::{Billing, GatewayEvents, Settlement};
 use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
@@ -25,18 +25,21 @@ use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
+use recado_gateways::payment::PaymentApi;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
-    PgFolders, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications, PgPaces,
-    PgProfiles, PgRuns, PgSegments, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig, TenantPool,
+    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
+    PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
+    PgNotificationFeed, PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates,
+    PgTrials, PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::config::{Config, SessionProof};
+use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
@@ -60,8 +63,8 @@ const PLATFORM_TIME: Duration = Duration::from_secs(15);
 
 /// How long a request may wait for a connection, and then for a lock: whoever cannot be served is told so within two
 /// seconds. The latter is longer than the second after which PostgreSQL looks for deadlocks.
-const REQUEST_WAIT: Duration = Duration::from_millis(500);
-const REQUEST_LOCK: Duration = Duration::from_millis(1250);
+const REQUEST_WAIT: Duration = Duration::from_millis(750);
+const REQUEST_LOCK: Duration = Duration::from_millis(1150);
 
 /// What all threads of the process have in common.
 #[derive(Clone)]
@@ -92,6 +95,8 @@ pub struct Shared {
     pub mailed: Arc<Notify>,
     /// Woken after a change.
     pub relays: Relays,
+    /// The payment gateway's events that the database could not take yet.
+    pub spool: EventSpool,
 }
 
 impl Shared {
@@ -108,6 +113,7 @@ impl Shared {
             memory: Memory::default(),
             mailed: Arc::default(),
             relays: Relays::default(),
+            spool: EventSpool::default(),
             config: Arc::new(config),
             clock,
             desk,
@@ -158,6 +164,18 @@ impl Shared {
         CloudApi::new(http, self.config.whatsapp_api_url.as_deref())
             .map(|api| api.timeout(PLATFORM_TIME).app(self.config.whatsapp_app_id.clone()))
             .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
+    }
+
+    /// The payment gateway, with connections of its own.
+    pub fn payment(&self) -> anyhow::Result<PaymentApi> {
+        let http = Http::new().map_err(anyhow::Error::msg)?;
+        let config = &self.config;
+        PaymentApi::new(
+            http,
+            config.payment_gateway_url.as_deref(),
+            config.payment_gateway_api_key.as_ref(),
+        )
+        .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
     }
 
     /// The store of files, with connections of its own.
@@ -241,6 +259,29 @@ impl Stores {
             shared.clock.clone(),
             shared.ids.clone(),
         )
+    }
+
+    /// Plans and subscriptions.
+    pub fn billing(&self, shared: &Shared) -> anyhow::Result<Billing> {
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let gateway = Arc::new(shared.payment()?);
+        Ok(Billing::new(store, gateway, shared.clock.clone(), shared.ids.clone()))
+    }
+
+    /// The payment gateway's events.
+    pub fn gateway_events(&self, shared: &Shared) -> GatewayEvents {
+        let events = Arc::new(PgGatewayEvents::new(self.platform.clone()));
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        GatewayEvents::new(events, store, shared.clock.clone(), shared.ids.clone())
+    }
+
+    /// What billing does by itself.
+    pub fn settlement(&self, shared: &Shared) -> anyhow::Result<Settlement> {
+        let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        let work = Arc::new(PgBillingWork::new(self.platform.clone()));
+        let gateway = Arc::new(shared.payment()?);
+        let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
+        Ok(Settlement::new(store, work, gateway, clock, ids))
     }
 
     /// Idempotency keys.
@@ -328,6 +369,10 @@ pub struct Services {
     pub profiles: Profiles,
     /// The platform's callbacks.
     pub callbacks: Callbacks,
+    /// Plans and subscriptions.
+    pub billing: Billing,
+    /// The payment gateway's events.
+    pub gateway_events: GatewayEvents,
     /// Campaigns.
     pub campaigns: Campaigns,
     /// Tests of campaigns.
@@ -394,6 +439,8 @@ impl Services {
             media,
             profiles: Profiles::new(profiles, shared.cipher.clone(), clock, ids.clone()),
             callbacks: stores.callbacks(shared),
+            billing: stores.billing(shared)?,
+            gateway_events: stores.gateway_events(shared),
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),

@@ -42,7 +42,7 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
             api_key: read("SIM_PAYMENT_API_KEY"),
             webhook_url: Some(read("SIM_PAYMENT_WEBHOOK_URL")),
             webhook_token: read("SIM_PAYMENT_WEBHOOK_TOKEN"),
-            ..payment::Options::default()
+            ..payment::Options::development()
         },
         ai: ai::Options {
             bind: read("SIM_AI_BIND"),

@@ -17,21 +17,22 @@ const NUMBER: &str = "106540352242924";
 const SECONDS: u32 = 4;
 
 pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
-    let account = accounts().into_iter().nth(2).unwrap_or_default();
+    // One number, two accounts: a contact of one account would be left alone for a while after its other campaign.
+    let names: Vec<String> = accounts().into_iter().skip(5).take(2).collect();
     let platform = Platform::start(stage, OTHER_LOG)?;
-    let first = platform.serve(stage, SERVER_LOG)?;
-    let second = platform.serve(stage, "second.log")?;
-    let senders = [
-        Sender::new(stage, &first, &account)?,
-        Sender::new(stage, &second, &account)?,
-    ];
+    let servers = [platform.serve(stage, SERVER_LOG)?, platform.serve(stage, "second.log")?];
+    let senders: Vec<Sender> = servers
+        .iter()
+        .zip(&names)
+        .map(|(server, account)| Sender::new(stage, server, account))
+        .collect::<Result<_>>()?;
     let mut figures = Vec::new();
     for rate in [80, 1000] {
-        people(stage, &account, rate * SECONDS)?;
-        let Some((alone, _)) = senders.split_first() else {
-            return fail("nobody sends");
-        };
-        let number = alone.connect_number(NUMBER, Some(rate))?;
+        let mut numbers = Vec::new();
+        for sender in &senders {
+            people(stage, &sender.account, rate * SECONDS)?;
+            numbers.push(sender.connect_number(NUMBER, Some(rate))?);
+        }
         for servers in [1, 2] {
             let senders = senders.get(..servers).unwrap_or_default();
             platform.forget()?;
@@ -51,7 +52,9 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
                     .target(0.99),
             );
         }
-        alone.disconnect_number(&number)?;
+        for (sender, number) in senders.iter().zip(&numbers) {
+            sender.disconnect_number(number)?;
+        }
     }
     Ok(figures)
 }
@@ -108,7 +111,7 @@ mod tests {
 
     #[test]
     fn seconds_begin_anywhere_and_end_before_the_next() {
-        assert_eq!(busiest_second(&[0, 999, 1000, 1500, 1999, 5000]), 4.0);
+        assert_eq!(busiest_second(&[0, 999, 1000, 1500, 1999, 5000]), 3.0);
         assert_eq!(busiest_second(&[]), 0.0);
         assert_eq!(mean(&[0, 500, 1000]), 2.0);
         assert_eq!(mean(&[7]), 0.0);

@@ -33,6 +33,10 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
         at.whatsapp, at.payment, at.ai, at.smtp
     );
+    println!(
+        "payments    Pix and slips are paid after 5 s; by hand: POST http://{}/_sim/payments/<id>/confirm, /overdue, /refund",
+        at.payment
+    );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {
         println!("log         {}", log.display());

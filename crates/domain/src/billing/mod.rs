@@ -1,138 +1,57 @@
-//! Plans and what they allow. Owns the catalogue's limits and the question whether an account's plan is active.
+//! Plans, subscriptions to them, and what the payment gateway tells of their payments.
+//!
+//! Owns the catalogue, the life of a subscription, the rule by which the gateway's events change it, the history of
+//! payments, and the question whether an account's plan is active. Does not own how the gateway is called (the
+//! gateways crate) nor the counting of messages (campaigns).
 
-use serde::Serialize;
-use time::OffsetDateTime;
-
-use crate::shared::words;
-
-/// The plan of an account that pays nothing.
-pub const FREE_PLAN: &str = "free";
-
-/// How much a plan allows; as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PlanLimits {
-    /// Contacts in the account.
-    pub contacts: i64,
-    /// Outbound messages in a calendar month (UTC).
-    pub messages_per_month: i64,
-    /// Automations.
-    pub automations: i64,
-    /// Members of the team.
-    pub team_members: i64,
-    /// Connected numbers.
-    pub whatsapp_numbers: i64,
-}
-
-/// The limits of a plan of the catalogue.
-pub fn plan_limits(plan: &str) -> Option<PlanLimits> {
-    let limits = |contacts, messages_per_month, automations, team_members, whatsapp_numbers| PlanLimits {
-        contacts,
-        messages_per_month,
-        automations,
-        team_members,
-        whatsapp_numbers,
-    };
-    match plan {
-        FREE_PLAN => Some(limits(500, 250, 1, 2, 1)),
-        "starter" => Some(limits(5_000, 5_000, 5, 5, 1)),
-        "growth" => Some(limits(25_000, 30_000, 20, 15, 3)),
-        "scale" => Some(limits(200_000, 250_000, 100, 50, 10)),
-        _ => None,
-    }
-}
-
-words! {
-    /// Where a subscription stands.
-    SubscriptionStatus {
-        /// Paid.
-        Active = "active",
-        /// Waiting for the first payment.
-        Pending = "pending",
-        /// A payment is late.
-        PastDue = "past_due",
-        /// Ended by the gateway.
-        Inactive = "inactive",
-        /// Ended by the account.
-        Cancelled = "cancelled",
-    }
-}
-
-/// What of a subscription decides whether its plan is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Subscription {
-    /// Where it stands.
-    pub status: SubscriptionStatus,
-    /// Until when it is paid.
-    pub current_period_end: Option<OffsetDateTime>,
-}
-
-/// An account's plan and its newest subscription, if it ever had one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// The plan id.
-    pub plan: String,
-    /// The newest subscription.
-    pub subscription: Option<Subscription>,
-}
-
-impl Standing {
-    /// The messages a month of the account's plan; none when the plan is not active (or not of the catalogue).
-    ///
-    /// Active are: the free plan; a paid plan without any subscription (an administrator granted it); an active
-    /// subscription; one that is past due or cancelled, while its paid period lasts.
-    pub fn messages_per_month(&self, now: OffsetDateTime) -> Option<i64> {
-        let active = self.plan == FREE_PLAN
-            || self.subscription.is_none_or(|subscription| match subscription.status {
-                SubscriptionStatus::Active => true,
-                SubscriptionStatus::PastDue | SubscriptionStatus::Cancelled => {
-                    subscription.current_period_end.is_some_and(|end| end > now)
-                }
-                SubscriptionStatus::Pending | SubscriptionStatus::Inactive => false,
-            });
-        plan_limits(&self.plan)
-            .filter(|_| active)
-            .map(|limits| limits.messages_per_month)
-    }
-}
+mod calendar;
+mod cancel;
+mod card;
+mod change;
+mod completion;
+mod effects;
+mod events;
+mod gateway;
+mod input;
+mod model;
+mod money;
+mod news;
+mod plans;
+mod ports;
+mod service;
+mod settlement;
+mod standing;
+mod status;
+mod subscribe;
+mod tax_number;
+mod usage;
 
 #[cfg(test)]
-mod tests {
-    use time::macros::datetime;
+mod tests;
 
-    use super::*;
+pub use calendar::{gateway_date, gateway_day, gateway_moment};
+pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
+pub use change::{PlanChange, PlanChangeInput};
+pub use effects::{Facts, Told, effect};
+pub use events::{EVENT_LEASE, GatewayEvents};
+pub use gateway::{
+    CustomerOrder, Description, GatewayFault, GatewayPayment, GatewaySubscription, PaymentData, PaymentGateway,
+    SubscriptionOrder,
+};
+pub use input::{SubscribeInput, Subscribed};
+pub use model::{BillingType, By, Cancelled, Cycle, Intent, Overview, Payment, PendingIntent, Subscription};
+pub use money::Cents;
+pub use news::{GatewayEvent, GatewayNews, NewsKind, PaymentNews, Recorded, StoredEvent};
+pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, plan, plan_limits};
+pub use ports::{Change, EventStore, Reserved, SubscriptionStore, WorkStore, Writing};
+pub use service::{Billing, BillingError};
+pub use settlement::{SETTLEMENT_LEASE, Settlement};
+pub use standing::{Standing, SubscriptionState};
+pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
+pub use tax_number::TaxNumber;
+pub use usage::{Usage, exceeded};
 
-    #[test]
-    fn what_counts_as_an_active_plan() {
-        let now = datetime!(2026-03-01 12:00 UTC);
-        let allowed = |plan: &str, subscription| {
-            let standing = Standing {
-                plan: plan.into(),
-                subscription,
-            };
-            standing.messages_per_month(now)
-        };
-        let subscribed = |status, end| {
-            Some(Subscription {
-                status,
-                current_period_end: end,
-            })
-        };
-        let (ahead, past) = (
-            Some(datetime!(2026-03-02 0:00 UTC)),
-            Some(datetime!(2026-03-01 12:00 UTC)),
-        );
-        use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
-        assert_eq!(allowed("free", subscribed(Inactive, None)), Some(250));
-        assert_eq!(allowed("growth", None), Some(30_000));
-        assert_eq!(allowed("scale", subscribed(Active, None)), Some(250_000));
-        for status in [PastDue, Cancelled] {
-            assert_eq!(allowed("starter", subscribed(status, ahead)), Some(5_000));
-            assert_eq!(allowed("starter", subscribed(status, past)), None);
-        }
-        for status in [Pending, Inactive] {
-            assert_eq!(allowed("starter", subscribed(status, ahead)), None);
-        }
-        assert_eq!(allowed("gold", None), None);
-    }
-}
+#[cfg(any(test, feature = "mocks"))]
+pub use gateway::MockPaymentGateway;
+#[cfg(any(test, feature = "mocks"))]
+pub use ports::{MockEventStore, MockSubscriptionStore, MockWorkStore};

@@ -26,7 +26,7 @@ use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
 use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
-const CLAIM: i64 = 500;
+const CLAIM: i64 = 1000;
 
 /// Sends are marked as started so long before they may leave, so that none is late because of that.
 const START_LEAD: Duration = Duration::milliseconds(100);
@@ -134,7 +134,7 @@ impl Dispatcher {
         script: &'a Script,
         flights: &mut Flights<'a>,
     ) -> Result<Option<RunEnd>, StoreError> {
-        if self.pacer.stopping() {
+        if self.pacer.stopping() || self.pacer.crowded() {
             return self.hand_over(run, flights).await.map(Some);
         }
         if let Some(reason) = flights.pause().map(str::to_owned) {
@@ -150,9 +150,6 @@ impl Dispatcher {
         if !flights.is_empty() {
             self.start_part(run, script, flights).await?;
             return Ok(None);
-        }
-        if self.pacer.crowded() {
-            return self.hand_over(run, flights).await.map(Some);
         }
         let (worker, size, lease) = (self.worker, script.claim(), self.lease);
         let claim = self.runs.claim(run, worker, flights.after(), size, lease);

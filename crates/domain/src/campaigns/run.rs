@@ -372,7 +372,7 @@ mod tests {
             }),
             Err(Refusal::TemplateNotApproved)
         );
-        let lapsed = billing::Subscription {
+        let lapsed = billing::SubscriptionState {
             status: billing::SubscriptionStatus::PastDue,
             current_period_end: Some(datetime!(2026-02-28 0:00 UTC)),
         };

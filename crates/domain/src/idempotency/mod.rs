@@ -57,7 +57,8 @@ impl IdempotencyKey {
     }
 }
 
-/// SHA-256 of what makes two requests the same: method, path and body.
+/// A keyed hash of what makes two requests the same: method, path and body. Without the server's key nothing of a body can
+/// be guessed from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHash(pub Vec<u8>);
 

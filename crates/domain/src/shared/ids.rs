@@ -47,6 +47,8 @@ ids! {
     ConversationId,
     /// A folder of campaigns or templates.
     FolderId,
+    /// An event of the payment gateway, as it was received.
+    GatewayEventId,
     /// An invitation into an account.
     InviteId,
     /// A mail of the system's own, on its way out.
@@ -55,12 +57,16 @@ ids! {
     MessageId,
     /// A notification inside the product.
     NotificationId,
+    /// A payment of a subscription.
+    PaymentId,
     /// A connected WhatsApp number.
     ProfileId,
     /// A segment of contacts.
     SegmentId,
     /// One campaign message to one contact; derived from both, so that a repeated freeze makes the same ids.
     SendId,
+    /// A subscription to a plan.
+    SubscriptionId,
     /// A label on contacts.
     TagId,
     /// A message template.

@@ -143,7 +143,7 @@ impl WhatsappGateway for CloudApi {
 }
 
 /// An id as one segment of a path: whatever it holds, it cannot lead anywhere else.
-fn segment(id: &str) -> String {
+pub(crate) fn segment(id: &str) -> String {
     let mut segment = String::with_capacity(id.len());
     for byte in id.bytes() {
         if byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' {

@@ -9,6 +9,7 @@ mod files;
 mod http;
 mod mail;
 mod media;
+mod payment;
 mod server;
 mod sessions;
 mod whatsapp;

@@ -7,7 +7,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::billing::{Standing, Subscription};
+use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
     RunStart, RunStore, SendResult, StartOutcome, Started,
@@ -390,7 +390,7 @@ async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(S
     let row: BillingRow = sql(
         "SELECT a.plan, s.status, s.current_period_end, now() AS now FROM accounts a
          LEFT JOIN LATERAL (SELECT status, current_period_end FROM subscriptions
-           WHERE account_id = a.id ORDER BY created_at DESC, id DESC LIMIT 1) s ON true
+           WHERE account_id = a.id AND NOT attempt ORDER BY created_at DESC, id DESC LIMIT 1) s ON true
          WHERE a.id = $1",
     )
     .bind(account)
@@ -398,7 +398,7 @@ async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(S
     .await?;
     let subscription = match row.status {
         None => None,
-        Some(status) => Some(Subscription {
+        Some(status) => Some(SubscriptionState {
             status: word(&status)?,
             current_period_end: row.current_period_end,
         }),

@@ -5,9 +5,10 @@ use tokio_postgres::Client;
 use crate::support::{World, id};
 
 /// Tables with an `account_id` that no policy binds: the system's own and the directories.
-const SYSTEM: [&str; 6] = [
+const SYSTEM: [&str; 7] = [
     "account_slugs",
     "api_key_hashes",
+    "gateway_subscriptions",
     "invite_tokens",
     "outbox_events",
     "outgoing_mail",
@@ -35,6 +36,9 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', '{tag}', 'n', 'UTILITY', 'pt', 'standard');
                  INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value)
                    VALUES ('{account}', '{tag}', 'growth', 'MONTHLY', 'active', 'PIX', 1);
+                 INSERT INTO billing_history
+                   (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status)
+                   VALUES ('{account}', '{tag}', '{tag}', 'pay_1', 'PIX', 1, 'PENDING');
                  INSERT INTO message_usage (account_id, month) VALUES ('{account}', '2026-03-01');
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)

@@ -6,6 +6,7 @@ mod announcements;
 mod api_keys;
 mod audience;
 mod audit;
+mod billing;
 mod campaigns;
 mod contacts;
 mod conversations;

@@ -399,6 +399,24 @@ async fn a_finish_concludes_and_tells() {
 }
 
 #[tokio::test]
+async fn a_run_that_ends_early_gives_back_what_it_did_not_use() {
+    let world = World::new().await;
+    world.people(5).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 3).await;
+    let results = [(sends[0], failed()), (sends[1], SendResult::Unknown)];
+    world.runs().record(run, &results).await.unwrap();
+    let report = world.runs().finish(run, Some("all refused")).await.unwrap().unwrap();
+    assert_eq!((report.status, report.failed), (CampaignStatus::Partial, 5));
+    // The unknown one and the one under way keep their places until something is known of them.
+    assert_eq!(world.usage().await, "0/2");
+    world.assert_recount().await;
+    let told = "SELECT count(*) FROM outbox_events WHERE payload ->> 'message' LIKE '%ended early: all refused.'";
+    assert_eq!(world.number(told).await, 1);
+}
+
+#[tokio::test]
 async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() {
     let world = World::new().await;
     world.people(1).await;

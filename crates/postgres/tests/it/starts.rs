@@ -1,7 +1,7 @@
 //! The beginning of a run.
 
 use futures_util::future::join_all;
-use recado_domain::billing::{Subscription, SubscriptionStatus};
+use recado_domain::billing::{SubscriptionState, SubscriptionStatus};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Command, Refusal, RunStart, RunStore, SendCounts, StartOutcome,
 };
@@ -237,7 +237,7 @@ async fn facts_hold_what_decides_a_start() {
         ))
         .await;
     let billing = runs.facts(account, campaign.id).await.unwrap().unwrap().billing;
-    let cancelled = Subscription {
+    let cancelled = SubscriptionState {
         status: SubscriptionStatus::Cancelled,
         current_period_end: None,
     };

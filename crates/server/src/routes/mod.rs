@@ -10,6 +10,7 @@ use crate::web::limit::{RateKey, RateRule};
 mod accounts;
 mod api_keys;
 mod audit;
+mod billing;
 mod campaigns;
 mod contacts;
 mod conversations;
@@ -114,6 +115,27 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(api_keys::delete)
     }),
     route(Method::GET, "/api/audit-logs", Read, || web::to(audit::list)).at_most(Limit::API, "audit-logs"),
+    route(Method::GET, "/api/billing/plans", Public, || web::to(billing::plans)),
+    route(Method::POST, "/api/billing/subscribe", Manage, || {
+        web::to(billing::subscribe)
+    })
+    .at_most(Limit::API, "billing-subscribe"),
+    route(Method::GET, "/api/billing/subscription", Read, || {
+        web::to(billing::subscription)
+    }),
+    route(Method::PUT, "/api/billing/subscription", Manage, || {
+        web::to(billing::change)
+    }),
+    route(Method::POST, "/api/billing/cancel", Manage, || web::to(billing::cancel))
+        .at_most(Limit::API, "billing-cancel"),
+    route(Method::GET, "/api/billing/history", Read, || web::to(billing::history)),
+    route(Method::GET, "/api/billing/payment-status", Read, || {
+        web::to(billing::payment_status)
+    }),
+    route(Method::POST, "/api/billing/webhook", Public, || {
+        web::to(billing::callback)
+    })
+    .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
     route(Method::POST, "/api/contacts/import", Write, || {

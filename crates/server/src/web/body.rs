@@ -16,11 +16,11 @@ use serde_json::Value;
 use crate::error::ApiError;
 
 /// The largest JSON body, and the largest callback, in bytes.
-const JSON_BYTES: usize = 1024 * 1024;
+pub(crate) const JSON_BYTES: usize = 1024 * 1024;
 pub(crate) const CALLBACK_BYTES: usize = 4 * 1024 * 1024;
 
 /// How long a whole body may take.
-const BODY_TIME: Duration = Duration::from_secs(30);
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// How long the next piece of a body may take that is taken as it comes.
 pub(crate) const PIECE_TIME: Duration = Duration::from_secs(30);

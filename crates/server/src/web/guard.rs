@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::Method;
 use actix_web::middleware::Next;
 use actix_web::web::Data;
 use actix_web::{Error, HttpMessage as _, ResponseError as _};
@@ -52,7 +53,7 @@ pub async fn guard<B: MessageBody + 'static>(
         Ok(Some(scoped)) => once(services.clone(), scoped, request, next, call).await,
         Err(error) => request.error_response(error),
     };
-    if spec.access != Access::Read {
+    if spec.access != Access::Read && spec.method != Method::GET {
         services.shared.relays.wake();
     }
     if let Some((rule, verdict)) = verdict {

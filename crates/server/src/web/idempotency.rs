@@ -16,13 +16,14 @@ use actix_web::middleware::Next;
 use actix_web::web::{Bytes, Data};
 use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
 use futures_util::{Stream, StreamExt as _};
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use recado_domain::idempotency::{
     Admission, Claim, Idempotency, IdempotencyKey, KeptAnswer, LEASE, RequestHash, Scope,
 };
 use recado_domain::shared::{Cipher, FieldErrors, Sealed};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+use sha2::Sha256;
 
 use crate::error::ApiError;
 use crate::web::body::PIECE_TIME;
@@ -35,6 +36,9 @@ const REPLAYED: &str = "idempotent-replayed";
 
 /// The headers that are part of an answer; the others belong to the exchange.
 const KEPT_HEADERS: [header::HeaderName; 3] = [header::CONTENT_TYPE, header::SET_COOKIE, header::LOCATION];
+
+/// Makes of the server's secret a key for this alone.
+const HASH_PURPOSE: &[u8; 32] = b"idempotency: what a request asks";
 
 /// The largest body that is told from others, in bytes.
 const HASHED_BYTES: usize = 512 * 1024 * 1024;
@@ -66,7 +70,7 @@ where
     B: MessageBody + 'static,
 {
     let http = request.request().clone();
-    let body = TappedBody::of(&mut request);
+    let body = TappedBody::of(&mut request, &services.shared.config.app_secret);
     let answered = match services.idempotency.admit(scope, key).await {
         Ok(Admission::First(claim)) => {
             request.set_payload(Payload::Stream {
@@ -197,16 +201,21 @@ struct TappedBody(Rc<RefCell<Tap>>);
 
 struct Tap {
     payload: Payload,
-    hash: Sha256,
+    hash: Hmac<Sha256>,
     bytes: usize,
     broken: bool,
 }
 
 impl TappedBody {
-    /// Takes the body out of the request.
-    fn of(request: &mut ServiceRequest) -> Self {
-        let mut hash = Sha256::new();
-        hash.update(format!("{} {}\n", request.method(), request.path()));
+    /// Takes the body out of the request. Hashed with a key: what a body holds, a card number even, cannot be guessed
+    /// from what is kept of it.
+    fn of(request: &mut ServiceRequest, secret: &[u8; 32]) -> Self {
+        let mut key = [0; 64];
+        for (byte, part) in key.iter_mut().zip(secret.iter().chain(HASH_PURPOSE)) {
+            *byte = *part;
+        }
+        let mut hash = Hmac::<Sha256>::new(&key.into());
+        hash.update(format!("{} {}\n", request.method(), request.path()).as_bytes());
         Self(Rc::new(RefCell::new(Tap {
             payload: request.take_payload(),
             hash,
@@ -226,7 +235,7 @@ impl TappedBody {
         }
         let tap = self.0.borrow();
         let whole = !tap.broken && tap.bytes <= HASHED_BYTES;
-        whole.then(|| RequestHash(tap.hash.clone().finalize().to_vec()))
+        whole.then(|| RequestHash(tap.hash.clone().finalize().into_bytes().to_vec()))
     }
 }
 

@@ -13,5 +13,6 @@ pub mod peer;
 pub mod query;
 pub mod reply;
 pub mod request;
+pub mod secret;
 pub mod shape;
 pub mod support;

@@ -1,6 +1,7 @@
-//! Background work: runs, callbacks left over, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
+//! Background work: runs, callbacks left over, billing, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
 //! all of them end when the server stops.
 
+mod billing;
 mod desk;
 mod mail;
 mod pacer;
@@ -27,9 +28,6 @@ use rounds::Rest;
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
 
-/// Runs that one process carries out at the same time.
-const RUNS: usize = 64;
-
 /// Scheduled campaigns announced in one round.
 const DUE_BATCH: i64 = 100;
 
@@ -51,6 +49,7 @@ const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(2, 2)?;
     desk::start_waiting(&shared.desk, Arc::new(stores.runs()), stop, tasks);
+    billing::start_spool(shared, &stores, stop, tasks);
     Ok(())
 }
 
@@ -68,7 +67,15 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         shared.desk.worker().unwrap_or_else(Uuid::now_v7),
         shared.config.message_delay,
     ));
-    desk::start(&shared.desk, dispatcher, pacer, runs.clone(), RUNS, stop, tasks);
+    desk::start(
+        &shared.desk,
+        dispatcher,
+        pacer,
+        runs.clone(),
+        shared.config.runs,
+        stop,
+        tasks,
+    );
 
     let campaigns = Arc::new(stores.campaigns(shared));
     tasks.spawn(rounds::run(
@@ -106,6 +113,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         None,
         swept,
     ));
+    billing::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);

@@ -181,7 +181,9 @@ fn states_are_the_servers(server: &Server, ana: &User<'_>, admin: &User<'_>) {
     assert_eq!(all("status", "campaigns"), "draft");
     assert_eq!(all("total_recipients", "campaigns"), "0");
     assert_eq!(all("simulated", "campaigns"), "false");
-    assert_eq!(all("plan || status", "accounts"), "freeactive");
+    assert_eq!(all("status", "accounts"), "active");
+    // Growth: what the change of a plan was itself asked for.
+    assert_eq!(all("plan", "accounts"), "free,growth");
     let role = format!(
         "account_users WHERE user_id = '{}' AND account_id = '{}'",
         admin.id, ana.account

@@ -118,14 +118,13 @@ fn many_at_once_do_not_slip_through() {
     let server = Server::new();
     let ana = server.owner();
     let request = ana.request("POST", "/api/campaigns").json(&json!({ "name": "C" }));
-    let allowed = std::thread::scope(|scope| {
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..45).map(|_| scope.spawn(|| request.clone().send().status)).collect();
-        threads
-            .into_iter()
-            .filter_map(|thread| (thread.join().unwrap() == 201).then_some(()))
-            .count()
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(allowed, 30);
+    // Where the machine is busy, one that was let in may not have found a connection.
+    assert!(statuses.iter().all(|status| [201, 429, 503].contains(status)), "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status != 429).count(), 30);
 }
 
 #[test]

@@ -14,13 +14,15 @@ use crate::{api_keys, invites};
 /// What a route takes, and what a caller without any right gets from a public one.
 pub enum Takes {
     Nothing,
+    /// A query that names nothing.
+    Query(&'static str),
     Json(&'static str),
     Csv,
     Form,
     Public(u16),
 }
 
-use Takes::{Csv, Form, Json, Nothing, Public};
+use Takes::{Csv, Form, Json, Nothing, Public, Query};
 
 const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/healthz", Public(200)),
@@ -47,6 +49,18 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("POST", "/api/api-keys", Json(r#"{"name":"CI"}"#)),
     ("DELETE", "/api/api-keys/{id}", Nothing),
     ("GET", "/api/audit-logs", Nothing),
+    ("GET", "/api/billing/plans", Public(200)),
+    (
+        "POST",
+        "/api/billing/subscribe",
+        Json(r#"{"plan":"starter","billing_type":"PIX","cycle":"MONTHLY","cpf_cnpj":"529.982.247-25"}"#),
+    ),
+    ("GET", "/api/billing/subscription", Nothing),
+    ("PUT", "/api/billing/subscription", Json(r#"{"plan":"growth"}"#)),
+    ("POST", "/api/billing/cancel", Nothing),
+    ("GET", "/api/billing/history", Nothing),
+    ("GET", "/api/billing/payment-status", Query("payment_id=pay_0")),
+    ("POST", "/api/billing/webhook", Public(401)),
     ("GET", "/api/contacts", Nothing),
     (
         "POST",
@@ -136,6 +150,18 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("/api/auth/accept-invite", &["token"]),
     ("/api/team/invites", &["email", "role", "expires_in_hours"]),
     (
+        "/api/billing/subscribe",
+        &[
+            "plan",
+            "billing_type",
+            "cycle",
+            "billing_email",
+            "cpf_cnpj",
+            "credit_card",
+            "credit_card_holder_info",
+        ],
+    ),
+    (
         "/api/contacts",
         &["name", "phone", "email", "attributes", "tag_ids", "wa_user_id"],
     ),
@@ -205,6 +231,7 @@ pub fn row(spec: &RouteSpec) -> &'static Takes {
 pub fn with_body(request: Request, takes: &Takes) -> Request {
     match takes {
         Nothing | Public(_) => request,
+        Query(query) => request.query(query),
         Json(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
         Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
@@ -294,6 +321,9 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "campaign_sends",
         "campaign_queue",
         "message_usage",
+        "subscriptions",
+        "billing_history",
+        "gateway_subscriptions",
         "audit_logs",
         "account_users",
         "team_invites",
@@ -358,6 +388,7 @@ fn a_viewer_reads_and_writes_nothing() {
         let reply = with_body(viewer.request(spec.method.as_str(), &path), row(spec)).send();
         match spec.access {
             Access::Write | Access::Manage => drop(reply.refused(401, "AUTH_ERROR")),
+            _ if matches!(row(spec), Query(_)) => drop(reply.refused(404, "NOT_FOUND")),
             // Marking as read counts as reading.
             _ => assert!([200, 204].contains(&reply.status), "{}: {}", label(spec), reply.text),
         }
@@ -523,7 +554,7 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
                 assert_eq!(call(media::FORM, "").status, 422, "{}", label(spec));
                 call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
             }
-            Nothing | Public(_) => {}
+            Nothing | Query(_) | Public(_) => {}
         }
     }
     assert_eq!(dump(&ana), before);

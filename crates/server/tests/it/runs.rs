@@ -304,6 +304,62 @@ fn a_numbers_own_pace_wins() {
 }
 
 #[test]
+fn a_number_keeps_its_own_rate_whoever_sends_from_it() {
+    let server = Server::start(silent());
+    let second = server.sibling();
+    // Two accounts share the number, and each server sends for one of them.
+    let body = json!({ "name": "Loja", "phone_number_id": "1077", "waba_id": "1022", "access_token": "token",
+        "messages_per_second": 40 });
+    let owners = [server.owner(), server.owner()];
+    let requests = owners.each_ref().map(|owner| {
+        owner.post("/api/whatsapp/profiles", body.clone()).created();
+        owner.contacts(60);
+        format!("/api/campaigns/{}/execute", owner.plain_campaign())
+    });
+    let [ana, bia] = [
+        owners[0].request("POST", &requests[0]),
+        second.request("POST", &requests[1]).bearer(&owners[1].token),
+    ];
+    std::thread::scope(|scope| {
+        for request in [ana, bia] {
+            scope.spawn(move || assert_eq!(request.send().ok()["sent"], 60));
+        }
+    });
+    let mut times: Vec<u64> = server.whatsapp.sends().iter().map(|send| send.request.at_ms).collect();
+    times.sort_unstable();
+    assert_eq!(times.len(), 120);
+    // Late ones may come closer together; all in all no more left than the rate lets.
+    let whole = times.last().unwrap() - times.first().unwrap();
+    assert!(whole >= 2800, "{whole} ms");
+}
+
+#[test]
+fn runs_take_turns_where_there_is_no_place_for_all() {
+    let settings = silent()
+        .with("CAMPAIGN_RUNS", "1")
+        .with("CAMPAIGN_MESSAGE_DELAY_MS", "100");
+    let server = Server::start(settings);
+    let (ana, bia) = (server.owner(), server.owner());
+    ana.profile();
+    ana.contacts(240);
+    let large = ana.plain_campaign();
+    ana.request("POST", &format!("/api/campaigns/{large}/send")).send().ok();
+    until("the large one goes on", || server.whatsapp.counters().accepted >= 5);
+    bia.contacts(3);
+    let small = bia.plain_campaign();
+    bia.request("POST", &format!("/api/campaigns/{small}/send")).send().ok();
+    until("the small one is sent", || {
+        bia.get(&format!("/api/campaigns/{small}")).ok()["status"] == "sent"
+    });
+    let before = server.whatsapp.counters().accepted;
+    until("the large one goes on again", || {
+        server.whatsapp.counters().accepted > before + 5
+    });
+    let sends = server.db.count("FROM campaign_sends WHERE status = 'pending'");
+    assert!(sends > 30, "the large one is not over: {sends}");
+}
+
+#[test]
 fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();

@@ -5,7 +5,7 @@ mod routes;
 mod store;
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use serde_json::{Value, json};
@@ -31,6 +31,18 @@ pub struct Options {
     pub webhook_token: String,
     /// How long a new subscription shows no payment yet.
     pub first_charge_after_ms: u64,
+    /// After how long Pix and slips are paid by themselves; none: never.
+    pub paid_after_ms: Option<u64>,
+}
+
+impl Options {
+    /// Payers as a person at a development server expects them.
+    pub fn development() -> Self {
+        Self {
+            paid_after_ms: Some(5000),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Options {
@@ -41,6 +53,7 @@ impl Default for Options {
             webhook_url: None,
             webhook_token: "gateway-webhook-token".into(),
             first_charge_after_ms: 0,
+            paid_after_ms: None,
         }
     }
 }
@@ -95,13 +108,19 @@ impl Payment {
     }
 
     /// Waits until no webhook is queued or under way; false when the time ran out first.
-    pub fn wait_idle(&self, at_most: std::time::Duration) -> bool {
+    pub fn wait_idle(&self, at_most: Duration) -> bool {
         self.core.queue.wait_idle(at_most)
     }
 
     /// Changes the options while running; a changed `bind` has no effect.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
         change(&mut locked(&self.core.options));
+    }
+
+    /// Lets something happen to a payment, now or later, with the events that tell of it. What cannot happen to it by
+    /// then does not. False if there is none with this id.
+    pub fn act(&self, payment: &str, action: Action, after: Duration) -> bool {
+        self.core.act_later(payment, action, after)
     }
 
     /// Sends an event about a payment or a subscription by hand; false if there is none with this id.
@@ -124,6 +143,32 @@ pub struct Event {
     pub wrong_token: bool,
 }
 
+/// What can happen to a payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It is paid: Pix is received, a slip confirmed and received, a card confirmed.
+    Confirm,
+    /// The money of a confirmed payment comes.
+    Receive,
+    /// It is not paid in time.
+    Overdue,
+    /// The money goes back.
+    Refund,
+}
+
+impl Action {
+    /// The last segment of its control route.
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            "confirm" => Some(Self::Confirm),
+            "receive" => Some(Self::Receive),
+            "overdue" => Some(Self::Overdue),
+            "refund" => Some(Self::Refund),
+            _ => None,
+        }
+    }
+}
+
 fn once() -> u32 {
     1
 }
@@ -135,12 +180,19 @@ struct Hook {
     wrong_token: bool,
 }
 
+/// What the worker does when its time has come.
+#[derive(Debug, Clone)]
+enum Job {
+    Tell(Hook),
+    Act(String, Action),
+}
+
 struct Core {
     options: Mutex<Options>,
     store: Mutex<Store>,
     script: Script<Fault>,
     ledger: Ledger,
-    queue: Queue<Hook>,
+    queue: Queue<Job>,
 }
 
 impl Service for Core {
@@ -187,6 +239,14 @@ impl Core {
                 Err(error) => Answer::refuse(400, error),
             },
             ("POST", ["subscriptions", id, "charge"]) => self.charge(id, &call.json()),
+            ("POST", ["payments", id, action]) => {
+                let delay = call.json().get("delay_ms").and_then(Value::as_u64).unwrap_or(0);
+                match Action::named(action) {
+                    Some(action) if self.act_later(id, action, Duration::from_millis(delay)) => Answer::ok(&json!({})),
+                    Some(_) => Answer::refuse(404, "no such payment"),
+                    None => Answer::refuse(404, "confirm, receive, overdue or refund"),
+                }
+            }
             _ => Answer::refuse(404, "no such control route"),
         }
     }
@@ -233,18 +293,27 @@ impl Core {
             wrong_token: event.wrong_token,
         };
         for _ in 0..event.times {
-            self.queue.push(Instant::now(), hook.clone());
+            self.queue.push(Instant::now(), Job::Tell(hook.clone()));
         }
         true
+    }
+
+    fn act_later(&self, payment: &str, action: Action, after: Duration) -> bool {
+        let known = locked(&self.store).payments.get(payment).is_some();
+        if known {
+            self.queue
+                .push(Instant::now() + after, Job::Act(payment.to_owned(), action));
+        }
+        known
     }
 
     fn tell(&self, event: &str, object: &Value) {
         self.queue.push(
             Instant::now(),
-            Hook {
+            Job::Tell(Hook {
                 body: event_body(event, object),
                 wrong_token: false,
-            },
+            }),
         );
     }
 
@@ -253,9 +322,29 @@ impl Core {
         if text(payment, "status") == "CONFIRMED" {
             self.tell("PAYMENT_CONFIRMED", payment);
         }
+        let pays = text(payment, "billingType") != "CREDIT_CARD";
+        if let Some(after) = locked(&self.options).paid_after_ms.filter(|_| pays) {
+            let (due, id) = (
+                Instant::now() + Duration::from_millis(after),
+                text(payment, "id").to_owned(),
+            );
+            self.queue.push(due, Job::Act(id, Action::Confirm));
+        }
     }
 
-    fn pack(&self, due: Vec<Hook>) -> Vec<Parcel> {
+    /// What is told of an action is a job of its own.
+    fn pack(&self, due: Vec<Job>) -> Vec<Parcel> {
+        let mut hooks = Vec::new();
+        for job in due {
+            match job {
+                Job::Tell(hook) => hooks.push(hook),
+                Job::Act(payment, action) => drop(self.happen(&payment, action)),
+            }
+        }
+        self.parcels(hooks)
+    }
+
+    fn parcels(&self, due: Vec<Hook>) -> Vec<Parcel> {
         let options = locked(&self.options).clone();
         let Some(url) = options.webhook_url else {
             return Vec::new();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 use super::store::{Collection, is, refuse, text, today};
-use super::{Core, errors, not_found};
+use super::{Action, Core, errors, not_found};
 use crate::host::{Answer, Call};
 use crate::{locked, now_ms, set};
 
@@ -52,8 +52,8 @@ impl Core {
                     .and_then(|p| show(p, part))
                     .as_ref(),
             ),
-            ("POST", ["sandbox", "payment", id, "confirm"]) => self.confirm(id),
-            ("POST", ["sandbox", "payment", id, "overdue"]) => self.overdue(id),
+            ("POST", ["sandbox", "payment", id, "confirm"]) => self.happen(id, Action::Confirm),
+            ("POST", ["sandbox", "payment", id, "overdue"]) => self.happen(id, Action::Overdue),
             _ => not_found(),
         }
     }
@@ -140,45 +140,42 @@ impl Core {
         deleted(&mut store.payments, id)
     }
 
-    /// Pays: Pix is received, a slip is confirmed and received, a card is confirmed.
-    fn confirm(&self, id: &str) -> Answer {
+    /// Something happens to a payment.
+    pub(super) fn happen(&self, id: &str, action: Action) -> Answer {
         let mut store = locked(&self.store);
         let Some(payment) = store.payments.get_mut(id) else {
             return not_found();
         };
-        if !is_open(payment) {
-            return errors(400, &[refuse("invalid_action", "A cobrança não pode ser confirmada.")]);
+        let status = text(payment, "status").to_owned();
+        let can = match action {
+            Action::Confirm => is_open(payment),
+            Action::Receive => status == "CONFIRMED",
+            Action::Overdue => status == "PENDING" && is_open(payment),
+            Action::Refund => matches!(status.as_str(), "CONFIRMED" | "RECEIVED"),
+        };
+        if !can {
+            return errors(400, &[refuse("invalid_action", "A cobrança não permite esta ação.")]);
         }
-        let steps: &[&str] = match text(payment, "billingType") {
-            "CREDIT_CARD" => &["CONFIRMED"],
-            "BOLETO" => &["CONFIRMED", "RECEIVED"],
-            _ => &["RECEIVED"],
+        let steps: &[&str] = match (action, text(payment, "billingType")) {
+            (Action::Confirm, "CREDIT_CARD") => &["CONFIRMED"],
+            (Action::Confirm, "BOLETO") => &["CONFIRMED", "RECEIVED"],
+            (Action::Confirm | Action::Receive, _) => &["RECEIVED"],
+            (Action::Overdue, _) => &["OVERDUE"],
+            (Action::Refund, _) => &["REFUNDED"],
         };
         let day = json!(today().to_string());
         for status in steps {
             set(payment, "status", json!(status));
             let dates: &[&str] = match *status {
                 "CONFIRMED" => &["confirmedDate", "clientPaymentDate"],
-                _ => &["paymentDate", "clientPaymentDate", "creditDate"],
+                "RECEIVED" => &["paymentDate", "clientPaymentDate", "creditDate"],
+                _ => &[],
             };
             for field in dates {
                 set(payment, field, day.clone());
             }
             self.tell(&format!("PAYMENT_{status}"), payment);
         }
-        Answer::ok(payment)
-    }
-
-    fn overdue(&self, id: &str) -> Answer {
-        let mut store = locked(&self.store);
-        let Some(payment) = store.payments.get_mut(id) else {
-            return not_found();
-        };
-        if !is(payment, "status", "PENDING") {
-            return errors(400, &[refuse("invalid_action", "A cobrança não está pendente.")]);
-        }
-        set(payment, "status", json!("OVERDUE"));
-        self.tell("PAYMENT_OVERDUE", payment);
         Answer::ok(payment)
     }
 }

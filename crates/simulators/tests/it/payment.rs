@@ -1,7 +1,7 @@
 //! The payment simulator: keys, errors, objects, lists, faults and webhook events.
 
 use recado_simulators::fault::{Fault, FaultKind};
-use recado_simulators::payment::{Event, Options, Payment};
+use recado_simulators::payment::{Action, Event, Options, Payment};
 use serde_json::{Value, json};
 
 use crate::receiver::Receiver;
@@ -294,4 +294,49 @@ fn events_by_hand() {
     }));
     until("the forged event", || receiver.posts().len() == 5);
     assert_eq!(receiver.posts()[4].headers["asaas-access-token"], "wrong");
+}
+
+fn payment_of(gateway: &Payment, kind: &str) -> String {
+    let made = done(gateway, "POST", "/subscriptions", Some(&order(gateway, kind)));
+    let path = format!("/subscriptions/{}/payments", made["id"].as_str().unwrap());
+    let payments = done(gateway, "GET", &path, None);
+    payments["data"][0]["id"].as_str().unwrap().to_owned()
+}
+
+fn status(gateway: &Payment, payment: &str) -> String {
+    let answer = done(gateway, "GET", &format!("/payments/{payment}/status"), None);
+    answer["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn payments_happen_on_command_and_by_themselves() {
+    let receiver = Receiver::start(0);
+    let gateway = Payment::start(Options {
+        webhook_url: Some(receiver.url.clone()),
+        ..Options::default()
+    })
+    .unwrap();
+    let pix = payment_of(&gateway, "PIX");
+    let control = |payment: &str, action: &str, body: &str| {
+        let url = format!("{}/_sim/payments/{payment}/{action}", gateway.origin());
+        request("POST", &url, &[], Some(body.as_bytes())).unwrap().status
+    };
+    assert_eq!(control(&pix, "refund", "{}"), 200);
+    assert_eq!(control(&pix, "overdue", "{}"), 200);
+    assert_eq!(control(&pix, "confirm", "{\"delay_ms\":50}"), 200);
+    assert_eq!(control("pay_none", "confirm", "{}"), 404);
+    assert_eq!(control(&pix, "explode", "{}"), 404);
+    until("the payment is received", || status(&gateway, &pix) == "RECEIVED");
+    assert!(gateway.act(&pix, Action::Refund, std::time::Duration::ZERO));
+    until("the money went back", || status(&gateway, &pix) == "REFUNDED");
+    assert!(gateway.wait_idle(DEADLINE));
+    let names: Vec<String> = receiver
+        .posts()
+        .iter()
+        .map(|post| post.json()["event"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(names[2..], ["PAYMENT_OVERDUE", "PAYMENT_RECEIVED", "PAYMENT_REFUNDED"]);
+    gateway.set_options(|options| options.paid_after_ms = Some(20));
+    let slip = payment_of(&gateway, "BOLETO");
+    until("the slip is paid by itself", || status(&gateway, &slip) == "RECEIVED");
 }

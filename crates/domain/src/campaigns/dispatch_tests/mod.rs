@@ -98,7 +98,7 @@ async fn a_simulated_run_calls_nobody_and_waits_for_nothing() {
         (stage.called().len(), stage.asked().len(), stage.rests().len()),
         (0, 0, 0)
     );
-    assert_eq!(stage.runs.state().claimed, [500, 500, 200]);
+    assert_eq!(stage.runs.state().claimed, [1000, 200]);
 }
 
 #[tokio::test]
@@ -252,8 +252,7 @@ async fn a_run_makes_room_for_one_that_waits() {
     let crowding = stage.clone();
     stage.during_call(60, move || crowding.crowd());
     assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
-    assert_eq!(stage.called(), all_phones(100), "at the end of what it had claimed");
-    assert_eq!(stage.count(SendStatus::Sent), 100);
+    assert_eq!((stage.called(), stage.count(SendStatus::Sent)), (all_phones(61), 61));
     assert_eq!(
         stage.take_over(SECOND).await,
         Some(over(120, 120, CampaignStatus::Completed))
@@ -285,11 +284,13 @@ async fn a_hopeless_run_ends_early_and_says_why() {
     assert_eq!(stage.carry_out().await, over(300, 1, CampaignStatus::Partial));
     assert_eq!(stage.called(), all_phones(121));
     assert_eq!(stage.count(SendStatus::Failed), 120);
-    let state = stage.runs.state();
-    assert_eq!(state.usage, (1, 0), "what was not tried costs nothing");
-    assert!(matches!(&state.events[..], [Event::Notification(told)]
+    let (usage, events) = {
+        let state = stage.runs.state();
+        (state.usage, state.events.clone())
+    };
+    assert_eq!(usage, (1, 0), "what was not tried costs nothing");
+    assert!(matches!(&events[..], [Event::Notification(told)]
         if told.message.ends_with("ended early: the last 100 messages were all refused: undeliverable.")));
-    drop(state);
     // One in a hundred goes through: not hopeless.
     let stage = Stage::new(300, |to, _| if to.ends_with("50") { accepted(to) } else { failed() });
     assert_eq!(stage.carry_out().await, over(300, 3, CampaignStatus::Partial));

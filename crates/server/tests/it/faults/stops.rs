@@ -95,12 +95,9 @@ fn a_server_that_ends_under_load_answers_whom_it_let_in_and_hands_its_run_on_at_
         let began = Instant::now();
         stopping.store(true, Ordering::SeqCst);
         server.terminate();
-        // Neither its readiness nor anything else says "come in" once it is about to end.
+        // It says so before the door is closed.
         until("it is not ready", || {
-            server
-                .get("/readyz")
-                .try_send()
-                .map_or(true, |reply| reply.status == 503)
+            server.get("/readyz").try_send().is_ok_and(|reply| reply.status == 503)
         });
         // Whoever had begun to ask before gets the same word, or a closed door.
         probe.write_all(b"\r\n").ok();

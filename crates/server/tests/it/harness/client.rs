@@ -42,6 +42,11 @@ impl Request {
         self
     }
 
+    pub fn query(mut self, query: &str) -> Self {
+        self.path = format!("{}?{query}", self.path);
+        self
+    }
+
     pub fn bearer(self, token: &str) -> Self {
         self.header("Authorization", &format!("Bearer {token}"))
     }

@@ -15,6 +15,7 @@ pub mod wait;
 
 use std::cell::RefCell;
 
+use recado_simulators::payment::{self, Payment};
 use recado_simulators::whatsapp::{self, Whatsapp};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -32,6 +33,9 @@ pub const APP_SECRET: &str = "app-secret";
 /// The token of the callback's handshake.
 pub const VERIFY_TOKEN: &str = "verify-me";
 
+/// The token of the payment gateway's callback.
+pub const GATEWAY_TOKEN: &str = "gateway-webhook-token";
+
 /// How a server is started.
 #[derive(Default)]
 pub struct Options {
@@ -41,6 +45,8 @@ pub struct Options {
     pub args: Vec<&'static str>,
     /// The platform.
     pub whatsapp: whatsapp::Options,
+    /// The payment gateway.
+    pub payment: payment::Options,
 }
 
 impl Options {
@@ -64,6 +70,8 @@ pub struct Server {
     port: u16,
     /// The platform it calls.
     pub whatsapp: Whatsapp,
+    /// The payment gateway it calls.
+    pub payment: Payment,
     /// Its database.
     pub db: Database,
     /// Where it keeps uploaded files.
@@ -109,14 +117,24 @@ impl Server {
             ..options.whatsapp.clone()
         })
         .unwrap();
+        let payment = Payment::start(payment::Options {
+            webhook_url: Some(format!("http://127.0.0.1:{port}/api/billing/webhook")),
+            webhook_token: GATEWAY_TOKEN.into(),
+            ..options.payment.clone()
+        })
+        .unwrap();
         let media = MediaDirectory::new();
         let mut env = process::environment(&db.url(), &whatsapp.base_url());
         env.push(("MEDIA_STORE_URL", format!("file://{}", media.path().display())));
+        env.push(("PAYMENT_GATEWAY_URL", payment.base_url()));
+        env.push(("PAYMENT_GATEWAY_API_KEY", payment::Options::default().api_key));
+        env.push(("PAYMENT_GATEWAY_WEBHOOK_TOKEN", GATEWAY_TOKEN.to_owned()));
         env.extend(options.env.iter().cloned());
         Self {
             processes: RefCell::default(),
             port,
             whatsapp,
+            payment,
             db,
             media,
             env,
@@ -269,6 +287,17 @@ impl Server {
             account: account.to_owned(),
             ..user
         }
+    }
+
+    /// Posts an event as the payment gateway does.
+    pub fn gateway_event(&self, body: &Value) -> Reply {
+        self.gateway_request(body).send()
+    }
+
+    /// The same, not sent yet.
+    pub fn gateway_request(&self, body: &Value) -> Request {
+        let request = self.post("/api/billing/webhook").json(body);
+        request.header("gateway-access-token", GATEWAY_TOKEN)
     }
 
     /// Posts a callback as the platform does.

@@ -1,0 +1,96 @@
+//! Days and periods: the gateway's day, and months that keep their day where the calendar has it.
+
+use time::macros::{format_description, offset};
+use time::{Date, Month, OffsetDateTime, PrimitiveDateTime};
+
+use super::Cycle;
+
+/// The calendar day at the gateway: in São Paulo, which has known no daylight saving since 2019.
+pub fn gateway_day(now: OffsetDateTime) -> Date {
+    now.to_offset(offset!(-3)).date()
+}
+
+/// A day in the gateway's words: `YYYY-MM-DD`, also before a time.
+pub fn gateway_date(text: &str) -> Option<Date> {
+    let shape = format_description!("[year]-[month]-[day]");
+    Date::parse(text.get(..10)?, shape).ok().filter(|date| date.year() >= 1)
+}
+
+/// A moment in the gateway's words: `YYYY-MM-DD HH:MM:SS`, which names no zone and is taken for São Paulo's; or RFC 3339.
+pub fn gateway_moment(text: &str) -> Option<OffsetDateTime> {
+    let shape = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
+    let local = PrimitiveDateTime::parse(text, shape).ok();
+    let moment = local.and_then(|local| local.assume_offset(offset!(-3)).checked_to_offset(time::UtcOffset::UTC));
+    moment
+        .or_else(|| crate::shared::timestamp::parse(text))
+        .filter(|moment| (1..=9999).contains(&moment.year()))
+}
+
+/// One cycle later, on the anchor's day of the month, or on the last one of a month that is shorter.
+pub(super) fn one_cycle_on(from: OffsetDateTime, cycle: Cycle, anchor_day: u8) -> OffsetDateTime {
+    let months = match cycle {
+        Cycle::Monthly => 1,
+        Cycle::Yearly => 12,
+    };
+    let later = months_on(from.date(), months, anchor_day);
+    later.map_or(from, |date| from.replace_date(date))
+}
+
+/// None beyond the end of the calendar.
+fn months_on(from: Date, months: i32, anchor_day: u8) -> Option<Date> {
+    let index = from.year().checked_mul(12)? + i32::from(u8::from(from.month())) - 1 + months;
+    let month = Month::try_from(u8::try_from(index.rem_euclid(12) + 1).ok()?).ok()?;
+    let year = index.div_euclid(12);
+    let day = anchor_day.clamp(1, month.length(year));
+    Date::from_calendar_date(year, month, day).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use time::Duration;
+    use time::macros::{date, datetime};
+
+    use super::*;
+
+    #[test]
+    fn months_keep_their_day_where_they_have_it() {
+        let mut at = datetime!(2026-01-31 12:00 UTC);
+        let mut days = vec![];
+        for _ in 0..5 {
+            at = one_cycle_on(at, Cycle::Monthly, 31);
+            days.push(at.date().to_string());
+        }
+        assert_eq!(
+            days,
+            ["2026-02-28", "2026-03-31", "2026-04-30", "2026-05-31", "2026-06-30"]
+        );
+        let leap = one_cycle_on(datetime!(2028-02-29 0:00 UTC), Cycle::Yearly, 29);
+        assert_eq!(leap.date(), date!(2029 - 02 - 28));
+        let december = one_cycle_on(datetime!(2026-12-05 23:59 UTC), Cycle::Monthly, 5);
+        assert_eq!(december, datetime!(2027-01-05 23:59 UTC));
+    }
+
+    #[test]
+    fn the_gateways_day_begins_three_hours_later() {
+        assert_eq!(gateway_day(datetime!(2026-03-02 2:59 UTC)), date!(2026 - 03 - 01));
+        assert_eq!(gateway_day(datetime!(2026-03-02 3:00 UTC)), date!(2026 - 03 - 02));
+    }
+
+    proptest! {
+        /// However often, the n-th month is the anchor's day or its month's last.
+        #[test]
+        fn no_month_is_lost(start in 0_i64..4_000_000_000, steps in 1_usize..50) {
+            let start = OffsetDateTime::from_unix_timestamp(start).unwrap();
+            let mut at = start;
+            for _ in 0..steps {
+                let next = one_cycle_on(at, Cycle::Monthly, start.day());
+                let days = next - at;
+                prop_assert!(days >= Duration::days(28) && days <= Duration::days(31), "{at} {next}");
+                prop_assert!(next.day() == start.day() || next.day() == next.month().length(next.year()));
+                at = next;
+            }
+            prop_assert_eq!(at.time(), start.time());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Cancelling: written down, carried out at the gateway, then made true here.
+
+use super::change::CHANGE_LEASE;
+use super::completion::bare;
+use super::{Billing, BillingError, By, Cancelled, GatewayFault, Intent, Subscription};
+use crate::shared::Tenant;
+
+impl Billing {
+    /// Ends the subscription; what was paid can be used to its end.
+    pub async fn cancel(&self, tenant: &Tenant) -> Result<Cancelled, BillingError> {
+        let current = self.live(tenant).await?;
+        let intent = Intent::Cancel { by: By::from(tenant) };
+        let intended = self
+            .core
+            .intend(&current, intent, bare(current.clone()), CHANGE_LEASE)
+            .await?;
+        self.cancel_at_gateway(&intended).await?;
+        let cancelled = self
+            .core
+            .finish_cancel(&intended)
+            .await?
+            .ok_or(BillingError::Contended)?;
+        Ok(Cancelled {
+            effective_until: cancelled.current_period_end,
+        })
+    }
+
+    async fn cancel_at_gateway(&self, subscription: &Subscription) -> Result<(), BillingError> {
+        let Some(id) = subscription.gateway_subscription_id.as_deref() else {
+            return Ok(());
+        };
+        let fault = match self.core.gateway.cancel(id).await {
+            Ok(()) => return Ok(()),
+            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => fault,
+            Err(fault) => {
+                self.core.clear(subscription).await?;
+                return Err(fault.into());
+            }
+        };
+        match self.core.gateway.subscription(id).await {
+            Ok(None) => return Ok(()),
+            Ok(Some(known)) if known.deleted => return Ok(()),
+            // What is unanswered may yet be done: the worker looks again.
+            Ok(Some(_)) if matches!(fault, GatewayFault::Failed(_)) => self.core.clear(subscription).await?,
+            Ok(Some(_)) | Err(_) => {}
+        }
+        Err(fault.into())
+    }
+}

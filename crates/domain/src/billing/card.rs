@@ -1,0 +1,278 @@
+//! Cards on their way to the gateway. They are in memory only, wiped when dropped, and shown by no `Debug`.
+
+use std::fmt;
+
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+
+use super::TaxNumber;
+use crate::shared::{FieldErrors, text};
+
+/// How many digits a card number has.
+const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 12..=19;
+
+/// The longest name, in characters.
+const NAME_CHARS: usize = 100;
+
+/// The longest house number, in characters.
+const HOUSE_CHARS: usize = 20;
+
+/// A card as it was typed in.
+#[derive(Default)]
+pub struct CardInput {
+    /// The name on it.
+    pub holder_name: Option<SecretString>,
+    /// Its number.
+    pub number: Option<SecretString>,
+    /// Until which month it is good.
+    pub expiry_month: Option<SecretString>,
+    /// Of which year.
+    pub expiry_year: Option<SecretString>,
+    /// The code on its back.
+    pub ccv: Option<SecretString>,
+}
+
+/// Whose card it is, as it was typed in.
+#[derive(Default)]
+pub struct HolderInput {
+    /// The holder's name.
+    pub name: Option<String>,
+    /// Address for mail.
+    pub email: Option<String>,
+    /// CPF or CNPJ.
+    pub cpf_cnpj: Option<String>,
+    /// CEP.
+    pub postal_code: Option<String>,
+    /// House number.
+    pub address_number: Option<String>,
+    /// Phone number.
+    pub phone: Option<String>,
+}
+
+/// A card in the gateway's form.
+pub struct Card {
+    /// The name on it.
+    pub holder_name: SecretString,
+    /// Its number: digits alone.
+    pub number: SecretString,
+    /// Two digits.
+    pub expiry_month: SecretString,
+    /// Four digits.
+    pub expiry_year: SecretString,
+    /// Three or four digits.
+    pub ccv: SecretString,
+}
+
+/// Whose card it is, in the gateway's form.
+pub struct CardHolder {
+    /// The holder's name.
+    pub name: String,
+    /// Address for mail.
+    pub email: String,
+    /// CPF or CNPJ.
+    pub tax_number: TaxNumber,
+    /// CEP: eight digits.
+    pub postal_code: String,
+    /// House number.
+    pub address_number: String,
+    /// Digits.
+    pub phone: String,
+}
+
+/// Everything the gateway wants for a payment by card.
+pub struct CardPayment {
+    /// The card.
+    pub card: Card,
+    /// Whose it is.
+    pub holder: CardHolder,
+    /// The payer's own address on the net.
+    pub remote_address: String,
+}
+
+impl fmt::Debug for CardPayment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CardPayment(***)")
+    }
+}
+
+/// The digits of a text that may be grouped by spaces and hyphens; none for anything else.
+fn digits(typed: &str) -> Option<SecretString> {
+    let mut digits = Zeroizing::new(String::with_capacity(typed.len()));
+    for c in typed.chars() {
+        match c {
+            '0'..='9' => digits.push(c),
+            ' ' | '-' => {}
+            _ => return None,
+        }
+    }
+    Some(SecretString::from(digits.as_str()))
+}
+
+fn exposed(value: Option<&SecretString>) -> &str {
+    value.map(ExposeSecret::expose_secret).unwrap_or_default()
+}
+
+/// `5` and `05` are May.
+fn month(typed: &str) -> Option<SecretString> {
+    let number: u8 = typed.trim().parse().ok().filter(|month| (1..=12).contains(month))?;
+    Some(SecretString::from(format!("{number:02}")))
+}
+
+/// `30` and `2030` are one year.
+fn year(typed: &str) -> Option<SecretString> {
+    let typed = typed.trim();
+    let number: u16 = typed
+        .parse()
+        .ok()
+        .filter(|_| typed.bytes().all(|byte| byte.is_ascii_digit()))?;
+    match (typed.len(), number) {
+        (2, _) => Some(SecretString::from(format!("20{number:02}"))),
+        (4, 2000..) => Some(SecretString::from(number.to_string())),
+        _ => None,
+    }
+}
+
+impl CardInput {
+    /// Checks every field, naming it and never repeating it.
+    pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<Card> {
+        let field = |errors: &mut FieldErrors, name: &str, value: Option<SecretString>, wanted: &str| {
+            if value.is_none() {
+                errors.add(format!("credit_card.{name}"), wanted);
+            }
+            value
+        };
+        let holder = exposed(self.holder_name.as_ref()).trim();
+        let named = (1..=NAME_CHARS).contains(&holder.chars().count());
+        let holder_name = field(
+            errors,
+            "holder_name",
+            named.then(|| SecretString::from(holder)),
+            "must be a name",
+        );
+        let of = |value: &Option<SecretString>, lengths: std::ops::RangeInclusive<usize>| {
+            digits(exposed(value.as_ref())).filter(|digits| lengths.contains(&digits.expose_secret().len()))
+        };
+        let number = of(&self.number, NUMBER_DIGITS);
+        let number = field(errors, "number", number, "must be a card number");
+        let expiry_month = month(exposed(self.expiry_month.as_ref()));
+        let expiry_month = field(errors, "expiry_month", expiry_month, "must be 01 to 12");
+        let expiry_year = year(exposed(self.expiry_year.as_ref()));
+        let expiry_year = field(errors, "expiry_year", expiry_year, "must be a year of four digits");
+        let ccv = field(errors, "ccv", of(&self.ccv, 3..=4), "must have 3 or 4 digits");
+        Some(Card {
+            holder_name: holder_name?,
+            number: number?,
+            expiry_month: expiry_month?,
+            expiry_year: expiry_year?,
+            ccv: ccv?,
+        })
+    }
+}
+
+impl HolderInput {
+    /// Checks every field, naming it.
+    pub(super) fn checked(&self, errors: &mut FieldErrors) -> Option<CardHolder> {
+        let field = |errors: &mut FieldErrors, name: &str, value: Option<String>, wanted: &str| {
+            if value.is_none() {
+                errors.add(format!("credit_card_holder_info.{name}"), wanted);
+            }
+            value
+        };
+        let typed = |value: &Option<String>| value.as_deref().unwrap_or_default().trim().to_owned();
+        let within = |value: &Option<String>, most: usize| {
+            Some(typed(value)).filter(|text| (1..=most).contains(&text.chars().count()))
+        };
+        let name = field(errors, "name", within(&self.name, NAME_CHARS), "must be a name");
+        let email = text::email(&typed(&self.email));
+        let email = field(errors, "email", email, "must be an e-mail address");
+        let tax_number = TaxNumber::parse(&typed(&self.cpf_cnpj));
+        if tax_number.is_none() {
+            errors.add("credit_card_holder_info.cpf_cnpj", "must be a CPF or CNPJ");
+        }
+        let bare = |value: &Option<String>, dropped: &[char]| -> Option<String> {
+            let bare: String = typed(value)
+                .chars()
+                .filter(|c| !dropped.contains(c) && !c.is_whitespace())
+                .collect();
+            bare.bytes().all(|byte| byte.is_ascii_digit()).then_some(bare)
+        };
+        let postal_code = bare(&self.postal_code, &['-', '.']).filter(|digits| digits.len() == 8);
+        let postal_code = field(errors, "postal_code", postal_code, "must be a CEP of 8 digits");
+        let address_number = within(&self.address_number, HOUSE_CHARS);
+        let address_number = field(errors, "address_number", address_number, "must be a house number");
+        let phone = bare(&self.phone, &['-', '.', '(', ')', '+']).filter(|digits| (10..=15).contains(&digits.len()));
+        let phone = field(errors, "phone", phone, "must be a phone number with its area code");
+        Some(CardHolder {
+            name: name?,
+            email: email?,
+            tax_number: tax_number?,
+            postal_code: postal_code?,
+            address_number: address_number?,
+            phone: phone?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(number: &str, month: &str, year: &str, ccv: &str) -> Result<Card, Vec<String>> {
+        let input = CardInput {
+            holder_name: Some("ANA SOUZA".into()),
+            number: Some(number.into()),
+            expiry_month: Some(month.into()),
+            expiry_year: Some(year.into()),
+            ccv: Some(ccv.into()),
+        };
+        let mut errors = FieldErrors::default();
+        let card = input.checked(&mut errors);
+        assert!(
+            !format!("{errors:?}").contains("4111"),
+            "a fault never repeats a number"
+        );
+        card.ok_or_else(|| errors.0.into_keys().collect())
+    }
+
+    #[test]
+    fn what_people_type_becomes_what_the_gateway_wants() {
+        let card = card("4111 1111-1111 1111", "5", "30", "123").ok().unwrap();
+        let parts = [&card.number, &card.expiry_month, &card.expiry_year, &card.ccv].map(|part| part.expose_secret());
+        assert_eq!(parts, ["4111111111111111", "05", "2030", "123"]);
+        let payment = CardPayment {
+            card,
+            holder: HolderInput {
+                name: Some(" Ana ".into()),
+                email: Some("ana@example.com".into()),
+                cpf_cnpj: Some("529.982.247-25".into()),
+                postal_code: Some("01001-000".into()),
+                address_number: Some("1".into()),
+                phone: Some("(11) 96123-4567".into()),
+            }
+            .checked(&mut FieldErrors::default())
+            .unwrap(),
+            remote_address: "203.0.113.9".into(),
+        };
+        assert_eq!(
+            (payment.holder.postal_code.as_str(), payment.holder.phone.as_str()),
+            ("01001000", "11961234567")
+        );
+        assert_eq!(format!("{payment:?}"), "CardPayment(***)");
+    }
+
+    #[test]
+    fn each_wrong_field_is_named() {
+        let wrong = |number, month, year, ccv| card(number, month, year, ccv).err().unwrap_or_default();
+        assert_eq!(wrong("4111x111111111111", "5", "2030", "123"), ["credit_card.number"]);
+        assert_eq!(wrong("41111111111", "5", "2030", "123"), ["credit_card.number"]);
+        assert_eq!(
+            wrong("4111111111111111", "13", "1999", "12"),
+            ["credit_card.ccv", "credit_card.expiry_month", "credit_card.expiry_year"]
+        );
+        assert_eq!(wrong("4111111111111111", "+5", "203", "12a").len(), 2);
+        let mut errors = FieldErrors::default();
+        assert!(CardInput::default().checked(&mut errors).is_none());
+        assert!(HolderInput::default().checked(&mut errors).is_none());
+        assert_eq!(errors.0.len(), 11);
+    }
+}

@@ -1,0 +1,120 @@
+//! Another plan or another cycle: written down, given to the gateway, then made true here.
+
+use time::Duration;
+
+use super::completion::bare;
+use super::input::{paid_plan, word};
+use super::{Billing, BillingError, By, Change, Cycle, GatewayFault, Intent, Subscription, exceeded};
+use crate::shared::{FieldErrors, Tenant};
+
+/// How long a change is left to whoever began it.
+pub(super) const CHANGE_LEASE: Duration = Duration::minutes(2);
+
+/// A change as it was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlanChangeInput {
+    /// The plan id.
+    pub plan: Option<String>,
+    /// How often is paid; none: as before.
+    pub cycle: Option<String>,
+}
+
+/// What a change came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanChange {
+    /// The subscription after it.
+    pub subscription: Subscription,
+    /// The plan id before it.
+    pub previous_plan: String,
+    /// The plan id after it.
+    pub new_plan: String,
+}
+
+impl Billing {
+    /// Changes the plan, the cycle, or both.
+    pub async fn change(&self, tenant: &Tenant, input: &PlanChangeInput) -> Result<PlanChange, BillingError> {
+        let mut errors = FieldErrors::default();
+        let plan = paid_plan(&mut errors, input.plan.as_deref());
+        let cycle: Option<Cycle> = match &input.cycle {
+            None => None,
+            Some(typed) => word(&mut errors, "cycle", Some(typed)),
+        };
+        let plan = match (plan, errors.into_result()) {
+            (Some(plan), Ok(())) => plan,
+            (_, Err(errors)) => return Err(errors.into()),
+            (None, Ok(())) => return Err(FieldErrors::one("plan", "is required").into()),
+        };
+        let current = self.live(tenant).await?;
+        let cycle = cycle.unwrap_or(current.cycle);
+        let changes_plan = current.plan != plan.id;
+        if !changes_plan && current.cycle == cycle {
+            return Err(FieldErrors::one("plan", "is the plan of the subscription already").into());
+        }
+        let limits = changes_plan.then_some(plan.limits);
+        if let Some(limits) = &limits {
+            let usage = self.core.store.overview(tenant.account_id).await?.usage;
+            exceeded(&usage, limits)?;
+        }
+        let intent = Intent::Change {
+            by: By::from(tenant),
+            plan: plan.id.to_owned(),
+            cycle,
+            value: plan.price(cycle),
+        };
+        // Counted again where nobody can add anything in between.
+        let change = Change {
+            limits,
+            ..bare(current.clone())
+        };
+        let intended = self.core.intend(&current, intent, change, CHANGE_LEASE).await?;
+        self.change_at_gateway(&intended, plan.price(cycle), cycle).await?;
+        let changed = self.core.finish_change(&intended).await?;
+        Ok(PlanChange {
+            subscription: changed.ok_or(BillingError::Contended)?,
+            previous_plan: current.plan,
+            new_plan: plan.id.to_owned(),
+        })
+    }
+
+    async fn change_at_gateway(
+        &self,
+        subscription: &Subscription,
+        value: super::Cents,
+        cycle: Cycle,
+    ) -> Result<(), BillingError> {
+        let Some(id) = subscription.gateway_subscription_id.as_deref() else {
+            return Ok(());
+        };
+        let fault = match self.core.gateway.change(id, value, cycle).await {
+            Ok(()) => return Ok(()),
+            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => fault,
+            Err(fault) => {
+                self.core.clear(subscription).await?;
+                return Err(fault.into());
+            }
+        };
+        match self.core.gateway.subscription(id).await {
+            Ok(Some(known)) if known.value == Some(value) && known.cycle == cycle.as_str() => return Ok(()),
+            // What is unanswered may yet be done: the worker looks again.
+            Ok(_) if matches!(fault, GatewayFault::Failed(_)) => self.core.clear(subscription).await?,
+            Ok(_) | Err(_) => {}
+        }
+        Err(fault.into())
+    }
+
+    /// The live subscription, when nobody else is at it; what somebody died on is settled first.
+    pub(super) async fn live(&self, tenant: &Tenant) -> Result<Subscription, BillingError> {
+        for _ in 0..2 {
+            let overview = self.core.store.overview(tenant.account_id).await?;
+            let current = overview.subscription.ok_or(BillingError::NotFound)?;
+            if current.pending.is_none() {
+                return Ok(current);
+            }
+            if current.is_being_changed(self.core.clock.now()) {
+                return Err(BillingError::Contended);
+            }
+            self.core.settle(&current).await?;
+        }
+        Err(BillingError::Contended)
+    }
+}

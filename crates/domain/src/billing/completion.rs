@@ -1,0 +1,319 @@
+//! Writing down what came of a call to the gateway: by whoever made the call, or by whoever finds it unfinished.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::effects::{SILENCE, credit, enter, is_over};
+use super::{
+    BillingError, BillingType, By, Change, FREE_PLAN, GatewayPayment, GatewaySubscription, Intent, Payment,
+    PaymentGateway, PendingIntent, Subscription, SubscriptionCommand, SubscriptionStatus, SubscriptionStore, Writing,
+    plan, transition,
+};
+use crate::shared::{AuditAction, Clock, Event, Ids, Notification, NotificationKind, StoreError};
+use time::{Duration, OffsetDateTime};
+
+/// How often a change is decided on anew when an event is faster.
+pub(super) const ATTEMPTS: usize = 5;
+
+/// How often an attempt that came to nothing is looked for at the gateway.
+const ABANDONED_PAUSE: Duration = Duration::hours(1);
+
+/// What everybody needs who changes subscriptions.
+#[derive(Clone)]
+pub(super) struct Completion {
+    pub(super) store: Arc<dyn SubscriptionStore>,
+    pub(super) gateway: Arc<dyn PaymentGateway>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ids: Arc<dyn Ids>,
+}
+
+impl Completion {
+    /// The subscription that an attempt became. None: somebody else ended the attempt first.
+    pub(super) async fn complete(
+        &self,
+        attempt: &Subscription,
+        made: &GatewaySubscription,
+        first: Option<&GatewayPayment>,
+        check_at: OffsetDateTime,
+    ) -> Result<Option<Subscription>, StoreError> {
+        let Some(Intent::Subscribe { by }) = attempt.pending.as_ref().map(|pending| &pending.intent) else {
+            return Ok(None);
+        };
+        let now = self.clock.now();
+        let mut change = completed(attempt, made, now, by);
+        change.subscription.check_at = Some(check_at);
+        // Only what is as new as the subscription: anything that happened since is told, or asked for.
+        let is_card = attempt.billing_type == BillingType::CreditCard;
+        if let Some(first) = first.filter(|first| is_card || first.status == "PENDING") {
+            let payment = self.first_payment(&mut change.subscription, first, now);
+            change.payment = Some(payment);
+        } else if first.is_some() {
+            change.subscription.check_at = Some(now);
+        }
+        match self.store.write(&change).await? {
+            Writing::Done => Ok(Some(change.subscription)),
+            Writing::Stale | Writing::Missing | Writing::Exceeds(_) => {
+                let current = self.store.find(attempt.account_id, attempt.id).await?;
+                let adopted = |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&made.id);
+                Ok(current.filter(adopted))
+            }
+        }
+    }
+
+    /// The history begins with the first payment. A card's period was given already: it is what this one pays for.
+    fn first_payment(&self, subscription: &mut Subscription, first: &GatewayPayment, now: OffsetDateTime) -> Payment {
+        let granted = std::mem::take(&mut subscription.period_granted);
+        let confirmed = first.status == "CONFIRMED";
+        Payment {
+            id: self.ids.next().into(),
+            subscription_id: subscription.id,
+            gateway_payment_id: first.id.clone(),
+            billing_type: first.billing_type.clone(),
+            value: first.value.unwrap_or(subscription.value),
+            status: first.status.clone(),
+            invoice_url: first.invoice_url.clone(),
+            bank_slip_url: first.bank_slip_url.clone(),
+            due_date: first.due_date,
+            paid_at: confirmed.then_some(now),
+            confirmed,
+            credited: granted,
+            last_event_at: None,
+            created_at: now,
+        }
+    }
+
+    /// Gives the place of an attempt free: nothing of it is at the gateway.
+    pub(super) async fn release(&self, attempt: &Subscription) -> Result<(), StoreError> {
+        self.store.remove(attempt).await.map(|_| ())
+    }
+
+    /// Gives the place of an attempt free, and keeps an eye on the gateway: the call may come to something yet.
+    pub(super) async fn abandon(&self, attempt: &Subscription) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let mut after = attempt.clone();
+        after.status = SubscriptionStatus::Inactive;
+        after.pending = Some(PendingIntent {
+            intent: Intent::Abandoned,
+            until: now + ABANDONED_PAUSE,
+        });
+        after.updated_at = now;
+        self.store.write(&bare(after)).await.map(|_| ())
+    }
+
+    /// Leaves what is in doubt to the worker.
+    pub(super) async fn leave(&self, subscription: &Subscription, pause: Duration) -> Result<(), StoreError> {
+        let mut after = subscription.clone();
+        let until = self.clock.now() + pause;
+        after.pending = after.pending.map(|pending| PendingIntent { until, ..pending });
+        self.store.write(&bare(after)).await.map(|_| ())
+    }
+
+    /// Nothing came of an intent.
+    pub(super) async fn clear(&self, subscription: &Subscription) -> Result<(), StoreError> {
+        self.rewrite(subscription, |current, now| {
+            let mut after = current.clone();
+            after.pending = None;
+            after.updated_at = now;
+            Some(bare(after))
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// The gateway has the new plan.
+    pub(super) async fn finish_change(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
+        self.rewrite(subscription, changed).await
+    }
+
+    /// The gateway has ended it.
+    pub(super) async fn finish_cancel(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
+        self.rewrite(subscription, cancelled).await
+    }
+
+    /// Decides and writes, on whatever the subscription has become meanwhile. None: the intent is not there any more.
+    async fn rewrite(
+        &self,
+        subscription: &Subscription,
+        decide: impl Fn(&Subscription, OffsetDateTime) -> Option<Change> + Send,
+    ) -> Result<Option<Subscription>, StoreError> {
+        let intent = subscription.pending.as_ref().map(|pending| pending.intent.clone());
+        let mut current = subscription.clone();
+        for _ in 0..ATTEMPTS {
+            if current.pending.as_ref().map(|pending| &pending.intent) != intent.as_ref() {
+                return Ok(None);
+            }
+            let Some(change) = decide(&current, self.clock.now()) else {
+                return Ok(None);
+            };
+            match self.store.write(&change).await? {
+                Writing::Done => return Ok(Some(change.subscription)),
+                Writing::Missing | Writing::Exceeds(_) => return Ok(None),
+                Writing::Stale => {}
+            }
+            match self.store.find(subscription.account_id, subscription.id).await? {
+                Some(newer) => current = newer,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes down what is about to be asked of the gateway.
+    pub(super) async fn intend(
+        &self,
+        subscription: &Subscription,
+        intent: Intent,
+        change: Change,
+        lease: Duration,
+    ) -> Result<Subscription, BillingError> {
+        let mut change = change;
+        change.subscription = subscription.clone();
+        let until = self.clock.now() + lease;
+        change.subscription.pending = Some(PendingIntent { intent, until });
+        match self.store.write(&change).await? {
+            Writing::Done => {
+                let mut written = change.subscription;
+                written.version += 1;
+                Ok(written)
+            }
+            Writing::Stale => Err(BillingError::Contended),
+            Writing::Missing => Err(BillingError::NotFound),
+            Writing::Exceeds(errors) => Err(errors.into()),
+        }
+    }
+}
+
+/// A change of the subscription alone.
+pub(super) fn bare(subscription: Subscription) -> Change {
+    Change {
+        subscription,
+        account_plan: None,
+        payment: None,
+        limits: None,
+        events: vec![],
+    }
+}
+
+/// A card is charged at once, so that its period begins; everything else waits for the payment.
+fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDateTime, by: &By) -> Change {
+    let mut after = attempt.clone();
+    after.pending = None;
+    after.gateway_customer_id = Some(made.customer.clone());
+    after.gateway_subscription_id = Some(made.id.clone());
+    after.updated_at = now;
+    after.check_at = Some(now + SILENCE);
+    if after.billing_type == BillingType::CreditCard {
+        enter(&mut after, SubscriptionStatus::Active, now);
+        credit(&mut after, now);
+        after.period_granted = true;
+    }
+    let audit = by.audit(AuditAction::Create, after.id).with_changes(json!({
+        "plan": after.plan, "cycle": after.cycle, "billing_type": after.billing_type, "value": after.value,
+        "status": after.status,
+    }));
+    let name = plan_name(&after.plan);
+    let (kind, message) = match after.status {
+        SubscriptionStatus::Active => (
+            NotificationKind::Success,
+            format!("The plan {name} is active, for {}.", after.value),
+        ),
+        _ => (
+            NotificationKind::Info,
+            format!("The plan {name} waits for the payment of {}.", after.value),
+        ),
+    };
+    let events = vec![
+        Event::Audit(audit),
+        notification(&after, kind, &format!("Subscribed to {name}"), message),
+    ];
+    Change {
+        account_plan: Some(after.plan.clone()),
+        payment: None,
+        limits: None,
+        events,
+        subscription: after,
+    }
+}
+
+/// The plan and cycle that were intended.
+fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
+    let Some(Intent::Change { by, plan, cycle, value }) = current.pending.as_ref().map(|pending| &pending.intent)
+    else {
+        return None;
+    };
+    let status = transition(current.status, SubscriptionCommand::ChangePlan, false);
+    let mut after = current.clone();
+    after.pending = None;
+    after.updated_at = now;
+    (after.plan, after.cycle, after.value) = (plan.clone(), *cycle, *value);
+    let audit = by.audit(AuditAction::Update, after.id).with_changes(json!({
+        "plan": { "from": current.plan, "to": after.plan }, "cycle": { "from": current.cycle, "to": after.cycle },
+        "value": { "from": current.value, "to": after.value },
+    }));
+    let (previous, new) = (plan_name(&current.plan), plan_name(&after.plan));
+    let message = match previous == new {
+        true => format!("The plan {new} is now paid {}.", after.cycle.as_str().to_lowercase()),
+        false => format!("The plan changed from {previous} to {new}."),
+    };
+    let told = Event::Notification(Notification {
+        kind: NotificationKind::Info,
+        title: "Plan changed".to_owned(),
+        message,
+        data: json!({
+            "subscription_id": after.id, "status": after.status, "previous_plan": current.plan, "new_plan": after.plan,
+        }),
+    });
+    Some(Change {
+        // What ended meanwhile gives the account no plan.
+        account_plan: status.map(|_| after.plan.clone()),
+        payment: None,
+        limits: None,
+        events: vec![Event::Audit(audit), told],
+        subscription: after,
+    })
+}
+
+/// The end by the account; what was paid stays.
+fn cancelled(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
+    let Some(Intent::Cancel { by }) = current.pending.as_ref().map(|pending| &pending.intent) else {
+        return None;
+    };
+    let mut after = current.clone();
+    after.pending = None;
+    after.updated_at = now;
+    let Some(next) = transition(current.status, SubscriptionCommand::Cancel, false) else {
+        // The gateway ended it first.
+        return Some(bare(after));
+    };
+    enter(&mut after, next, now);
+    let audit = by.audit(AuditAction::Delete, after.id).with_changes(json!({
+        "plan": after.plan, "previousStatus": current.status,
+    }));
+    let name = plan_name(&after.plan);
+    let message = match after.current_period_end.filter(|_| !is_over(&after, now)) {
+        Some(end) => format!("The plan {name} can be used until {}.", end.date()),
+        None => format!("The plan {name} has ended."),
+    };
+    let told = notification(&after, NotificationKind::Warning, "Subscription cancelled", message);
+    Some(Change {
+        account_plan: is_over(&after, now).then(|| FREE_PLAN.to_owned()),
+        payment: None,
+        limits: None,
+        events: vec![Event::Audit(audit), told],
+        subscription: after,
+    })
+}
+
+pub(super) fn plan_name(id: &str) -> &str {
+    plan(id).map_or(id, |plan| plan.name)
+}
+
+fn notification(subscription: &Subscription, kind: NotificationKind, title: &str, message: String) -> Event {
+    Event::Notification(Notification {
+        kind,
+        title: title.to_owned(),
+        message,
+        data: json!({ "subscription_id": subscription.id, "plan": subscription.plan, "status": subscription.status }),
+    })
+}

@@ -1,0 +1,283 @@
+//! What the gateway's news does to a subscription: the documented rule, as one pure function.
+//!
+//! Effects apply from any state, in the order of arrival, with these guards: news that is older than the last one
+//! applied to the same payment changes nothing; money that comes for a payment confirmed before (of a card, a month
+//! later) does not revive what ended since; nothing lives again beside another live subscription; a payment pays for
+//! one period.
+
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use super::calendar::one_cycle_on;
+use super::{
+    Change, FREE_PLAN, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand,
+    SubscriptionStatus, plan, transition,
+};
+use crate::shared::{Event, GatewayEventId, Notification, NotificationKind, PaymentId};
+
+/// How long a payment may be open without news before the gateway is asked.
+pub(super) const SILENCE: Duration = Duration::days(1);
+
+/// What news meets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// The payment, if it was heard of before.
+    pub payment: Option<Payment>,
+    /// Whether the account has another subscription that has not ended.
+    pub other_live: bool,
+}
+
+/// What told news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The event.
+    pub event: GatewayEventId,
+    /// When it arrived.
+    pub received_at: OffsetDateTime,
+}
+
+/// What follows from news; none where nothing does. `told` is by what; none where the gateway was asked.
+pub fn effect(
+    facts: &Facts,
+    news: &GatewayNews,
+    told: Option<Told>,
+    new_id: PaymentId,
+    now: OffsetDateTime,
+) -> Option<Change> {
+    let before = &facts.subscription;
+    let known = facts.payment.as_ref();
+    let event = told.map(|told| told.event);
+    let told_before = event.is_some() && before.last_event == event;
+    if told_before || is_older(known, news) || (event.is_none() && says_nothing_new(known, news)) {
+        return None;
+    }
+    let command = command(known, news.kind);
+    // The order is that of arrival: what ended since stays ended, whenever this is applied.
+    let overtaken = told.is_some_and(|told| ended_since(before, told.received_at));
+    let next = command.and_then(|command| match overtaken {
+        true if command != SubscriptionCommand::Inactivate => (!facts.other_live).then_some(before.status),
+        _ => transition(before.status, command, facts.other_live),
+    });
+    let mut payment = news
+        .payment
+        .as_ref()
+        .map(|told| written(before, known, told, news, event.is_none(), new_id, now));
+    if payment.is_none() && next.is_none_or(|next| next == before.status) {
+        return None;
+    }
+    let mut after = before.clone();
+    after.last_event = event.or(before.last_event);
+    after.updated_at = now;
+    if let Some(next) = next.filter(|_| !overtaken) {
+        enter(&mut after, next, now);
+    }
+    let pays = matches!(command, Some(SubscriptionCommand::Pay)) && next.is_some();
+    let mut credited = false;
+    if let Some(payment) = payment.as_mut().filter(|payment| pays && !payment.credited) {
+        (payment.credited, credited) = (true, true);
+        credit(&mut after, now);
+    }
+    if next.is_some() {
+        after.check_at = next_check(&after, now);
+    }
+    let ends_plan = next == Some(SubscriptionStatus::Inactive) && before.lapsed_at.is_none() && !facts.other_live;
+    // Cancelled before the payment that had arrived was known: what is paid can be used.
+    let paid_late = overtaken && credited && after.status == SubscriptionStatus::Cancelled && !facts.other_live;
+    if paid_late {
+        after.lapsed_at = None;
+    }
+    let account_plan = match next {
+        Some(next) if next.is_live() || paid_late => Some(after.plan.clone()),
+        _ => ends_plan.then(|| FREE_PLAN.to_owned()),
+    };
+    Some(Change {
+        events: payment
+            .as_ref()
+            .and_then(|payment| notice(&after, payment, news.kind))
+            .into_iter()
+            .collect(),
+        account_plan,
+        payment,
+        limits: None,
+        subscription: after,
+    })
+}
+
+/// The plan goes with the end of what was paid.
+pub(super) fn lapse(subscription: &Subscription, now: OffsetDateTime) -> Change {
+    let mut after = subscription.clone();
+    after.lapsed_at = Some(now);
+    after.updated_at = now;
+    Change {
+        subscription: after,
+        account_plan: Some(FREE_PLAN.to_owned()),
+        payment: None,
+        limits: None,
+        events: vec![],
+    }
+}
+
+/// Whether nothing is paid for beyond now.
+pub(super) fn is_over(subscription: &Subscription, now: OffsetDateTime) -> bool {
+    subscription.current_period_end.is_none_or(|end| end <= now)
+}
+
+/// Whether the subscription ended after this moment.
+fn ended_since(subscription: &Subscription, moment: OffsetDateTime) -> bool {
+    let ended = match subscription.status {
+        SubscriptionStatus::Cancelled => subscription.cancelled_at,
+        SubscriptionStatus::Inactive => subscription.inactivated_at,
+        SubscriptionStatus::Active | SubscriptionStatus::Pending | SubscriptionStatus::PastDue => None,
+    };
+    ended.is_some_and(|ended| ended > moment)
+}
+
+fn is_older(known: Option<&Payment>, news: &GatewayNews) -> bool {
+    let last = known.and_then(|payment| payment.last_event_at);
+    news.created_at.zip(last).is_some_and(|(created, last)| created < last)
+}
+
+fn says_nothing_new(known: Option<&Payment>, news: &GatewayNews) -> bool {
+    let told = news.payment.as_ref().and_then(|payment| payment.status.as_deref());
+    known.is_some_and(|known| Some(known.status.as_str()) == told)
+}
+
+fn command(known: Option<&Payment>, kind: NewsKind) -> Option<SubscriptionCommand> {
+    match kind {
+        NewsKind::Received if known.is_some_and(|payment| payment.confirmed) => Some(SubscriptionCommand::Settle),
+        NewsKind::Confirmed | NewsKind::Received => Some(SubscriptionCommand::Pay),
+        NewsKind::Overdue => Some(SubscriptionCommand::Overdue),
+        NewsKind::Inactivated => Some(SubscriptionCommand::Inactivate),
+        NewsKind::Other => None,
+    }
+}
+
+/// The moments that belong to a status. What ended before keeps its moment.
+pub(super) fn enter(subscription: &mut Subscription, next: SubscriptionStatus, now: OffsetDateTime) {
+    let entered = subscription.status != next;
+    subscription.status = next;
+    match next {
+        SubscriptionStatus::Active | SubscriptionStatus::Pending | SubscriptionStatus::PastDue => {
+            subscription.cancelled_at = None;
+            subscription.inactivated_at = None;
+            subscription.lapsed_at = None;
+        }
+        SubscriptionStatus::Cancelled => {
+            subscription.cancelled_at = Some(now);
+            subscription.lapsed_at = is_over(subscription, now).then_some(now);
+            subscription.check_at = None;
+        }
+        SubscriptionStatus::Inactive => {
+            if entered {
+                subscription.inactivated_at = Some(now);
+            }
+            subscription.lapsed_at = subscription.lapsed_at.or(Some(now));
+            subscription.check_at = None;
+        }
+    }
+}
+
+/// One period more: behind the last one, or from now where that would be over already.
+pub(super) fn credit(subscription: &mut Subscription, now: OffsetDateTime) {
+    if std::mem::take(&mut subscription.period_granted) {
+        return;
+    }
+    let anchor = subscription.anchor_day;
+    let behind = subscription.current_period_end.map(|end| {
+        let day = anchor.unwrap_or(end.day());
+        (end, day, one_cycle_on(end, subscription.cycle, day))
+    });
+    let (start, day, end) = match behind {
+        Some(behind @ (_, _, end)) if end > now => behind,
+        _ => (now, now.day(), one_cycle_on(now, subscription.cycle, now.day())),
+    };
+    subscription.current_period_start = Some(start);
+    subscription.current_period_end = Some(end);
+    subscription.anchor_day = Some(day);
+}
+
+/// When the gateway is asked next, unless it tells before.
+fn next_check(subscription: &Subscription, now: OffsetDateTime) -> Option<OffsetDateTime> {
+    match subscription.status {
+        SubscriptionStatus::Active => Some(subscription.current_period_end.unwrap_or(now).max(now) + SILENCE),
+        SubscriptionStatus::Pending | SubscriptionStatus::PastDue => Some(now + SILENCE),
+        SubscriptionStatus::Inactive | SubscriptionStatus::Cancelled => None,
+    }
+}
+
+/// The row of the history. What the news does not say stays as it was.
+fn written(
+    subscription: &Subscription,
+    known: Option<&Payment>,
+    told: &PaymentNews,
+    news: &GatewayNews,
+    asked: bool,
+    new_id: PaymentId,
+    now: OffsetDateTime,
+) -> Payment {
+    let mut payment = known.cloned().unwrap_or_else(|| Payment {
+        id: new_id,
+        subscription_id: subscription.id,
+        gateway_payment_id: told.id.clone(),
+        billing_type: subscription.billing_type.as_str().to_owned(),
+        value: subscription.value,
+        status: String::new(),
+        invoice_url: None,
+        bank_slip_url: None,
+        due_date: None,
+        paid_at: None,
+        confirmed: false,
+        credited: false,
+        last_event_at: None,
+        created_at: now,
+    });
+    let of_kind = || news.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
+    payment.status = told.status.clone().unwrap_or_else(of_kind);
+    payment.billing_type = told.billing_type.clone().unwrap_or(payment.billing_type);
+    payment.value = told.value.unwrap_or(payment.value);
+    payment.invoice_url = told.invoice_url.clone().or(payment.invoice_url);
+    payment.bank_slip_url = told.bank_slip_url.clone().or(payment.bank_slip_url);
+    payment.due_date = told.due_date.or(payment.due_date);
+    let paid = matches!(news.kind, NewsKind::Confirmed | NewsKind::Received);
+    payment.paid_at = payment.paid_at.or(paid.then_some(now));
+    payment.confirmed |= news.kind == NewsKind::Confirmed;
+    // Who was asked spoke now.
+    let spoken = if asked { Some(now) } else { news.created_at };
+    payment.last_event_at = spoken.or(payment.last_event_at);
+    payment
+}
+
+/// What people are told.
+fn notice(subscription: &Subscription, payment: &Payment, kind: NewsKind) -> Option<Event> {
+    let plan = plan(&subscription.plan).map_or(subscription.plan.as_str(), |plan| plan.name);
+    let value = payment.value;
+    let (kind, title, message) = match kind {
+        NewsKind::Confirmed => (
+            NotificationKind::Success,
+            "Payment confirmed",
+            format!("The payment of {value} for the plan {plan} was confirmed."),
+        ),
+        NewsKind::Received => (
+            NotificationKind::Success,
+            "Payment received",
+            format!("The payment of {value} for the plan {plan} was received."),
+        ),
+        NewsKind::Overdue => (
+            NotificationKind::Warning,
+            "Payment overdue",
+            format!("The payment of {value} for the plan {plan} is late."),
+        ),
+        NewsKind::Inactivated | NewsKind::Other => return None,
+    };
+    Some(Event::Notification(Notification {
+        kind,
+        title: title.to_owned(),
+        message,
+        data: json!({
+            "subscription_id": subscription.id, "payment_id": payment.gateway_payment_id, "plan": subscription.plan,
+            "value": value, "status": subscription.status,
+        }),
+    }))
+}

@@ -1,0 +1,142 @@
+//! The gateway's events: kept first, then applied in their order, each once.
+
+use std::sync::Arc;
+
+use time::{Duration, OffsetDateTime};
+
+use super::completion::ATTEMPTS;
+use super::{EventStore, GatewayEvent, Recorded, StoredEvent, SubscriptionStore, Told, Writing, effect};
+use crate::shared::{Clock, Ids, StoreError};
+
+/// How long applying one event may take before somebody else does it.
+pub const EVENT_LEASE: Duration = Duration::seconds(30);
+
+/// How often an event of a subscription that nobody knows is tried (after 1, 2, 4, ... seconds): it may be faster than
+/// the answer to the subscribe, or than the settlement of one that somebody died on.
+const UNKNOWN_TRIES: u32 = 9;
+
+/// How long finished events are known again: the gateway repeats one for 14 days.
+const KEPT_FOR: Duration = Duration::days(60);
+
+/// The use cases of events.
+pub struct GatewayEvents {
+    events: Arc<dyn EventStore>,
+    store: Arc<dyn SubscriptionStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl GatewayEvents {
+    pub fn new(
+        events: Arc<dyn EventStore>,
+        store: Arc<dyn SubscriptionStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            events,
+            store,
+            clock,
+            ids,
+        }
+    }
+
+    /// Keeps an event that arrived at a moment: once this returned it is not lost.
+    pub async fn keep(&self, event: &GatewayEvent, received_at: OffsetDateTime) -> Result<(), StoreError> {
+        let id = self.ids.next().into();
+        self.events
+            .record(id, event, received_at, Duration::ZERO)
+            .await
+            .map(|_| ())
+    }
+
+    /// The same, as the first step of applying it; false when there is nothing to be applied. The caller goes on with
+    /// [`GatewayEvents::apply_kept`].
+    pub async fn receive(
+        &self,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        let id = self.ids.next().into();
+        let recorded = self.events.record(id, event, received_at, EVENT_LEASE).await?;
+        let claimed = || StoredEvent {
+            id,
+            subject: event.subject.clone().unwrap_or_default(),
+            news: event.news.clone(),
+            received_at,
+            attempts: 0,
+        };
+        Ok((recorded == Recorded::Claimed).then(claimed))
+    }
+
+    /// Applies an event that was received, and what waits behind it, as far as nobody else is at it.
+    pub async fn apply_kept(&self, event: Option<&StoredEvent>, subject: &str) -> Result<(), StoreError> {
+        let done = match event {
+            Some(event) => self.apply(event).await?,
+            None => true,
+        };
+        if done { self.apply_to(subject).await } else { Ok(()) }
+    }
+
+    /// Applies what waits about a subscription, as far as nobody else is at it.
+    async fn apply_to(&self, subject: &str) -> Result<(), StoreError> {
+        while let Some(event) = self.events.claim(Some(subject.to_owned()), EVENT_LEASE).await? {
+            if !self.apply(&event).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one event that is due; false when there is none.
+    pub async fn apply_next(&self) -> Result<bool, StoreError> {
+        match self.events.claim(None, EVENT_LEASE).await? {
+            Some(event) => self.apply(&event).await.map(|_| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Forgets old events; how many.
+    pub async fn forget(&self, limit: i64) -> Result<usize, StoreError> {
+        self.events.forget(KEPT_FOR, limit).await
+    }
+
+    /// Whether it is over with. Applied again after a crash it changes nothing: the subscription knows its last event.
+    async fn apply(&self, event: &StoredEvent) -> Result<bool, StoreError> {
+        let Some((account, subscription)) = self.events.owner(&event.subject).await? else {
+            return self.unknown(event).await;
+        };
+        let payment = event.news.payment.as_ref().map(|payment| payment.id.clone());
+        for _ in 0..ATTEMPTS {
+            let facts = self.store.facts(account, subscription, payment.clone()).await?;
+            let change = facts.and_then(|facts| {
+                let (new_id, now) = (self.ids.next().into(), self.clock.now());
+                let told = Told {
+                    event: event.id,
+                    received_at: event.received_at,
+                };
+                effect(&facts, &event.news, Some(told), new_id, now)
+            });
+            let written = match &change {
+                Some(change) => self.store.write(change).await?,
+                None => Writing::Done,
+            };
+            if written != Writing::Stale {
+                self.events.finish(event.id).await?;
+                return Ok(true);
+            }
+        }
+        self.events.defer(event.id, Duration::SECOND).await?;
+        Ok(false)
+    }
+
+    async fn unknown(&self, event: &StoredEvent) -> Result<bool, StoreError> {
+        if event.attempts >= UNKNOWN_TRIES {
+            self.events.finish(event.id).await?;
+            return Ok(true);
+        }
+        let delay = Duration::seconds(2_i64.saturating_pow(event.attempts));
+        self.events.defer(event.id, delay).await?;
+        Ok(false)
+    }
+}

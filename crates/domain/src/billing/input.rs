@@ -1,0 +1,121 @@
+//! What a subscribe takes and answers, and its checks.
+
+use super::{
+    BillingType, Card, CardHolder, CardInput, Cycle, FREE_PLAN, HolderInput, PaymentData, Plan, Subscription,
+    TaxNumber, plan,
+};
+use crate::shared::{FieldErrors, text};
+
+/// A subscribe as it was asked for.
+#[derive(Default)]
+pub struct SubscribeInput {
+    /// The plan id.
+    pub plan: Option<String>,
+    /// How to pay.
+    pub billing_type: Option<String>,
+    /// How often.
+    pub cycle: Option<String>,
+    /// Where the gateway writes to.
+    pub billing_email: Option<String>,
+    /// Who pays.
+    pub cpf_cnpj: Option<String>,
+    /// The card.
+    pub credit_card: Option<CardInput>,
+    /// Whose card it is.
+    pub credit_card_holder_info: Option<HolderInput>,
+}
+
+/// The answer to a subscribe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The subscription.
+    pub subscription: Subscription,
+    /// How to pay.
+    pub payment_data: PaymentData,
+}
+
+/// A subscribe that makes sense.
+pub(super) struct Order {
+    pub(super) plan: &'static Plan,
+    pub(super) billing_type: BillingType,
+    pub(super) cycle: Cycle,
+    pub(super) billing_email: Option<String>,
+    pub(super) tax_number: TaxNumber,
+    pub(super) card: Option<(Card, CardHolder)>,
+}
+
+impl SubscribeInput {
+    pub(super) fn checked(&self) -> Result<Order, FieldErrors> {
+        let mut errors = FieldErrors::default();
+        let plan = paid_plan(&mut errors, self.plan.as_deref());
+        let billing_type: Option<BillingType> = word(&mut errors, "billing_type", self.billing_type.as_deref());
+        let cycle: Option<Cycle> = word(&mut errors, "cycle", self.cycle.as_deref());
+        let billing_email = email(&mut errors, self.billing_email.as_deref());
+        let tax_number = self.cpf_cnpj.as_deref().and_then(TaxNumber::parse);
+        if tax_number.is_none() {
+            errors.add("cpf_cnpj", "must be a CPF or CNPJ");
+        }
+        let card = match billing_type {
+            Some(BillingType::CreditCard) => self.card(&mut errors),
+            Some(BillingType::Pix | BillingType::Boleto) | None => None,
+        };
+        let order = || {
+            Some(Order {
+                plan: plan?,
+                billing_type: billing_type?,
+                cycle: cycle?,
+                billing_email,
+                tax_number: tax_number?,
+                card,
+            })
+        };
+        match errors.0.is_empty().then(order).flatten() {
+            Some(order) => Ok(order),
+            None => Err(errors),
+        }
+    }
+
+    fn card(&self, errors: &mut FieldErrors) -> Option<(Card, CardHolder)> {
+        if self.credit_card.is_none() {
+            errors.add("credit_card", "is required for CREDIT_CARD");
+        }
+        if self.credit_card_holder_info.is_none() {
+            errors.add("credit_card_holder_info", "is required for CREDIT_CARD");
+        }
+        let card = self.credit_card.as_ref().and_then(|card| card.checked(errors));
+        let holder = self
+            .credit_card_holder_info
+            .as_ref()
+            .and_then(|holder| holder.checked(errors));
+        card.zip(holder)
+    }
+}
+
+/// A plan that costs something.
+pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'static Plan> {
+    let wanted = match id {
+        None => Err("is required"),
+        Some(FREE_PLAN) => Err("free needs no subscription"),
+        Some(id) => plan(id).ok_or("must be starter, growth or scale"),
+    };
+    wanted.map_err(|fault| errors.add("plan", fault)).ok()
+}
+
+/// A word of a closed set.
+pub(super) fn word<T: std::str::FromStr<Err = String>>(
+    errors: &mut FieldErrors,
+    field: &str,
+    typed: Option<&str>,
+) -> Option<T> {
+    let word = typed.ok_or("is required".to_owned()).and_then(str::parse);
+    word.map_err(|fault| errors.add(field, fault)).ok()
+}
+
+fn email(errors: &mut FieldErrors, typed: Option<&str>) -> Option<String> {
+    let typed = typed.map(str::trim).filter(|typed| !typed.is_empty())?;
+    let email = text::email(typed);
+    if email.is_none() {
+        errors.add("billing_email", "must be an e-mail address");
+    }
+    email
+}

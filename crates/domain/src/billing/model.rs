@@ -1,0 +1,225 @@
+//! Subscriptions and payments as they are kept.
+
+use serde::{Deserialize, Serialize};
+use time::{Date, OffsetDateTime};
+
+use super::{Cents, SubscriptionStatus, Usage};
+use crate::shared::{AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, words};
+
+words! {
+    /// How often is paid.
+    Cycle {
+        /// Every month.
+        Monthly = "MONTHLY",
+        /// Every year.
+        Yearly = "YEARLY",
+    }
+}
+
+words! {
+    /// How is paid.
+    BillingType {
+        /// An instant transfer, by a QR code.
+        Pix = "PIX",
+        /// A slip that a bank takes.
+        Boleto = "BOLETO",
+        /// A card, charged by the gateway.
+        CreditCard = "CREDIT_CARD",
+    }
+}
+
+/// Who began what may be finished by somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct By {
+    /// The person.
+    pub user_id: UserId,
+    /// From which address.
+    pub ip_address: Option<String>,
+}
+
+impl From<&Tenant> for By {
+    fn from(tenant: &Tenant) -> Self {
+        Self {
+            user_id: tenant.actor.user_id,
+            ip_address: tenant.actor.ip_address.clone(),
+        }
+    }
+}
+
+impl By {
+    /// An audit entry about a subscription, in their name.
+    pub fn audit(&self, action: AuditAction, subscription: SubscriptionId) -> Audit {
+        Audit {
+            user_id: Some(self.user_id),
+            action,
+            entity_type: "subscription".to_owned(),
+            entity_id: Some(subscription.0),
+            changes: None,
+            ip_address: self.ip_address.clone(),
+        }
+    }
+}
+
+/// What is being done at the gateway, written down before it is asked, so that whoever finds it can finish it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Intent {
+    /// The subscription is being made; until then the row is a reservation.
+    Subscribe {
+        /// By whom.
+        by: By,
+    },
+    /// It was not found at the gateway. Should it turn up there after all, it is removed there.
+    Abandoned,
+    /// Its plan or cycle is being changed.
+    Change {
+        /// By whom.
+        by: By,
+        /// The new plan.
+        plan: String,
+        /// The new cycle.
+        cycle: Cycle,
+        /// What a period then costs.
+        value: Cents,
+    },
+    /// It is being cancelled.
+    Cancel {
+        /// By whom.
+        by: By,
+    },
+}
+
+impl Intent {
+    /// Whether the row is no subscription yet, or never became one.
+    pub fn is_attempt(&self) -> bool {
+        match self {
+            Self::Subscribe { .. } | Self::Abandoned => true,
+            Self::Change { .. } | Self::Cancel { .. } => false,
+        }
+    }
+}
+
+/// An intent, and until when it is left to whoever began it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingIntent {
+    /// What is being done.
+    pub intent: Intent,
+    /// Nobody else takes it up before.
+    pub until: OffsetDateTime,
+}
+
+/// A subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Whose.
+    pub account_id: AccountId,
+    /// Its id, and what the gateway knows it by.
+    pub id: SubscriptionId,
+    /// The plan id.
+    pub plan: String,
+    /// How often is paid.
+    pub cycle: Cycle,
+    /// Where it stands.
+    pub status: SubscriptionStatus,
+    /// How is paid.
+    pub billing_type: BillingType,
+    /// What a period costs.
+    pub value: Cents,
+    /// Where the gateway writes to.
+    pub billing_email: Option<String>,
+    /// The gateway's customer.
+    pub gateway_customer_id: Option<String>,
+    /// The gateway's subscription.
+    pub gateway_subscription_id: Option<String>,
+    /// Since when the present period runs; none before the first payment.
+    pub current_period_start: Option<OffsetDateTime>,
+    /// Until when it is paid.
+    pub current_period_end: Option<OffsetDateTime>,
+    /// When the account ended it.
+    pub cancelled_at: Option<OffsetDateTime>,
+    /// When the gateway ended it.
+    pub inactivated_at: Option<OffsetDateTime>,
+    /// When its end took the account's plan.
+    pub lapsed_at: Option<OffsetDateTime>,
+    /// Whether the present period was given before a payment of it was known (cards): the next one adds none.
+    pub period_granted: bool,
+    /// The day of the month that periods begin on, where the month has it.
+    pub anchor_day: Option<u8>,
+    /// When the gateway is asked, unless it tells before.
+    pub check_at: Option<OffsetDateTime>,
+    /// The last event of the gateway that was applied.
+    pub last_event: Option<GatewayEventId>,
+    /// What is being done at the gateway.
+    pub pending: Option<PendingIntent>,
+    /// Counts the writes: a decision is good for one version.
+    pub version: i64,
+    /// When it was made.
+    pub created_at: OffsetDateTime,
+    /// When it last changed.
+    pub updated_at: OffsetDateTime,
+}
+
+impl Subscription {
+    /// Whether it is no subscription yet, or never became one.
+    pub fn is_attempt(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.intent.is_attempt())
+    }
+
+    /// Whether somebody is at it now.
+    pub fn is_being_changed(&self, now: OffsetDateTime) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.until > now)
+    }
+}
+
+/// A payment: a row of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payment {
+    /// Its id.
+    pub id: PaymentId,
+    /// Of which subscription.
+    pub subscription_id: SubscriptionId,
+    /// The gateway's id.
+    pub gateway_payment_id: String,
+    /// How it is paid, in the gateway's word.
+    pub billing_type: String,
+    /// How much.
+    pub value: Cents,
+    /// The gateway's word for where it stands.
+    pub status: String,
+    /// Where it can be seen.
+    pub invoice_url: Option<String>,
+    /// Where its slip is.
+    pub bank_slip_url: Option<String>,
+    /// When it is due.
+    pub due_date: Option<Date>,
+    /// When we learned that it is paid.
+    pub paid_at: Option<OffsetDateTime>,
+    /// Whether the gateway confirmed it: the money may follow much later, and is no news then.
+    pub confirmed: bool,
+    /// Whether it paid for a period.
+    pub credited: bool,
+    /// The gateway's time of the last event about it that was applied.
+    pub last_event_at: Option<OffsetDateTime>,
+    /// When we first heard of it.
+    pub created_at: OffsetDateTime,
+}
+
+/// What an account has and uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// What the account is called.
+    pub account_name: String,
+    /// Its plan.
+    pub account_plan: String,
+    /// Its live subscription.
+    pub subscription: Option<Subscription>,
+    /// What it uses.
+    pub usage: Usage,
+}
+
+/// The answer to a cancellation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cancelled {
+    /// Until when the plan can be used; none where nothing was paid yet.
+    pub effective_until: Option<OffsetDateTime>,
+}

@@ -1,0 +1,141 @@
+//! Money: whole cents here, decimal reais at the gateway, pt-BR text for people. No binary float takes part in a value.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Number, Value};
+
+/// Digits of the largest amount read from a JSON number: up to here the number's shortest text is what was sent.
+const DIGITS: usize = 15;
+
+/// Cents of a real.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Cents(pub i64);
+
+/// `R$ 1.234,56`, with a no-break space.
+impl fmt::Display for Cents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, cents) = (if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs());
+        let whole = (cents / 100).to_string();
+        let mut grouped = String::with_capacity(whole.len() * 4 / 3);
+        for (at, digit) in whole.chars().enumerate() {
+            if at > 0 && (whole.len() - at) % 3 == 0 {
+                grouped.push('.');
+            }
+            grouped.push(digit);
+        }
+        write!(f, "{sign}R$\u{a0}{grouped},{:02}", cents % 100)
+    }
+}
+
+impl Cents {
+    /// As a JSON number in reais with up to two decimals. None for an amount that no float could carry exactly.
+    pub fn reais(self) -> Option<Number> {
+        let cents = self.0.unsigned_abs();
+        if cents.to_string().len() > DIGITS {
+            return None;
+        }
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let text = match cents % 100 {
+            0 => format!("{sign}{}", cents / 100),
+            fraction => format!("{sign}{}.{fraction:02}", cents / 100),
+        };
+        text.parse().ok()
+    }
+
+    /// Of a JSON number in reais. None for anything else: text, more than two decimals, amounts beyond all sense.
+    pub fn of_reais(value: &Value) -> Option<Self> {
+        let text = value.as_number()?.to_string();
+        let (sign, digits) = text.strip_prefix('-').map_or((1, text.as_str()), |rest| (-1, rest));
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let fraction = fraction.trim_end_matches('0');
+        if whole.len() + fraction.len() > DIGITS || fraction.len() > 2 {
+            return None;
+        }
+        let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(fraction) {
+            return None;
+        }
+        let whole: i64 = whole.parse().ok()?;
+        let fraction: i64 = format!("{fraction:0<2}").parse().ok()?;
+        let cents = whole.checked_mul(100)?.checked_add(fraction)?;
+        Some(Self(sign * cents))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn as_people_read_it() {
+        for (cents, text) in [
+            (0, "R$\u{a0}0,00"),
+            (5, "R$\u{a0}0,05"),
+            (990, "R$\u{a0}9,90"),
+            (9_700, "R$\u{a0}97,00"),
+            (100_000, "R$\u{a0}1.000,00"),
+            (123_456, "R$\u{a0}1.234,56"),
+            (123_456_789, "R$\u{a0}1.234.567,89"),
+            (-123_456, "-R$\u{a0}1.234,56"),
+            (i64::MIN, "-R$\u{a0}92.233.720.368.547.758,08"),
+        ] {
+            assert_eq!(Cents(cents).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn as_the_gateway_writes_it() {
+        for (text, cents) in [
+            ("97", Some(9_700)),
+            ("97.0", Some(9_700)),
+            ("97.00", Some(9_700)),
+            ("19.9", Some(1_990)),
+            ("19.90", Some(1_990)),
+            ("0.05", Some(5)),
+            ("-1.5", Some(-150)),
+            ("0.29", Some(29)),
+            ("1.005", None),
+            ("1e3", Some(100_000)),
+            ("1e300", None),
+            ("0.1e-7", None),
+            ("99999999999999999.99", None),
+            ("\"97\"", None),
+            ("null", None),
+            ("true", None),
+        ] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(Cents::of_reais(&value), cents.map(Cents), "{text}");
+        }
+        assert_eq!(json!(Cents(1_990).reais()).to_string(), "19.9");
+        assert_eq!(json!(Cents(9_700).reais()).to_string(), "97");
+        assert_eq!(json!(Cents(-5).reais()).to_string(), "-0.05");
+        assert_eq!(Cents(i64::MAX).reais(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(cents in -999_999_999_999_999_i64..=999_999_999_999_999) {
+            let written = json!(Cents(cents).reais()).to_string();
+            let read: Value = serde_json::from_str(&written).unwrap();
+            prop_assert_eq!(Cents::of_reais(&read), Some(Cents(cents)), "{}", written);
+        }
+
+        #[test]
+        fn the_text_holds_the_amount(cents: i64) {
+            let text = Cents(cents).to_string();
+            let digits: String = text.chars().filter(|c| c.is_ascii_digit() || *c == '-').collect();
+            prop_assert_eq!(digits.parse::<i128>().unwrap(), i128::from(cents));
+            let begins = text.trim_start_matches('-').starts_with("R$\u{a0}");
+            prop_assert!(begins);
+            let (whole, cents) = text.rsplit_once(',').unwrap();
+            prop_assert_eq!(cents.len(), 2);
+            let groups: Vec<&str> = whole.split('\u{a0}').nth(1).unwrap().split('.').collect();
+            prop_assert!(groups.iter().skip(1).all(|group| group.len() == 3) && (1..=3).contains(&groups[0].len()));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The catalogue: what each plan costs and allows.
+
+use serde::Serialize;
+
+use super::{Cents, Cycle};
+
+/// The plan of an account that pays nothing.
+pub const FREE_PLAN: &str = "free";
+
+/// How much a plan allows; as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanLimits {
+    /// Contacts in the account.
+    pub contacts: i64,
+    /// Outbound messages in a calendar month (UTC).
+    pub messages_per_month: i64,
+    /// Automations.
+    pub automations: i64,
+    /// Members of the team.
+    pub team_members: i64,
+    /// Connected numbers.
+    pub whatsapp_numbers: i64,
+}
+
+/// A plan of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Its id.
+    pub id: &'static str,
+    /// What it is called.
+    pub name: &'static str,
+    /// Whom it is for.
+    pub description: &'static str,
+    /// A month.
+    pub monthly: Cents,
+    /// How much it allows.
+    pub limits: PlanLimits,
+    /// What it offers, in words.
+    pub features: &'static [&'static str],
+    /// Whether it is the one to show first.
+    pub highlighted: bool,
+}
+
+/// A year costs ten months.
+const MONTHS_PAID_A_YEAR: i64 = 10;
+
+impl Plan {
+    /// What one period costs.
+    pub fn price(&self, cycle: Cycle) -> Cents {
+        match cycle {
+            Cycle::Monthly => self.monthly,
+            Cycle::Yearly => Cents(self.monthly.0.saturating_mul(MONTHS_PAID_A_YEAR)),
+        }
+    }
+}
+
+const fn limits(
+    contacts: i64,
+    messages_per_month: i64,
+    automations: i64,
+    team_members: i64,
+    whatsapp_numbers: i64,
+) -> PlanLimits {
+    PlanLimits {
+        contacts,
+        messages_per_month,
+        automations,
+        team_members,
+        whatsapp_numbers,
+    }
+}
+
+/// Every plan, the smallest first.
+pub static PLANS: &[Plan] = &[
+    Plan {
+        id: FREE_PLAN,
+        name: "Free",
+        description: "To try it out",
+        monthly: Cents(0),
+        limits: limits(500, 250, 1, 2, 1),
+        features: &[
+            "500 contacts",
+            "250 messages a month",
+            "1 WhatsApp number",
+            "2 team members",
+        ],
+        highlighted: false,
+    },
+    Plan {
+        id: "starter",
+        name: "Starter",
+        description: "For a shop that begins to write to its customers",
+        monthly: Cents(9_700),
+        limits: limits(5_000, 5_000, 5, 5, 1),
+        features: &[
+            "5,000 contacts",
+            "5,000 messages a month",
+            "1 WhatsApp number",
+            "5 team members",
+            "5 automations",
+        ],
+        highlighted: false,
+    },
+    Plan {
+        id: "growth",
+        name: "Growth",
+        description: "For a business that sends campaigns every week",
+        monthly: Cents(29_700),
+        limits: limits(25_000, 30_000, 20, 15, 3),
+        features: &[
+            "25,000 contacts",
+            "30,000 messages a month",
+            "3 WhatsApp numbers",
+            "15 team members",
+            "20 automations",
+        ],
+        highlighted: true,
+    },
+    Plan {
+        id: "scale",
+        name: "Scale",
+        description: "For many stores and large audiences",
+        monthly: Cents(79_700),
+        limits: limits(200_000, 250_000, 100, 50, 10),
+        features: &[
+            "200,000 contacts",
+            "250,000 messages a month",
+            "10 WhatsApp numbers",
+            "50 team members",
+            "100 automations",
+        ],
+        highlighted: false,
+    },
+];
+
+/// The plan with this id.
+pub fn plan(id: &str) -> Option<&'static Plan> {
+    PLANS.iter().find(|plan| plan.id == id)
+}
+
+/// The limits of a plan of the catalogue.
+pub fn plan_limits(id: &str) -> Option<PlanLimits> {
+    plan(id).map(|plan| plan.limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_prices() {
+        let prices: Vec<String> = PLANS
+            .iter()
+            .map(|plan| {
+                let (month, year) = (plan.price(Cycle::Monthly), plan.price(Cycle::Yearly));
+                format!("{} {} {} {}", plan.id, month.0, year.0, plan.highlighted)
+            })
+            .collect();
+        let wanted = [
+            "free 0 0 false",
+            "starter 9700 97000 false",
+            "growth 29700 297000 true",
+            "scale 79700 797000 false",
+        ];
+        assert_eq!(prices, wanted);
+        assert_eq!(plan_limits("scale").map(|limits| limits.whatsapp_numbers), Some(10));
+        assert_eq!(plan("gold"), None);
+    }
+}

@@ -1,0 +1,135 @@
+//! The life of a subscription: which command leads where. Total and pure; the golden table in the tests shows all of it.
+
+use crate::shared::words;
+
+words! {
+    /// Where a subscription stands.
+    SubscriptionStatus {
+        /// Paid.
+        Active = "active",
+        /// Waiting for the first payment.
+        Pending = "pending",
+        /// A payment is late.
+        PastDue = "past_due",
+        /// Ended by the gateway.
+        Inactive = "inactive",
+        /// Ended by the account.
+        Cancelled = "cancelled",
+    }
+}
+
+impl SubscriptionStatus {
+    /// Whether it has not ended: an account has one such subscription at most.
+    pub fn is_live(self) -> bool {
+        match self {
+            Self::Active | Self::Pending | Self::PastDue => true,
+            Self::Inactive | Self::Cancelled => false,
+        }
+    }
+}
+
+/// What can happen to a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubscriptionCommand {
+    /// A payment is confirmed or received.
+    Pay,
+    /// The money of a payment has come that was confirmed before (of a card, a month later).
+    Settle,
+    /// A payment is late.
+    Overdue,
+    /// The gateway ends it.
+    Inactivate,
+    /// The account ends it.
+    Cancel,
+    /// Another plan, or another cycle.
+    ChangePlan,
+}
+
+impl SubscriptionCommand {
+    /// Every command, for tables and tests.
+    pub const ALL: [Self; 6] = [
+        Self::Pay,
+        Self::Settle,
+        Self::Overdue,
+        Self::Inactivate,
+        Self::Cancel,
+        Self::ChangePlan,
+    ];
+}
+
+/// Where a command leads; none where it changes nothing. `other_live`: the account has another subscription that has
+/// not ended, so that this one cannot begin to live again.
+pub fn transition(
+    status: SubscriptionStatus,
+    command: SubscriptionCommand,
+    other_live: bool,
+) -> Option<SubscriptionStatus> {
+    use SubscriptionCommand::{Cancel, ChangePlan, Inactivate, Overdue, Pay, Settle};
+    use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
+    match (command, status) {
+        (Pay | Settle, Active | Pending | PastDue) => Some(Active),
+        (Pay, Inactive | Cancelled) => (!other_live).then_some(Active),
+        (Settle, Inactive | Cancelled) => None,
+        (Overdue, Active | Pending | PastDue) => Some(PastDue),
+        (Overdue, Inactive | Cancelled) => (!other_live).then_some(PastDue),
+        (Inactivate, Active | Pending | PastDue | Inactive | Cancelled) => Some(Inactive),
+        (Cancel, Active | Pending | PastDue) => Some(Cancelled),
+        (ChangePlan, Active | Pending | PastDue) => Some(status),
+        (Cancel | ChangePlan, Inactive | Cancelled) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows: from; columns: the commands. `-`: nothing changes.
+    const GOLDEN: &str = "\
+from       Pay        Settle     Overdue    Inactivate Cancel     ChangePlan
+active     active     active     past_due   inactive   cancelled  active
+pending    active     active     past_due   inactive   cancelled  pending
+past_due   active     active     past_due   inactive   cancelled  past_due
+inactive   active     -          past_due   inactive   -          -
+cancelled  active     -          past_due   inactive   -          -
+with another live one
+active     active     active     past_due   inactive   cancelled  active
+pending    active     active     past_due   inactive   cancelled  pending
+past_due   active     active     past_due   inactive   cancelled  past_due
+inactive   -          -          -          inactive   -          -
+cancelled  -          -          -          inactive   -          -
+";
+
+    fn line<'a>(cells: impl Iterator<Item = &'a str>) -> String {
+        let line: String = cells.map(|cell| format!("{cell:11}")).collect();
+        line.trim_end().to_owned() + "\n"
+    }
+
+    #[test]
+    fn the_whole_table() {
+        let names = SubscriptionCommand::ALL.map(|command| format!("{command:?}"));
+        let mut table = line(std::iter::once("from").chain(names.iter().map(String::as_str)));
+        for other_live in [false, true] {
+            if other_live {
+                table.push_str("with another live one\n");
+            }
+            for &status in SubscriptionStatus::ALL {
+                let to = |command| transition(status, command, other_live).map_or("-", SubscriptionStatus::as_str);
+                table += &line(std::iter::once(status.as_str()).chain(SubscriptionCommand::ALL.map(to)));
+            }
+        }
+        assert_eq!(table, GOLDEN, "\n{table}");
+    }
+
+    #[test]
+    fn nothing_lives_again_beside_a_live_one() {
+        for &status in SubscriptionStatus::ALL {
+            for command in SubscriptionCommand::ALL {
+                let next = transition(status, command, true);
+                assert!(
+                    status.is_live() || next.is_none_or(|next| !next.is_live()),
+                    "{status} {command:?}"
+                );
+            }
+        }
+    }
+}

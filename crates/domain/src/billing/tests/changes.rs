@@ -1,0 +1,274 @@
+//! Changing the plan and cancelling: the rules, and every fault in between.
+
+use time::Duration;
+
+use super::fakes::{NOW, Strike, World, input, tenant};
+use crate::billing::*;
+use crate::shared::{Event, FieldErrors, NotificationKind};
+
+async fn subscribed(billing_type: &str) -> World {
+    let world = World::new();
+    world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
+    world.with(|state| state.told.clear());
+    world
+}
+
+fn to(plan: &str, cycle: Option<&str>) -> PlanChangeInput {
+    PlanChangeInput {
+        plan: Some(plan.into()),
+        cycle: cycle.map(str::to_owned),
+    }
+}
+
+fn invalid(result: Result<PlanChange, BillingError>) -> Vec<String> {
+    match result {
+        Err(BillingError::Invalid(FieldErrors(fields))) => fields.into_keys().collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn plan_and_cycle_change_here_and_there() {
+    let world = subscribed("CREDIT_CARD").await;
+    let changed = world
+        .billing()
+        .change(&tenant(), &to("growth", Some("YEARLY")))
+        .await
+        .unwrap();
+    assert_eq!(
+        (changed.previous_plan.as_str(), changed.new_plan.as_str()),
+        ("starter", "growth")
+    );
+    let row = world.only();
+    assert_eq!(
+        (row.plan.as_str(), row.cycle, row.value),
+        ("growth", Cycle::Yearly, Cents(297_000))
+    );
+    world.with(|state| {
+        assert_eq!(
+            (state.remote[0].1.value, state.remote[0].1.cycle.as_str()),
+            (Some(Cents(297_000)), "YEARLY")
+        );
+        assert_eq!(state.plan, "growth");
+        let Some(Event::Notification(told)) = state.told.last() else {
+            panic!()
+        };
+        assert!(
+            told.message.contains("Starter") && told.message.contains("Growth"),
+            "{}",
+            told.message
+        );
+    });
+    world
+        .billing()
+        .change(&tenant(), &to("growth", Some("MONTHLY")))
+        .await
+        .unwrap();
+    let kept = world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    assert_eq!(
+        (kept.subscription.cycle, kept.subscription.value),
+        (Cycle::Monthly, Cents(79_700))
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_changed_asks_nobody() {
+    let world = World::new();
+    let none = world.billing().change(&tenant(), &to("growth", None)).await;
+    assert!(matches!(none, Err(BillingError::NotFound)));
+    let world = subscribed("PIX").await;
+    let billing = world.billing();
+    for wrong in [
+        to("starter", None),
+        to("starter", Some("MONTHLY")),
+        to("free", None),
+        to("gold", None),
+    ] {
+        assert_eq!(invalid(billing.change(&tenant(), &wrong).await), ["plan"]);
+    }
+    assert_eq!(
+        invalid(billing.change(&tenant(), &PlanChangeInput::default()).await),
+        ["plan"]
+    );
+    assert_eq!(
+        invalid(billing.change(&tenant(), &to("growth", Some("WEEKLY"))).await),
+        ["cycle"]
+    );
+    world.with(|state| state.usage.contacts = 25_001);
+    assert_eq!(invalid(billing.change(&tenant(), &to("growth", None)).await), ["plan"]);
+    assert_eq!(world.calls("change"), 0);
+    billing.change(&tenant(), &to("scale", None)).await.unwrap();
+    billing.change(&tenant(), &to("scale", Some("YEARLY"))).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_change_leaves_everything_as_it_was() {
+    for (strike, refused) in [
+        (Strike::Before(GatewayFault::Refused(vec![])), true),
+        (Strike::Before(GatewayFault::NotDone("401".into())), false),
+        (Strike::Before(GatewayFault::Failed("500".into())), false),
+    ] {
+        let world = subscribed("PIX").await;
+        world.strike("change", strike);
+        let error = world
+            .billing()
+            .change(&tenant(), &to("growth", None))
+            .await
+            .unwrap_err();
+        assert_eq!(matches!(error, BillingError::Refused(_)), refused, "{error:?}");
+        let row = world.only();
+        assert_eq!((row.plan.as_str(), row.pending), ("starter", None));
+        world.with(|state| assert!(state.told.is_empty() && state.plan == "starter"));
+        world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
+    let world = subscribed("PIX").await;
+    world.strike("change", Strike::After(GatewayFault::Failed("500".into())));
+    world.billing().change(&tenant(), &to("growth", None)).await.unwrap();
+    for (made, plan) in [(true, "growth"), (false, "starter")] {
+        let world = subscribed("PIX").await;
+        let fault = GatewayFault::Unanswered("time-out".into());
+        world.strike(
+            "change",
+            if made {
+                Strike::After(fault.clone())
+            } else {
+                Strike::Before(fault.clone())
+            },
+        );
+        world.strike("subscription", Strike::Before(fault));
+        world
+            .billing()
+            .change(&tenant(), &to("growth", None))
+            .await
+            .unwrap_err();
+        let busy = world.billing().cancel(&tenant()).await;
+        assert!(matches!(busy, Err(BillingError::Contended)));
+        world.pass(Duration::minutes(3));
+        world.settle().await;
+        assert_eq!(world.only().plan, plan);
+        world.with(|state| assert_eq!(state.plan, plan));
+    }
+}
+
+#[tokio::test]
+async fn a_crash_behind_the_gateways_answer_to_a_change_is_settled() {
+    let world = subscribed("CREDIT_CARD").await;
+    world.with(|state| state.writes_left = Some(1));
+    world
+        .billing()
+        .change(&tenant(), &to("growth", None))
+        .await
+        .unwrap_err();
+    world.with(|state| {
+        state.writes_left = None;
+        assert_eq!(state.remote[0].1.value, Some(Cents(29_700)));
+        assert_eq!(state.plan, "starter");
+    });
+    world.pass(Duration::minutes(3));
+    world.settle().await;
+    assert_eq!(world.only().plan, "growth");
+    assert_eq!(world.titles(), ["Plan changed"]);
+}
+
+#[tokio::test]
+async fn what_is_paid_stays_until_its_end() {
+    let world = subscribed("CREDIT_CARD").await;
+    let done = world.billing().cancel(&tenant()).await.unwrap();
+    assert_eq!(
+        done.effective_until,
+        Some(NOW.replace_date(time::macros::date!(2026 - 04 - 10)))
+    );
+    let row = world.only();
+    assert_eq!(
+        (row.status, row.cancelled_at, row.lapsed_at),
+        (SubscriptionStatus::Cancelled, Some(NOW), None)
+    );
+    assert_eq!(world.charged(), 0);
+    world.with(|state| {
+        assert_eq!(state.plan, "starter");
+        assert!(matches!(state.told.last(), Some(Event::Notification(told)) if told.kind == NotificationKind::Warning));
+    });
+    assert!(matches!(
+        world.billing().cancel(&tenant()).await,
+        Err(BillingError::NotFound)
+    ));
+    world.settle().await;
+    world.with(|state| assert_eq!(state.plan, "starter"));
+    world.pass(Duration::days(31));
+    world.settle().await;
+    world.with(|state| assert_eq!(state.plan, "free"));
+    // What an administrator grants later is not taken.
+    world.with(|state| state.plan = "scale".into());
+    world.settle().await;
+    world.with(|state| assert_eq!(state.plan, "scale"));
+}
+
+#[tokio::test]
+async fn without_a_payment_the_plan_goes_at_once_and_a_new_subscription_is_left_alone() {
+    let world = subscribed("PIX").await;
+    assert_eq!(world.billing().cancel(&tenant()).await.unwrap().effective_until, None);
+    world.with(|state| assert_eq!(state.plan, "free"));
+    let world = subscribed("CREDIT_CARD").await;
+    world.billing().cancel(&tenant()).await.unwrap();
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    world.pass(Duration::days(40));
+    world.with(|state| state.strikes.clear());
+    while world.settlement().lapse_next().await.unwrap() {}
+    world.with(|state| assert_eq!(state.plan, "starter", "the new subscription has it"));
+}
+
+#[tokio::test]
+async fn a_cancellation_is_finished_or_taken_back_by_what_the_gateway_says() {
+    for (made, status) in [
+        (true, SubscriptionStatus::Cancelled),
+        (false, SubscriptionStatus::Active),
+    ] {
+        let world = subscribed("CREDIT_CARD").await;
+        let fault = GatewayFault::Unanswered("time-out".into());
+        world.strike(
+            "cancel",
+            if made {
+                Strike::After(fault.clone())
+            } else {
+                Strike::Before(fault.clone())
+            },
+        );
+        world.strike("subscription", Strike::Before(fault));
+        world.billing().cancel(&tenant()).await.unwrap_err();
+        world.pass(Duration::minutes(3));
+        world.settle().await;
+        let row = world.only();
+        assert_eq!((row.status, row.pending), (status, None));
+    }
+    let world = subscribed("CREDIT_CARD").await;
+    world.strike("cancel", Strike::After(GatewayFault::Failed("500".into())));
+    world.billing().cancel(&tenant()).await.unwrap();
+    let world = subscribed("CREDIT_CARD").await;
+    world.strike("cancel", Strike::Before(GatewayFault::Failed("500".into())));
+    world.billing().cancel(&tenant()).await.unwrap_err();
+    assert_eq!(world.only().status, SubscriptionStatus::Active);
+    world.billing().cancel(&tenant()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_payment_is_shown_to_its_account_alone() {
+    let world = subscribed("PIX").await;
+    assert_eq!(
+        world.billing().payment(&tenant(), "pay_1").await.unwrap().status,
+        "PENDING"
+    );
+    world.with(|state| state.remote_payments[0].subscription = Some("sub_other".into()));
+    for id in ["pay_1", "pay_none"] {
+        assert!(
+            matches!(
+                world.billing().payment(&tenant(), id).await,
+                Err(BillingError::NotFound)
+            ),
+            "{id}"
+        );
+    }
+}

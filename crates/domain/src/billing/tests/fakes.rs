@@ -1,0 +1,417 @@
+//! A world in memory: the stores, the clock and the ids of billing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::billing::*;
+use crate::shared::*;
+
+pub(super) const NOW: OffsetDateTime = datetime!(2026-03-10 12:00 UTC);
+
+/// When a fault strikes.
+#[derive(Clone, Debug)]
+pub(super) enum Strike {
+    /// Nothing was done.
+    Before(GatewayFault),
+    /// It was done.
+    After(GatewayFault),
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) rows: BTreeMap<SubscriptionId, Subscription>,
+    pub(super) payments: Vec<Payment>,
+    pub(super) plan: String,
+    pub(super) usage: Usage,
+    pub(super) told: Vec<Event>,
+    pub(super) seen: BTreeMap<String, StoredEvent>,
+    pub(super) waiting: Vec<StoredEvent>,
+    /// After so many writes the store fails.
+    pub(super) writes_left: Option<usize>,
+    pub(super) remote: Vec<(SubscriptionId, GatewaySubscription)>,
+    pub(super) remote_payments: Vec<GatewayPayment>,
+    pub(super) strikes: VecDeque<(&'static str, Strike)>,
+    pub(super) calls: Vec<&'static str>,
+    pub(super) now: Option<OffsetDateTime>,
+    next: u128,
+}
+
+/// The whole world.
+#[derive(Clone, Default)]
+pub(super) struct World(pub(super) Arc<Mutex<State>>);
+
+pub(super) fn account() -> AccountId {
+    AccountId(Uuid::from_u128(7))
+}
+
+pub(super) fn tenant() -> Tenant {
+    Tenant::for_tests(account(), UserId(Uuid::from_u128(8)), Role::Owner)
+}
+
+pub(super) fn input(billing_type: &str) -> SubscribeInput {
+    let of = |text: &str| Some(text.to_owned());
+    SubscribeInput {
+        plan: of("starter"),
+        billing_type: of(billing_type),
+        cycle: of("MONTHLY"),
+        billing_email: of("ana@example.com"),
+        cpf_cnpj: of("529.982.247-25"),
+        credit_card: Some(CardInput {
+            holder_name: Some("ANA".into()),
+            number: Some("4111111111111111".into()),
+            expiry_month: Some("05".into()),
+            expiry_year: Some("2030".into()),
+            ccv: Some("123".into()),
+        }),
+        credit_card_holder_info: Some(HolderInput {
+            name: of("Ana"),
+            email: of("ana@example.com"),
+            cpf_cnpj: of("52998224725"),
+            postal_code: of("01001000"),
+            address_number: of("1"),
+            phone: of("11961234567"),
+        }),
+    }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let world = Self::default();
+        world.with(|state| {
+            state.plan = "free".into();
+            state.now = Some(NOW);
+        });
+        world
+    }
+
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        act(&mut self.0.lock().unwrap())
+    }
+
+    pub(super) fn billing(&self) -> Billing {
+        let shared = Arc::new(self.clone());
+        Billing::new(shared.clone(), shared.clone(), shared.clone(), shared)
+    }
+
+    pub(super) fn settlement(&self) -> Settlement {
+        let shared = Arc::new(self.clone());
+        Settlement::new(shared.clone(), shared.clone(), shared.clone(), shared.clone(), shared)
+    }
+
+    pub(super) fn events(&self) -> GatewayEvents {
+        let shared = Arc::new(self.clone());
+        GatewayEvents::new(shared.clone(), shared.clone(), shared.clone(), shared)
+    }
+
+    pub(super) fn strike(&self, call: &'static str, strike: Strike) {
+        self.with(|state| state.strikes.push_back((call, strike)));
+    }
+
+    pub(super) fn pass(&self, time: Duration) {
+        self.with(|state| state.now = state.now.map(|now| now + time));
+    }
+
+    /// Carries out everything that is due.
+    pub(super) async fn settle(&self) {
+        while self.settlement().settle_next().await.unwrap() {}
+        while self.settlement().check_next().await.unwrap() {}
+        while self.settlement().lapse_next().await.unwrap() {}
+    }
+
+    /// An event arrives.
+    pub(super) async fn tell(&self, event: &GatewayEvent) {
+        let (events, now) = (self.events(), self.with(|state| state.now.unwrap()));
+        let received = events.receive(event, now).await.unwrap();
+        events.apply_kept(received.as_ref(), "sub_1").await.unwrap();
+    }
+
+    /// An event arrives, and nobody applies it.
+    pub(super) async fn keep(&self, event: &GatewayEvent) {
+        let now = self.with(|state| state.now.unwrap());
+        self.events().keep(event, now).await.unwrap();
+    }
+
+    /// The one subscription that is none of the attempts.
+    pub(super) fn only(&self) -> Subscription {
+        self.with(|state| {
+            let rows: Vec<_> = state.rows.values().filter(|row| !row.is_attempt()).cloned().collect();
+            assert_eq!(rows.len(), 1, "{rows:?}");
+            rows[0].clone()
+        })
+    }
+
+    /// How many subscriptions the gateway would charge.
+    pub(super) fn charged(&self) -> usize {
+        self.with(|state| state.remote.iter().filter(|(_, known)| !known.deleted).count())
+    }
+
+    pub(super) fn calls(&self, name: &str) -> usize {
+        self.with(|state| state.calls.iter().filter(|call| **call == name).count())
+    }
+
+    pub(super) fn titles(&self) -> Vec<String> {
+        self.with(|state| {
+            let titles = state.told.iter().filter_map(|event| match event {
+                Event::Notification(told) => Some(told.title.clone()),
+                Event::Audit(_) => None,
+            });
+            titles.collect()
+        })
+    }
+
+    pub(super) fn called<T>(
+        &self,
+        call: &'static str,
+        act: impl FnOnce(&mut State) -> Result<T, GatewayFault>,
+    ) -> Result<T, GatewayFault> {
+        self.with(|state| {
+            state.calls.push(call);
+            let at = state.strikes.iter().position(|(name, _)| *name == call);
+            match at.and_then(|at| state.strikes.remove(at)).map(|(_, strike)| strike) {
+                Some(Strike::Before(fault)) => Err(fault),
+                Some(Strike::After(fault)) => act(state).and(Err(fault)),
+                None => act(state),
+            }
+        })
+    }
+}
+
+impl State {
+    fn id(&mut self) -> Uuid {
+        self.next += 1;
+        Uuid::from_u128(self.next)
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        match &mut self.writes_left {
+            Some(0) => return Err(StoreError::Unavailable("down".into())),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn other_live(&self, id: SubscriptionId) -> Option<&Subscription> {
+        self.rows.values().find(|row| row.id != id && row.status.is_live())
+    }
+}
+
+impl Clock for World {
+    fn now(&self) -> OffsetDateTime {
+        self.with(|state| state.now.unwrap())
+    }
+}
+
+impl Ids for World {
+    fn next(&self) -> Uuid {
+        self.with(State::id)
+    }
+}
+
+#[async_trait]
+impl SubscriptionStore for World {
+    async fn overview(&self, _: AccountId) -> Result<Overview, StoreError> {
+        Ok(self.with(|state| Overview {
+            account_name: "Loja".into(),
+            account_plan: state.plan.clone(),
+            subscription: state
+                .rows
+                .values()
+                .find(|row| row.status.is_live() && !row.is_attempt())
+                .cloned(),
+            usage: state.usage,
+        }))
+    }
+
+    async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
+        self.with(|state| {
+            state.write()?;
+            if let Some(other) = state.other_live(attempt.id) {
+                return Ok(Reserved::Taken(Box::new(other.clone())));
+            }
+            state.rows.insert(attempt.id, attempt.clone());
+            Ok(Reserved::Done)
+        })
+    }
+
+    async fn find(&self, _: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
+        Ok(self.with(|state| state.rows.get(&id).cloned()))
+    }
+
+    async fn facts(
+        &self,
+        _: AccountId,
+        id: SubscriptionId,
+        payment: Option<String>,
+    ) -> Result<Option<Facts>, StoreError> {
+        Ok(self.with(|state| {
+            let known = |row: &&Payment| Some(&row.gateway_payment_id) == payment.as_ref();
+            Some(Facts {
+                subscription: state.rows.get(&id)?.clone(),
+                payment: state.payments.iter().find(known).cloned(),
+                other_live: state.other_live(id).is_some(),
+            })
+        }))
+    }
+
+    async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
+        self.with(|state| {
+            state.write()?;
+            let Some(row) = state.rows.get(&change.subscription.id) else {
+                return Ok(Writing::Missing);
+            };
+            let doubled = change.subscription.status.is_live() && state.other_live(row.id).is_some();
+            if row.version != change.subscription.version || doubled {
+                return Ok(Writing::Stale);
+            }
+            if let Some(Err(errors)) = change.limits.as_ref().map(|limits| exceeded(&state.usage, limits)) {
+                return Ok(Writing::Exceeds(errors));
+            }
+            let mut row = change.subscription.clone();
+            row.version += 1;
+            state.rows.insert(row.id, row);
+            if let Some(payment) = &change.payment {
+                state
+                    .payments
+                    .retain(|known| known.gateway_payment_id != payment.gateway_payment_id);
+                state.payments.push(payment.clone());
+            }
+            state.plan = change.account_plan.clone().unwrap_or(state.plan.clone());
+            state.told.extend(change.events.iter().cloned());
+            Ok(Writing::Done)
+        })
+    }
+
+    async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
+        self.with(|state| {
+            state.write()?;
+            let same = |row: &Subscription| row.version == attempt.version && row.is_attempt();
+            if !state.rows.get(&attempt.id).is_some_and(same) {
+                return Ok(false);
+            }
+            state.rows.remove(&attempt.id);
+            Ok(true)
+        })
+    }
+
+    async fn history(&self, _: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
+        Ok(self.with(|state| Page::new(page, state.payments.clone(), 0)))
+    }
+
+    async fn owns(&self, _: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError> {
+        Ok(self.with(|state| {
+            let mut rows = state.rows.values();
+            rows.any(|row| row.gateway_subscription_id.is_some() && row.gateway_subscription_id == payment.subscription)
+        }))
+    }
+}
+
+#[async_trait]
+impl EventStore for World {
+    async fn record(
+        &self,
+        id: GatewayEventId,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+        lease: Duration,
+    ) -> Result<Recorded, StoreError> {
+        self.with(|state| {
+            state.write()?;
+            if state.seen.contains_key(&event.key) {
+                return Ok(Recorded::Known);
+            }
+            let stored = StoredEvent {
+                id,
+                subject: event.subject.clone().unwrap_or_default(),
+                news: event.news.clone(),
+                received_at,
+                attempts: 0,
+            };
+            state.seen.insert(event.key.clone(), stored.clone());
+            if !event.is_news() {
+                return Ok(Recorded::Kept);
+            }
+            let first = !state.waiting.iter().any(|waiting| waiting.subject == stored.subject);
+            state.waiting.push(stored);
+            Ok(match first && lease > Duration::ZERO {
+                true => Recorded::Claimed,
+                false => Recorded::Kept,
+            })
+        })
+    }
+
+    async fn claim(&self, subject: Option<String>, _: Duration) -> Result<Option<StoredEvent>, StoreError> {
+        Ok(self.with(|state| {
+            let fits = |event: &&StoredEvent| subject.as_ref().is_none_or(|subject| *subject == event.subject);
+            state.waiting.iter().find(fits).cloned()
+        }))
+    }
+
+    async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError> {
+        self.with(|state| {
+            state.write()?;
+            state.waiting.retain(|event| event.id != id);
+            Ok(())
+        })
+    }
+
+    async fn defer(&self, id: GatewayEventId, _: Duration) -> Result<(), StoreError> {
+        self.with(|state| {
+            let waiting = state.waiting.iter_mut().filter(|event| event.id == id);
+            waiting.for_each(|event| event.attempts += 1);
+        });
+        Ok(())
+    }
+
+    async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        Ok(self.with(|state| {
+            let known = |row: &&Subscription| row.gateway_subscription_id.as_deref() == Some(subject);
+            state.rows.values().find(known).map(|row| (row.account_id, row.id))
+        }))
+    }
+
+    async fn forget(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+}
+
+#[async_trait]
+impl WorkStore for World {
+    async fn claim_intent(&self, lease: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        Ok(self.with(|state| {
+            let now = state.now.unwrap();
+            let due = |row: &&mut Subscription| row.pending.as_ref().is_some_and(|pending| pending.until <= now);
+            let row = state.rows.values_mut().find(due)?;
+            row.pending.as_mut()?.until = now + lease;
+            Some((row.account_id, row.id))
+        }))
+    }
+
+    async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        Ok(self.with(|state| {
+            let now = state.now.unwrap();
+            let due = |row: &&mut Subscription| row.check_at.is_some_and(|at| at <= now);
+            let row = state.rows.values_mut().find(due)?;
+            row.check_at = Some(now + pause);
+            Some((row.account_id, row.id))
+        }))
+    }
+
+    async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        Ok(self.with(|state| {
+            let now = state.now.unwrap();
+            let over = |row: &&Subscription| {
+                row.status == SubscriptionStatus::Cancelled
+                    && row.lapsed_at.is_none()
+                    && row.current_period_end.is_none_or(|end| end <= now)
+                    && state.other_live(row.id).is_none()
+            };
+            state.rows.values().find(over).map(|row| (row.account_id, row.id))
+        }))
+    }
+}

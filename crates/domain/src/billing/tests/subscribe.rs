@@ -1,0 +1,259 @@
+//! Subscribing: every billing type, every fault of the gateway and of the store, and many at once.
+
+use time::Duration;
+
+use super::fakes::{NOW, Strike, World, input, tenant};
+use crate::billing::*;
+use crate::shared::{FieldErrors, StoreError};
+
+fn fields(error: &BillingError) -> Vec<String> {
+    match error {
+        BillingError::Invalid(FieldErrors(fields)) => fields.keys().cloned().collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn lost() -> GatewayFault {
+    GatewayFault::Unanswered("time-out".into())
+}
+
+fn broken() -> GatewayFault {
+    GatewayFault::Failed("HTTP 500".into())
+}
+
+#[tokio::test]
+async fn pix_and_boleto_wait_for_the_payment_and_cards_do_not() {
+    for (billing_type, status, period) in [
+        ("PIX", SubscriptionStatus::Pending, false),
+        ("BOLETO", SubscriptionStatus::Pending, false),
+        ("CREDIT_CARD", SubscriptionStatus::Active, true),
+    ] {
+        let world = World::new();
+        let done = world.billing().subscribe(&tenant(), input(billing_type)).await.unwrap();
+        let row = world.only();
+        assert_eq!(
+            (row.status, row.current_period_end.is_some()),
+            (status, period),
+            "{billing_type}"
+        );
+        assert_eq!(row.gateway_subscription_id.as_deref(), Some("sub_1"));
+        assert_eq!(row.pending, None);
+        assert_eq!(done.payment_data.payment.unwrap().id, "pay_1");
+        world.with(|state| {
+            assert_eq!(
+                (state.plan.as_str(), state.payments.len(), state.told.len()),
+                ("starter", 1, 2)
+            );
+            assert_eq!(
+                state.payments[0].credited, period,
+                "the card's period is paid by its first payment"
+            );
+        });
+    }
+}
+
+#[tokio::test]
+async fn wrong_input_is_named_and_asks_nobody() {
+    let world = World::new();
+    let empty = world
+        .billing()
+        .subscribe(&tenant(), SubscribeInput::default())
+        .await
+        .unwrap_err();
+    assert_eq!(fields(&empty), ["billing_type", "cpf_cnpj", "cycle", "plan"]);
+    let with = |change: fn(&mut SubscribeInput)| {
+        let mut input = input("CREDIT_CARD");
+        change(&mut input);
+        input
+    };
+    for (wrong, field) in [
+        (with(|input| input.plan = Some("free".into())), "plan"),
+        (with(|input| input.plan = Some("gold".into())), "plan"),
+        (with(|input| input.cycle = Some("monthly".into())), "cycle"),
+        (with(|input| input.billing_email = Some("no".into())), "billing_email"),
+        (with(|input| input.cpf_cnpj = Some("12ABC34501DE34".into())), "cpf_cnpj"),
+        (with(|input| input.credit_card = None), "credit_card"),
+        (
+            with(|input| input.credit_card_holder_info = None),
+            "credit_card_holder_info",
+        ),
+    ] {
+        let error = world.billing().subscribe(&tenant(), wrong).await.unwrap_err();
+        assert_eq!(fields(&error), [field]);
+    }
+    world.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
+}
+
+#[tokio::test]
+async fn what_the_gateway_refuses_leaves_nothing() {
+    let refusal = GatewayFault::Refused(vec![Description {
+        code: "invalid_creditCard".into(),
+        description: "Transação não autorizada.".into(),
+    }]);
+    for call in ["customer", "subscribe"] {
+        for fault in [
+            refusal.clone(),
+            GatewayFault::NotDone("refused".into()),
+            GatewayFault::NotConfigured,
+        ] {
+            let world = World::new();
+            world.strike(call, Strike::Before(fault.clone()));
+            let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+            assert_eq!(matches!(error, BillingError::Refused(_)), fault == refusal, "{error:?}");
+            world.with(|state| assert!(state.rows.is_empty() && state.told.is_empty() && state.plan == "free"));
+            world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_looked_for() {
+    for fault in [lost(), broken()] {
+        let world = World::new();
+        world.strike("subscribe", Strike::After(fault));
+        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        assert_eq!((world.charged(), world.calls("subscribe")), (1, 1));
+        assert_eq!(world.only().status, SubscriptionStatus::Pending);
+    }
+}
+
+#[tokio::test]
+async fn a_fault_that_made_nothing_frees_the_place_at_once() {
+    let world = World::new();
+    world.strike("subscribe", Strike::Before(broken()));
+    let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    assert!(matches!(error, BillingError::Gateway(GatewayFault::Failed(_))));
+    assert!(
+        world
+            .billing()
+            .overview(&tenant())
+            .await
+            .unwrap()
+            .subscription
+            .is_none()
+    );
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    assert_eq!(world.charged(), 1);
+    // In time what came to nothing is forgotten.
+    world.pass(Duration::days(2));
+    world.settle().await;
+    world.with(|state| assert_eq!(state.rows.len(), 1));
+}
+
+#[tokio::test]
+async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
+    for made in [true, false] {
+        let world = World::new();
+        let strike = if made {
+            Strike::After(lost())
+        } else {
+            Strike::Before(lost())
+        };
+        world.strike("subscribe", strike);
+        world.strike("find", Strike::Before(lost()));
+        let error = world
+            .billing()
+            .subscribe(&tenant(), input("CREDIT_CARD"))
+            .await
+            .unwrap_err();
+        assert!(matches!(error, BillingError::Gateway(_)), "{error:?}");
+        world.with(|state| assert_eq!(state.plan, "free", "no plan before it is sure"));
+        let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        assert_eq!(fields(&again), ["plan"]);
+        world.pass(Duration::seconds(61));
+        world.settle().await;
+        assert_eq!(world.charged(), usize::from(made));
+        if made {
+            assert_eq!(world.only().status, SubscriptionStatus::Active);
+            world.with(|state| {
+                assert_eq!(state.plan, "starter");
+                let end = world_end(state);
+                assert_eq!(
+                    end,
+                    Some(time::macros::date!(2026 - 04 - 10)),
+                    "one period for one payment"
+                );
+            });
+        } else {
+            world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        }
+        assert_eq!(world.calls("subscribe"), if made { 1 } else { 2 });
+    }
+}
+
+fn world_end(state: &super::fakes::State) -> Option<time::Date> {
+    let row = state.rows.values().next().unwrap();
+    row.current_period_end.map(time::OffsetDateTime::date)
+}
+
+#[tokio::test]
+async fn what_lands_late_at_the_gateway_is_removed_there() {
+    let world = World::new();
+    world.strike("subscribe", Strike::Before(broken()));
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+    let attempt = world.with(|state| state.rows.values().next().unwrap().id);
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    world.with(|state| {
+        let late = GatewaySubscription {
+            id: "sub_late".into(),
+            ..state.remote[0].1.clone()
+        };
+        state.remote.push((attempt, late));
+    });
+    assert_eq!(world.charged(), 2);
+    world.pass(Duration::hours(1));
+    world.settle().await;
+    assert_eq!(world.charged(), 1);
+    assert_eq!(world.only().gateway_subscription_id.as_deref(), Some("sub_1"));
+}
+
+#[tokio::test]
+async fn a_crash_behind_the_gateways_answer_is_found_by_whoever_comes_next() {
+    for by_worker in [true, false] {
+        let world = World::new();
+        // The reservation is written, the completion is not.
+        world.with(|state| state.writes_left = Some(1));
+        let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        assert!(
+            matches!(error, BillingError::Store(StoreError::Unavailable(_))),
+            "{error:?}"
+        );
+        world.with(|state| {
+            state.writes_left = None;
+            assert_eq!(
+                (state.plan.as_str(), state.told.len(), state.rows.len()),
+                ("free", 0, 1)
+            );
+        });
+        assert_eq!(world.charged(), 1);
+        let early = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        assert_eq!(fields(&early), ["plan"]);
+        world.pass(Duration::minutes(4));
+        if by_worker {
+            world.settle().await;
+        } else {
+            let again = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+            assert_eq!(fields(&again), ["plan"]);
+        }
+        assert_eq!((world.only().status, world.charged()), (SubscriptionStatus::Pending, 1));
+        world.with(|state| assert_eq!((state.plan.as_str(), state.told.len()), ("starter", 2)));
+    }
+}
+
+#[tokio::test]
+async fn of_many_at_once_one_subscribes() {
+    let world = World::new();
+    let billing = world.billing();
+    let tenant = tenant();
+    let all = (0..20).map(|_| billing.subscribe(&tenant, input("PIX")));
+    let results = futures_util::future::join_all(all).await;
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    for error in results.iter().filter_map(|result| result.as_ref().err()) {
+        assert_eq!(fields(error), ["plan"]);
+    }
+    assert_eq!(
+        (world.calls("customer"), world.calls("subscribe"), world.charged()),
+        (1, 1, 1)
+    );
+    assert_eq!(world.only().created_at, NOW);
+}

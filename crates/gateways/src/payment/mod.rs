@@ -1,0 +1,273 @@
+//! The payment gateway: Asaas API v3 (`docs.asaas.com`). Nothing that makes something is asked twice here: an answer that
+//! is lost is looked for by our own reference.
+
+mod answer;
+mod order;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hyper::Uri;
+use hyper::header::{HeaderName, HeaderValue};
+use recado_domain::billing::{
+    BillingType, Cents, CustomerOrder, Cycle, GatewayFault, GatewayPayment, GatewaySubscription, PaymentData,
+    PaymentGateway, SubscriptionOrder, gateway_moment,
+};
+use recado_domain::shared::SubscriptionId;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+use crate::http::{Http, Request};
+use crate::whatsapp::segment;
+
+/// How long a call may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long making a subscription may take: of shorter limits the provider says that they double charges of cards.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The first payment is made a little after its subscription: how often it is looked for, and how long in between.
+const FIRST_PAYMENT_TRIES: usize = 5;
+const FIRST_PAYMENT_PAUSE: Duration = Duration::from_millis(400);
+
+/// The most that one list holds.
+const LIST: usize = 100;
+
+const KEY: HeaderName = HeaderName::from_static("access_token");
+
+/// The gateway at one address.
+#[derive(Clone)]
+pub struct PaymentApi {
+    http: Http,
+    access: Option<Access>,
+    timeout: Duration,
+    subscribe_timeout: Duration,
+}
+
+#[derive(Clone)]
+struct Access {
+    base: String,
+    key: HeaderValue,
+}
+
+impl PaymentApi {
+    /// `base_url` is origin and version, for example `https://api.asaas.com/v3`; without it, or without a key, every
+    /// call says that the gateway is not configured. Fails when the address is no http or https address, or no header
+    /// can hold the key.
+    pub fn new(http: Http, base_url: Option<&str>, key: Option<&SecretString>) -> Result<Self, String> {
+        let access = match base_url.zip(key) {
+            Some((base, key)) => Some(Access::new(base, key)?),
+            None => None,
+        };
+        Ok(Self {
+            http,
+            access,
+            timeout: TIMEOUT,
+            subscribe_timeout: SUBSCRIBE_TIMEOUT,
+        })
+    }
+
+    /// The same with other time limits: of any call, and of making a subscription. Default: 20 s and 60 s.
+    #[must_use]
+    pub fn timeouts(self, timeout: Duration, subscribe_timeout: Duration) -> Self {
+        Self {
+            timeout,
+            subscribe_timeout,
+            ..self
+        }
+    }
+
+    fn access(&self) -> Result<&Access, GatewayFault> {
+        self.access.as_ref().ok_or(GatewayFault::NotConfigured)
+    }
+
+    fn url(&self, path: &str) -> Result<String, GatewayFault> {
+        Ok(format!("{}{path}", self.access()?.base))
+    }
+
+    async fn call(&self, request: Request, timeout: Duration) -> Result<Value, GatewayFault> {
+        let request = request.timeout(timeout).header(KEY, self.access()?.key.clone());
+        answer::read(self.http.call(request).await)
+    }
+
+    async fn get(&self, path: &str) -> Result<Value, GatewayFault> {
+        self.call(Request::get(self.url(path)?), self.timeout).await
+    }
+
+    /// The one that is not deleted, of those with a reference of ours.
+    async fn by_reference(&self, list: &str, reference: &str) -> Result<Option<Value>, GatewayFault> {
+        let path = format!("/{list}?externalReference={}&limit={LIST}", segment(reference));
+        let found = answer::items(&self.get(&path).await?)?;
+        // Whoever ignores the filter must not give us somebody else's.
+        let ours = |item: &Value| answer::text(item, "externalReference").as_deref() == Some(reference);
+        Ok(found.into_iter().find(|item| ours(item) && !answer::is_deleted(item)))
+    }
+
+    async fn update_customer(&self, known: &Value, order: &CustomerOrder) -> Result<String, GatewayFault> {
+        let id = answer::text(known, "id").ok_or_else(|| answer::unreadable("a customer without an id"))?;
+        let wanted = order::customer(order);
+        let same = ["name", "email", "cpfCnpj"]
+            .iter()
+            .all(|field| wanted.get(*field).is_none_or(|value| known.get(*field) == Some(value)));
+        if !same {
+            let url = self.url(&format!("/customers/{}", segment(&id)))?;
+            self.call(Request::put(url, &wanted), self.timeout).await?;
+        }
+        Ok(id)
+    }
+
+    async fn first_of(&self, id: &str) -> Option<GatewayPayment> {
+        for attempt in 0..FIRST_PAYMENT_TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(FIRST_PAYMENT_PAUSE).await;
+            }
+            match self.payments(id).await {
+                Ok(payments) => {
+                    if let Some(first) = payments.into_iter().min_by_key(|payment| payment.due_date) {
+                        return Some(first);
+                    }
+                }
+                Err(fault) => {
+                    tracing::warn!(cause = %fault, "the first payment of a subscription cannot be had");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// What may be missing: the payer finds it at the gateway too.
+    async fn part(&self, payment: &GatewayPayment, part: &str) -> Value {
+        let path = format!("/payments/{}/{part}", segment(&payment.id));
+        self.get(&path).await.unwrap_or_else(|fault| {
+            tracing::warn!(cause = %fault, part, "a part of a payment cannot be had");
+            Value::Null
+        })
+    }
+}
+
+impl Access {
+    fn new(base: &str, key: &SecretString) -> Result<Self, String> {
+        let base = base.trim_end_matches('/');
+        let url = base.parse::<Uri>().map_err(|error| format!("is no address: {error}"))?;
+        if !matches!(url.scheme_str(), Some("http" | "https")) || url.query().is_some() {
+            return Err("is no http or https address without a query".to_owned());
+        }
+        let mut value = HeaderValue::from_str(key.expose_secret().trim())
+            .map_err(|_| "has a key that no header can hold".to_owned())?;
+        value.set_sensitive(true);
+        Ok(Self {
+            base: base.to_owned(),
+            key: value,
+        })
+    }
+}
+
+#[async_trait]
+impl PaymentGateway for PaymentApi {
+    async fn customer(&self, order: &CustomerOrder) -> Result<String, GatewayFault> {
+        let reference = order.account_id.to_string();
+        if let Some(known) = self.by_reference("customers", &reference).await? {
+            return self.update_customer(&known, order).await;
+        }
+        let request = Request::post(self.url("/customers")?, &order::customer(order));
+        let made = match self.call(request, self.timeout).await {
+            Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => {
+                self.by_reference("customers", &reference).await?.ok_or(fault)?
+            }
+            answered => answered?,
+        };
+        answer::text(&made, "id").ok_or_else(|| answer::unreadable("a customer without an id"))
+    }
+
+    async fn subscribe(&self, order: &SubscriptionOrder) -> Result<GatewaySubscription, GatewayFault> {
+        let request = Request::post_secret(self.url("/subscriptions")?, order::subscription(order)?);
+        let made = self.call(request, self.subscribe_timeout).await;
+        let made = made.map_err(|fault| answer::without_card(fault, order.card.as_ref()))?;
+        answer::subscription(&made)
+    }
+
+    async fn find(&self, reference: SubscriptionId) -> Result<Option<GatewaySubscription>, GatewayFault> {
+        let found = self.by_reference("subscriptions", &reference.to_string()).await?;
+        found.as_ref().map(answer::subscription).transpose()
+    }
+
+    async fn subscription(&self, id: &str) -> Result<Option<GatewaySubscription>, GatewayFault> {
+        match self.get(&format!("/subscriptions/{}", segment(id))).await {
+            Ok(found) => answer::subscription(&found).map(Some),
+            Err(GatewayFault::Missing) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), GatewayFault> {
+        let body = json!({ "value": value.reais(), "cycle": cycle.as_str(), "updatePendingPayments": true });
+        let request = Request::put(self.url(&format!("/subscriptions/{}", segment(id)))?, &body);
+        self.call(request, self.timeout).await.map(|_| ())
+    }
+
+    async fn cancel(&self, id: &str) -> Result<(), GatewayFault> {
+        let request = Request::delete(self.url(&format!("/subscriptions/{}", segment(id)))?);
+        match self.call(request, self.timeout).await {
+            Ok(_) | Err(GatewayFault::Missing) => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    async fn first_payment(&self, id: &str, billing_type: BillingType) -> PaymentData {
+        let Some(payment) = self.first_of(id).await else {
+            return PaymentData::default();
+        };
+        let mut data = PaymentData::default();
+        match billing_type {
+            BillingType::Pix => {
+                let code = self.part(&payment, "pixQrCode").await;
+                data.pix_qr_code = answer::long_text(&code, "encodedImage");
+                data.pix_payload = answer::long_text(&code, "payload");
+                data.pix_expires_at = answer::text(&code, "expirationDate").and_then(|text| gateway_moment(&text));
+            }
+            BillingType::Boleto => {
+                let slip = self.part(&payment, "identificationField").await;
+                data.boleto_line = answer::text(&slip, "identificationField");
+            }
+            BillingType::CreditCard => {}
+        }
+        data.payment = Some(payment);
+        data
+    }
+
+    async fn payments(&self, id: &str) -> Result<Vec<GatewayPayment>, GatewayFault> {
+        let path = format!("/subscriptions/{}/payments?limit={LIST}", segment(id));
+        let found = answer::items(&self.get(&path).await?)?;
+        found.iter().map(answer::payment).collect()
+    }
+
+    async fn payment(&self, id: &str) -> Result<Option<GatewayPayment>, GatewayFault> {
+        match self.get(&format!("/payments/{}", segment(id))).await {
+            Ok(found) => answer::payment(&found).map(Some),
+            Err(GatewayFault::Missing) => Ok(None),
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_and_key_are_checked() {
+        let made = |url, key: Option<&str>| {
+            let key = key.map(SecretString::from);
+            PaymentApi::new(Http::new().unwrap(), url, key.as_ref()).map(|api| api.access.map(|access| access.base))
+        };
+        assert_eq!(made(Some("https://h/v3/"), Some("k")), Ok(Some("https://h/v3".into())));
+        assert_eq!(made(Some("https://h/v3"), None), Ok(None));
+        assert_eq!(made(None, Some("k")), Ok(None));
+        for bad in ["h/v3", "ftp://h/v3", "https://h/v3?x=1"] {
+            assert!(made(Some(bad), Some("k")).is_err(), "{bad}");
+        }
+        let fault = made(Some("https://h"), Some("se\ncret")).unwrap_err();
+        assert!(!fault.contains("cret"), "{fault}");
+    }
+}

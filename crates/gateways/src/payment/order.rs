@@ -1,0 +1,115 @@
+//! What the gateway is asked for, in its words. A card is written into memory that is wiped.
+
+use recado_domain::billing::{CardPayment, CustomerOrder, GatewayFault, SubscriptionOrder};
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Serialize, Serializer};
+use serde_json::{Number, Value, json};
+
+/// More than any order takes: memory that grows leaves copies behind.
+const ORDER_BYTES: usize = 16 * 1024;
+
+/// The body of `POST /customers` and `PUT /customers/<id>`.
+pub(super) fn customer(order: &CustomerOrder) -> Value {
+    let mut body = json!({
+        "name": order.name, "cpfCnpj": order.tax_number.as_str(), "externalReference": order.account_id,
+    });
+    if let (Some(fields), Some(email)) = (body.as_object_mut(), &order.email) {
+        fields.insert("email".to_owned(), json!(email));
+    }
+    body
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    customer: &'a str,
+    billing_type: &'a str,
+    value: Number,
+    next_due_date: String,
+    cycle: &'a str,
+    description: &'a str,
+    external_reference: String,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    card: Option<CardBody<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CardBody<'a> {
+    credit_card: Card<'a>,
+    credit_card_holder_info: Holder<'a>,
+    remote_ip: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Card<'a> {
+    holder_name: Exposed<'a>,
+    number: Exposed<'a>,
+    expiry_month: Exposed<'a>,
+    expiry_year: Exposed<'a>,
+    ccv: Exposed<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Holder<'a> {
+    name: &'a str,
+    email: &'a str,
+    cpf_cnpj: &'a str,
+    postal_code: &'a str,
+    address_number: &'a str,
+    phone: &'a str,
+}
+
+/// Written as it is: the one place where it leaves.
+struct Exposed<'a>(&'a SecretString);
+
+impl Serialize for Exposed<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.0.expose_secret())
+    }
+}
+
+impl<'a> From<&'a CardPayment> for CardBody<'a> {
+    fn from(payment: &'a CardPayment) -> Self {
+        let (card, holder) = (&payment.card, &payment.holder);
+        Self {
+            credit_card: Card {
+                holder_name: Exposed(&card.holder_name),
+                number: Exposed(&card.number),
+                expiry_month: Exposed(&card.expiry_month),
+                expiry_year: Exposed(&card.expiry_year),
+                ccv: Exposed(&card.ccv),
+            },
+            credit_card_holder_info: Holder {
+                name: &holder.name,
+                email: &holder.email,
+                cpf_cnpj: holder.tax_number.as_str(),
+                postal_code: &holder.postal_code,
+                address_number: &holder.address_number,
+                phone: &holder.phone,
+            },
+            remote_ip: &payment.remote_address,
+        }
+    }
+}
+
+/// The body of `POST /subscriptions`.
+pub(super) fn subscription(order: &SubscriptionOrder) -> Result<Zeroizing<Vec<u8>>, GatewayFault> {
+    let unwritable = || GatewayFault::NotDone("the order cannot be written".to_owned());
+    let body = Body {
+        customer: &order.customer,
+        billing_type: order.billing_type.as_str(),
+        value: order.value.reais().ok_or_else(unwritable)?,
+        next_due_date: order.first_due.to_string(),
+        cycle: order.cycle.as_str(),
+        description: &order.description,
+        external_reference: order.reference.to_string(),
+        card: order.card.as_ref().map(CardBody::from),
+    };
+    let mut text = Zeroizing::new(Vec::with_capacity(ORDER_BYTES));
+    serde_json::to_writer(&mut *text, &body).map_err(|_| unwritable())?;
+    Ok(text)
+}

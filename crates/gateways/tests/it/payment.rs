@@ -1,0 +1,182 @@
+//! The payment gateway, against its simulator with faults.
+
+use std::time::Duration;
+
+use recado_domain::billing::{
+    BillingType, Cents, CustomerOrder, Cycle, GatewayFault, PaymentGateway, SubscriptionOrder, TaxNumber,
+};
+use recado_domain::shared::{AccountId, SubscriptionId};
+use recado_gateways::http::Http;
+use recado_gateways::payment::PaymentApi;
+use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::payment::{Options, Payment};
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use time::macros::date;
+use uuid::Uuid;
+
+fn api(gateway: &Payment, key: &str) -> PaymentApi {
+    let key = SecretString::from(key);
+    PaymentApi::new(Http::new().unwrap(), Some(&gateway.base_url()), Some(&key)).unwrap()
+}
+
+fn start() -> (Payment, PaymentApi) {
+    let gateway = Payment::start(Options::default()).unwrap();
+    let api = api(&gateway, "gateway-key");
+    (gateway, api)
+}
+
+fn customer(tax_number: &str) -> CustomerOrder {
+    CustomerOrder {
+        account_id: AccountId(Uuid::from_u128(7)),
+        name: "Loja".into(),
+        email: Some("ana@example.com".into()),
+        tax_number: TaxNumber::parse(tax_number).unwrap(),
+    }
+}
+
+async fn order(api: &PaymentApi, billing_type: BillingType) -> SubscriptionOrder {
+    SubscriptionOrder {
+        reference: SubscriptionId(Uuid::from_u128(9)),
+        customer: api.customer(&customer("529.982.247-25")).await.unwrap(),
+        billing_type,
+        value: Cents(9_790),
+        cycle: Cycle::Monthly,
+        first_due: date!(2099 - 12 - 01),
+        description: "Recado Starter".into(),
+        card: None,
+    }
+}
+
+fn posted(gateway: &Payment, path: &str) -> Vec<Value> {
+    let entries = gateway.ledger().into_iter();
+    let of_path = entries.filter(|entry| entry.method == "POST" && entry.path.ends_with(path));
+    of_path.map(|entry| entry.body).collect()
+}
+
+#[tokio::test]
+async fn one_account_is_one_customer_and_its_number_is_kept_up() {
+    let (gateway, api) = start();
+    let first = api.customer(&customer("529.982.247-25")).await.unwrap();
+    assert_eq!(api.customer(&customer("52998224725")).await.unwrap(), first);
+    assert_eq!(api.customer(&customer("12.abc.345/01de-35")).await.unwrap(), first);
+    assert_eq!(posted(&gateway, "/customers").len(), 1);
+    let put: Vec<_> = gateway
+        .ledger()
+        .into_iter()
+        .filter(|entry| entry.method == "PUT")
+        .collect();
+    assert_eq!((put.len(), &put[0].body["cpfCnpj"]), (1, &json!("12ABC34501DE35")));
+    // An answer that is lost makes no second customer.
+    let (gateway, api) = start();
+    gateway.script(vec![Fault::new(FaultKind::AcceptThenReset).on("POST", "/customers")]);
+    api.customer(&customer("52998224725")).await.unwrap();
+    assert_eq!(posted(&gateway, "/customers").len(), 1);
+}
+
+#[tokio::test]
+async fn a_subscription_by_pix_and_by_boleto() {
+    let (gateway, api) = start();
+    let pix = order(&api, BillingType::Pix).await;
+    let made = api.subscribe(&pix).await.unwrap();
+    assert_eq!(
+        (made.value, made.cycle.as_str(), made.deleted),
+        (Some(Cents(9_790)), "MONTHLY", false)
+    );
+    let sent = &posted(&gateway, "/subscriptions")[0];
+    assert_eq!(
+        (sent["value"].to_string(), &sent["nextDueDate"]),
+        ("97.9".into(), &json!("2099-12-01"))
+    );
+    assert_eq!(sent["externalReference"], json!(pix.reference));
+    assert!(sent.get("creditCard").is_none() && sent.get("remoteIp").is_none());
+    assert_eq!(api.find(pix.reference).await.unwrap(), Some(made.clone()));
+    assert_eq!(api.find(SubscriptionId(Uuid::from_u128(1))).await.unwrap(), None);
+    let data = api.first_payment(&made.id, BillingType::Pix).await;
+    let payment = data.payment.unwrap();
+    assert!(data.pix_qr_code.is_some() && data.pix_payload.is_some() && data.pix_expires_at.is_some());
+    assert_eq!(
+        (payment.status.as_str(), payment.due_date),
+        ("PENDING", Some(date!(2099 - 12 - 01)))
+    );
+    assert_eq!(api.payment(&payment.id).await.unwrap(), Some(payment.clone()));
+    assert_eq!(api.payment("pay_none").await.unwrap(), None);
+    assert_eq!(api.payments(&made.id).await.unwrap(), [payment]);
+
+    api.change(&made.id, Cents(297_000), Cycle::Yearly).await.unwrap();
+    let changed = api.subscription(&made.id).await.unwrap().unwrap();
+    assert_eq!(
+        (changed.value, changed.cycle.as_str()),
+        (Some(Cents(297_000)), "YEARLY")
+    );
+    assert_eq!(api.payments(&made.id).await.unwrap()[0].value, Some(Cents(297_000)));
+    for _ in 0..2 {
+        api.cancel(&made.id).await.unwrap();
+    }
+    assert!(
+        api.subscription(&made.id)
+            .await
+            .unwrap()
+            .is_none_or(|known| known.deleted)
+    );
+    assert_eq!(api.find(pix.reference).await.unwrap(), None);
+
+    let mut boleto = order(&api, BillingType::Boleto).await;
+    boleto.reference = SubscriptionId(Uuid::from_u128(10));
+    let made = api.subscribe(&boleto).await.unwrap();
+    let data = api.first_payment(&made.id, BillingType::Boleto).await;
+    assert!(data.boleto_line.is_some() && data.payment.unwrap().bank_slip_url.is_some());
+}
+
+#[tokio::test]
+async fn the_first_payment_is_waited_for() {
+    let (gateway, api) = start();
+    gateway.set_options(|options| options.first_charge_after_ms = 600);
+    let made = api.subscribe(&order(&api, BillingType::Pix).await).await.unwrap();
+    assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_some());
+    gateway.set_options(|options| options.first_charge_after_ms = 3_600_000);
+    assert!(api.first_payment(&made.id, BillingType::Pix).await.payment.is_none());
+}
+
+#[tokio::test]
+async fn faults_say_what_may_have_happened() {
+    let (gateway, api) = start();
+    let pix = order(&api, BillingType::Pix).await;
+    let status = |http_status: u16| FaultKind::Status {
+        http_status,
+        body: json!({ "errors": [{ "code": "invalid_x", "description": "4111111111111111 não." }] }),
+        retry_after_s: None,
+    };
+    let short = api
+        .clone()
+        .timeouts(Duration::from_millis(300), Duration::from_millis(300));
+    for (kind, wanted) in [
+        (status(400), "Refused"),
+        (status(401), "NotDone"),
+        (status(429), "NotDone"),
+        (status(500), "Failed"),
+        (status(504), "Unanswered"),
+        (FaultKind::AcceptThenReset, "Unanswered"),
+        (FaultKind::AcceptThenStatus500, "Failed"),
+        (FaultKind::GarbageJson, "Failed"),
+        (FaultKind::Hang { ms: 1_500 }, "Unanswered"),
+    ] {
+        gateway.script(vec![Fault::new(kind.clone()).on("POST", "/subscriptions")]);
+        let fault = short.subscribe(&pix).await.unwrap_err();
+        let shown = format!("{fault:?}");
+        assert!(
+            shown.starts_with(wanted) && !shown.contains("4111"),
+            "{kind:?}: {shown}"
+        );
+    }
+    let wrong = self::api(&gateway, "wrong").subscribe(&pix).await.unwrap_err();
+    assert!(matches!(wrong, GatewayFault::NotDone(_)), "{wrong:?}");
+    let nobody = PaymentApi::new(Http::new().unwrap(), None, None).unwrap();
+    assert_eq!(nobody.subscribe(&pix).await, Err(GatewayFault::NotConfigured));
+    drop(gateway);
+    let gone = api.subscribe(&pix).await.unwrap_err();
+    assert!(
+        matches!(gone, GatewayFault::NotDone(_) | GatewayFault::Unanswered(_)),
+        "{gone:?}"
+    );
+}

@@ -1,0 +1,166 @@
+//! The gateway's events as received, and the directory from its subscriptions to ours: both cross tenants.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use recado_domain::billing::{EventStore, GatewayEvent, Recorded, StoredEvent};
+use recado_domain::shared::{AccountId, GatewayEventId, StoreError, SubscriptionId};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{Fault, corrupt};
+use crate::pool::PlatformPool;
+use crate::sql::{Sql, sql};
+
+/// The gateway's events.
+#[derive(Clone, Debug)]
+pub struct PgGatewayEvents(PlatformPool);
+
+impl PgGatewayEvents {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn execute(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
+        let mut held = self.0.get().await?;
+        let done = statement.execute(held.conn()?).await;
+        held.end(done.map_err(Fault::from))
+    }
+}
+
+#[derive(QueryableByName)]
+struct EventRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    subject: String,
+    #[diesel(sql_type = Jsonb)]
+    news: Value,
+    #[diesel(sql_type = Timestamptz)]
+    received_at: OffsetDateTime,
+    #[diesel(sql_type = Integer)]
+    attempts: i32,
+}
+
+#[derive(QueryableByName)]
+struct ClaimedRow {
+    #[diesel(sql_type = Bool)]
+    claimed: bool,
+}
+
+impl TryFrom<EventRow> for StoredEvent {
+    type Error = StoreError;
+
+    fn try_from(row: EventRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            subject: row.subject,
+            news: serde_json::from_value(row.news).map_err(corrupt)?,
+            received_at: row.received_at,
+            attempts: row.attempts.unsigned_abs(),
+        })
+    }
+}
+
+#[derive(QueryableByName)]
+pub(super) struct OwnerRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+}
+
+impl From<OwnerRow> for (AccountId, SubscriptionId) {
+    fn from(row: OwnerRow) -> Self {
+        (row.account_id.into(), row.id.into())
+    }
+}
+
+#[async_trait]
+impl EventStore for PgGatewayEvents {
+    async fn record(
+        &self,
+        id: GatewayEventId,
+        event: &GatewayEvent,
+        received_at: OffsetDateTime,
+        lease: Duration,
+    ) -> Result<Recorded, StoreError> {
+        let news = serde_json::to_value(&event.news).map_err(corrupt)?;
+        let statement = sql(
+            "INSERT INTO gateway_events (id, key, event, subject, news, received_at, due_at)
+             VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $7 THEN
+               CASE WHEN EXISTS (SELECT FROM gateway_events WHERE subject = $4 AND due_at IS NOT NULL) THEN now()
+               ELSE now() + $8 * interval '1 microsecond' END END)
+             ON CONFLICT (key) DO NOTHING RETURNING coalesce(due_at > now(), false) AS claimed",
+        )
+        .bind(id)
+        .bind(event.key.as_str())
+        .bind(event.event.as_str())
+        .bind(event.subject.as_deref())
+        .bind(news)
+        .bind(received_at)
+        .bind(event.is_news())
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let recorded = statement.get_result::<ClaimedRow>(held.conn()?).await.optional();
+        Ok(match held.end(recorded.map_err(Fault::from))? {
+            None => Recorded::Known,
+            Some(row) if row.claimed => Recorded::Claimed,
+            Some(_) => Recorded::Kept,
+        })
+    }
+
+    async fn claim(&self, subject: Option<String>, lease: Duration) -> Result<Option<StoredEvent>, StoreError> {
+        // What is locked is skipped, and still stands before what came later about the same subject.
+        let query = sql(
+            "UPDATE gateway_events SET due_at = now() + $1 * interval '1 microsecond'
+             WHERE id = (SELECT e.id FROM gateway_events e
+               WHERE e.due_at <= now() AND ($2 IS NULL OR e.subject = $2)
+                 AND NOT EXISTS (SELECT FROM gateway_events older
+                   WHERE older.subject = e.subject AND older.due_at IS NOT NULL AND older.seq < e.seq)
+               ORDER BY e.seq LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING id, subject, news, received_at, attempts",
+        )
+        .bind(lease)
+        .bind(subject);
+        let mut held = self.0.get().await?;
+        let claimed = query.get_result::<EventRow>(held.conn()?).await.optional();
+        let claimed = held.end(claimed.map_err(Fault::from))?;
+        claimed.map(StoredEvent::try_from).transpose()
+    }
+
+    async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError> {
+        let statement = sql("UPDATE gateway_events SET due_at = NULL WHERE id = $1").bind(id);
+        self.execute(statement).await.map(|_| ())
+    }
+
+    async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError> {
+        let statement = sql("UPDATE gateway_events
+             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
+        .bind(id)
+        .bind(delay);
+        self.execute(statement).await.map(|_| ())
+    }
+
+    async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        let query = sql("SELECT s.account_id, s.id FROM gateway_subscriptions g
+             JOIN subscriptions s ON s.account_id = g.account_id AND s.id = g.subscription_id
+             WHERE g.gateway_subscription_id = $1 AND s.gateway_subscription_id = $1")
+        .bind(subject);
+        let mut held = self.0.get().await?;
+        let found = query.get_result::<OwnerRow>(held.conn()?).await.optional();
+        Ok(held.end(found.map_err(Fault::from))?.map(Into::into))
+    }
+
+    async fn forget(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {
+        let statement = sql("DELETE FROM gateway_events WHERE id IN (SELECT id FROM gateway_events
+               WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
+               ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
+        .bind(age)
+        .bind(limit);
+        self.execute(statement).await
+    }
+}

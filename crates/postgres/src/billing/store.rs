@@ -1,0 +1,390 @@
+//! Subscriptions and payments of one account. Every change of a subscription passes through [`write()`].
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use futures_util::future::try_join;
+use recado_domain::billing::{
+    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionStore, Usage, Writing,
+    exceeded,
+};
+use recado_domain::shared::{AccountId, Page, PageQuery, StoreError, SubscriptionId};
+use serde_json::Value;
+
+use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
+use crate::errors::{Attempt, corrupt, retry};
+use crate::outbox;
+use crate::pool::TenantPool;
+use crate::sql::{Answer, Number, Sql, sql};
+
+/// How often a place is asked for that another attempt gives up at the same moment.
+const RESERVE_TRIES: usize = 5;
+
+/// Subscriptions and payments.
+#[derive(Clone, Debug)]
+pub struct PgSubscriptions(TenantPool);
+
+impl PgSubscriptions {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct AccountRow {
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    plan: String,
+}
+
+#[derive(QueryableByName)]
+struct UsageRow {
+    #[diesel(sql_type = BigInt)]
+    contacts: i64,
+    #[diesel(sql_type = BigInt)]
+    messages: i64,
+    #[diesel(sql_type = BigInt)]
+    team: i64,
+    #[diesel(sql_type = BigInt)]
+    whatsapp: i64,
+}
+
+/// What an account uses. This version has no automations that could be counted.
+async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
+    let row: UsageRow = sql(
+        "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
+           coalesce((SELECT sent + tests FROM message_usage
+             WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
+           (SELECT count(*) FROM account_users WHERE account_id = $1) AS team,
+           (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
+    )
+    .bind(account)
+    .get_result(conn)
+    .await?;
+    Ok(Usage {
+        contacts: row.contacts,
+        messages: row.messages,
+        automations: 0,
+        team: row.team,
+        whatsapp: row.whatsapp,
+    })
+}
+
+async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> Attempt<Option<Subscription>> {
+    let row: Option<SubscriptionRow> = query.get_result(conn).await.optional()?;
+    Ok(row.map(Subscription::try_from).transpose()?)
+}
+
+async fn overview(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Overview> {
+    let row: AccountRow = sql("SELECT name, plan FROM accounts WHERE id = $1")
+        .bind(account)
+        .get_result(&mut *conn)
+        .await?;
+    let live = sql(concat!(
+        "SELECT ",
+        subscription_columns!(),
+        " FROM subscriptions WHERE account_id = $1 AND status IN ('active', 'pending', 'past_due') AND NOT attempt"
+    ));
+    Ok(Overview {
+        account_name: row.name,
+        account_plan: row.plan,
+        subscription: one(&mut *conn, live.bind(account)).await?,
+        usage: usage(conn, account).await?,
+    })
+}
+
+fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
+    sql(concat!(
+        "SELECT ",
+        subscription_columns!(),
+        " FROM subscriptions WHERE account_id = $1 AND id = $2"
+    ))
+    .bind(account)
+    .bind(id)
+}
+
+/// The place is the partial unique index over live subscriptions.
+async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> Attempt<Option<Reserved>> {
+    let intent = intent(attempt)?;
+    let inserted = sql(
+        "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, billing_email, intent,
+           intent_until, attempt, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+         ON CONFLICT (account_id) WHERE status IN ('active', 'pending', 'past_due') DO NOTHING",
+    )
+    .bind(attempt.account_id)
+    .bind(attempt.id)
+    .bind(attempt.plan.as_str())
+    .bind(attempt.cycle.as_str())
+    .bind(attempt.status.as_str())
+    .bind(attempt.billing_type.as_str())
+    .bind(attempt.value.0)
+    .bind(attempt.billing_email.as_deref())
+    .bind(intent)
+    .bind(attempt.pending.as_ref().map(|pending| pending.until))
+    .bind(attempt.is_attempt())
+    .bind(attempt.created_at)
+    .execute(&mut *conn)
+    .await?;
+    if inserted > 0 {
+        return Ok(Some(Reserved::Done));
+    }
+    let holder = sql(concat!(
+        "SELECT ",
+        subscription_columns!(),
+        " FROM subscriptions WHERE account_id = $1 AND status IN ('active', 'pending', 'past_due')"
+    ));
+    let holder = one(conn, holder.bind(attempt.account_id)).await?;
+    Ok(holder.map(|holder| Reserved::Taken(Box::new(holder))))
+}
+
+fn intent(subscription: &Subscription) -> Result<Option<Value>, StoreError> {
+    let pending = subscription.pending.as_ref();
+    let intent = pending.map(|pending| serde_json::to_value(&pending.intent));
+    intent.transpose().map_err(corrupt)
+}
+
+async fn facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SubscriptionId,
+    gateway_payment_id: Option<String>,
+) -> Attempt<Option<Facts>> {
+    let Some(subscription) = one(&mut *conn, by_id(account, id)).await? else {
+        return Ok(None);
+    };
+    let payment: Option<PaymentRow> = sql(concat!(
+        "SELECT ",
+        payment_columns!(),
+        " FROM billing_history WHERE account_id = $1 AND gateway_payment_id = $2"
+    ))
+    .bind(account)
+    .bind(gateway_payment_id)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    let other: Answer = sql("SELECT EXISTS (SELECT FROM subscriptions
+           WHERE account_id = $1 AND id <> $2 AND status IN ('active', 'pending', 'past_due')) AS yes")
+    .bind(account)
+    .bind(id)
+    .get_result(conn)
+    .await?;
+    Ok(Some(Facts {
+        subscription,
+        payment: payment.map(Payment::from),
+        other_live: other.yes,
+    }))
+}
+
+/// The one way in which a subscription changes, with all that commits with it.
+async fn write(conn: &mut AsyncPgConnection, change: &Change) -> Attempt<Writing> {
+    let (account, id) = (change.subscription.account_id, change.subscription.id);
+    if let Some(limits) = &change.limits {
+        // Held until the change is written.
+        sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2 FOR UPDATE")
+            .bind(account)
+            .bind(id)
+            .load::<Number>(&mut *conn)
+            .await?;
+        if let Err(errors) = exceeded(&usage(&mut *conn, account).await?, limits) {
+            return Ok(Writing::Exceeds(errors));
+        }
+    }
+    if update(&change.subscription)?.execute(&mut *conn).await? == 0 {
+        let known: Option<Number> = sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id)
+            .get_result(conn)
+            .await
+            .optional()?;
+        return Ok(known.map_or(Writing::Missing, |_| Writing::Stale));
+    }
+    if let Some(gateway_id) = &change.subscription.gateway_subscription_id {
+        sql("INSERT INTO gateway_subscriptions VALUES ($1, $2, $3) ON CONFLICT DO NOTHING")
+            .bind(gateway_id.as_str())
+            .bind(account)
+            .bind(id)
+            .execute(&mut *conn)
+            .await?;
+    }
+    if let Some(payment) = &change.payment {
+        upsert(account, payment).execute(&mut *conn).await?;
+    }
+    if let Some(plan) = &change.account_plan {
+        sql("UPDATE accounts SET plan = $2, updated_at = now() WHERE id = $1 AND plan <> $2")
+            .bind(account)
+            .bind(plan.as_str())
+            .execute(&mut *conn)
+            .await?;
+    }
+    outbox::append(conn, account, &change.events).await?;
+    Ok(Writing::Done)
+}
+
+fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
+    let statement = sql(
+        "UPDATE subscriptions SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
+           gateway_subscription_id = $9, current_period_start = $10, current_period_end = $11, cancelled_at = $12,
+           inactivated_at = $13, lapsed_at = $14, period_granted = $15, anchor_day = $16, check_at = $17,
+           last_event_id = $18, intent = $19, intent_until = $20, attempt = $21, updated_at = $22,
+           version = version + 1
+         WHERE account_id = $1 AND id = $2 AND version = $3",
+    );
+    Ok(statement
+        .bind(after.account_id)
+        .bind(after.id)
+        .bind(after.version)
+        .bind(after.plan.as_str())
+        .bind(after.cycle.as_str())
+        .bind(after.status.as_str())
+        .bind(after.value.0)
+        .bind(after.gateway_customer_id.as_deref())
+        .bind(after.gateway_subscription_id.as_deref())
+        .bind(after.current_period_start)
+        .bind(after.current_period_end)
+        .bind(after.cancelled_at)
+        .bind(after.inactivated_at)
+        .bind(after.lapsed_at)
+        .bind(after.period_granted)
+        .bind(after.anchor_day.map(i32::from))
+        .bind(after.check_at)
+        .bind(after.last_event)
+        .bind(intent(after)?)
+        .bind(after.pending.as_ref().map(|pending| pending.until))
+        .bind(after.is_attempt())
+        .bind(after.updated_at))
+}
+
+/// One row a payment of the gateway; it keeps its id and its place.
+fn upsert(account: AccountId, payment: &Payment) -> Sql<'_> {
+    sql(
+        "INSERT INTO billing_history (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status,
+           invoice_url, bank_slip_url, due_date, paid_at, confirmed, credited, last_event_at, created_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+         ON CONFLICT (account_id, gateway_payment_id) DO UPDATE
+           SET billing_type = excluded.billing_type, value = excluded.value, status = excluded.status,
+               invoice_url = excluded.invoice_url, bank_slip_url = excluded.bank_slip_url,
+               due_date = excluded.due_date, paid_at = excluded.paid_at, confirmed = excluded.confirmed,
+               credited = excluded.credited, last_event_at = excluded.last_event_at",
+    )
+    .bind(account)
+    .bind(payment.id)
+    .bind(payment.subscription_id)
+    .bind(payment.gateway_payment_id.as_str())
+    .bind(payment.billing_type.as_str())
+    .bind(payment.value.0)
+    .bind(payment.status.as_str())
+    .bind(payment.invoice_url.as_deref())
+    .bind(payment.bank_slip_url.as_deref())
+    .bind(payment.due_date)
+    .bind(payment.paid_at)
+    .bind(payment.confirmed)
+    .bind(payment.credited)
+    .bind(payment.last_event_at)
+    .bind(payment.created_at)
+}
+
+async fn count(mut conn: &AsyncPgConnection, query: Sql<'_>) -> Attempt<i64> {
+    Ok(query.get_result::<Number>(&mut conn).await?.n)
+}
+
+async fn load(mut conn: &AsyncPgConnection, query: Sql<'_>) -> Attempt<Vec<PaymentRow>> {
+    Ok(query.load(&mut conn).await?)
+}
+
+#[async_trait]
+impl SubscriptionStore for PgSubscriptions {
+    async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = overview(tx.conn()?, account).await;
+        tx.end(found).await
+    }
+
+    async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
+        for _ in 0..RESERVE_TRIES {
+            let mut tx = self.0.begin(attempt.account_id).await?;
+            let reserved = reserve(tx.conn()?, attempt).await;
+            if let Some(reserved) = tx.end(reserved).await? {
+                return Ok(reserved);
+            }
+        }
+        Err(StoreError::Unavailable(
+            "the account's place changes hands all the time".into(),
+        ))
+    }
+
+    async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = one(tx.conn()?, by_id(account, id)).await;
+        tx.end(found).await
+    }
+
+    async fn facts(
+        &self,
+        account: AccountId,
+        id: SubscriptionId,
+        gateway_payment_id: Option<String>,
+    ) -> Result<Option<Facts>, StoreError> {
+        let mut tx = self.0.begin(account).await?;
+        let found = facts(tx.conn()?, account, id, gateway_payment_id).await;
+        tx.end(found).await
+    }
+
+    async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
+        let written = retry(|| async {
+            let mut tx = self.0.begin(change.subscription.account_id).await?;
+            let written = write(tx.conn()?, change).await;
+            tx.end(written).await
+        })
+        .await;
+        match written {
+            // Another subscription of the account lives by now.
+            Err(StoreError::Taken { .. }) => Ok(Writing::Stale),
+            written => written,
+        }
+    }
+
+    async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
+        let statement = sql("DELETE FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 AND attempt")
+            .bind(attempt.account_id)
+            .bind(attempt.id)
+            .bind(attempt.version);
+        let mut tx = self.0.begin(attempt.account_id).await?;
+        let removed = statement.execute(tx.conn()?).await;
+        Ok(tx.end(removed.map_err(Into::into)).await? > 0)
+    }
+
+    async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
+        let all = sql("SELECT count(*) AS n FROM billing_history WHERE account_id = $1").bind(account);
+        let part = sql(concat!(
+            "SELECT ",
+            payment_columns!(),
+            " FROM billing_history WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3"
+        ))
+        .bind(account)
+        .bind(page.limit())
+        .bind(page.offset());
+        let (total, rows) = self
+            .0
+            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
+            .await?;
+        Ok(Page::new(page, rows.into_iter().map(Payment::from).collect(), total))
+    }
+
+    async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError> {
+        // By its subscription; where it names none, by who pays, or by what we heard of it before.
+        let query = sql("SELECT EXISTS (SELECT FROM subscriptions WHERE account_id = $1
+                 AND (gateway_subscription_id = $2 OR ($2 IS NULL AND gateway_customer_id = $3)))
+               OR EXISTS (SELECT FROM billing_history WHERE account_id = $1 AND gateway_payment_id = $4) AS yes")
+        .bind(account)
+        .bind(payment.subscription.as_deref())
+        .bind(payment.customer.as_deref())
+        .bind(payment.id.as_str());
+        let mut tx = self.0.begin(account).await?;
+        let found = query.get_result::<Answer>(tx.conn()?).await;
+        Ok(tx.end(found.map_err(Into::into)).await?.yes)
+    }
+}

@@ -1,0 +1,66 @@
+//! What is due about subscriptions by itself, over all accounts.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel_async::RunQueryDsl;
+use recado_domain::billing::WorkStore;
+use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
+use time::Duration;
+
+use super::events::OwnerRow;
+use crate::errors::Fault;
+use crate::pool::PlatformPool;
+use crate::sql::{Sql, sql};
+
+/// What is due.
+#[derive(Clone, Debug)]
+pub struct PgBillingWork(PlatformPool);
+
+impl PgBillingWork {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn one(&self, query: Sql<'_>) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        let mut held = self.0.get().await?;
+        let found = query.get_result::<OwnerRow>(held.conn()?).await.optional();
+        Ok(held.end(found.map_err(Fault::from))?.map(Into::into))
+    }
+}
+
+#[async_trait]
+impl WorkStore for PgBillingWork {
+    async fn claim_intent(&self, lease: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        // The version stays: whoever began it may still be first to write.
+        let query = sql(
+            "UPDATE subscriptions SET intent_until = now() + $1 * interval '1 microsecond'
+             WHERE (account_id, id) = (SELECT account_id, id FROM subscriptions WHERE intent_until <= now()
+               ORDER BY intent_until LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING account_id, id",
+        );
+        self.one(query.bind(lease)).await
+    }
+
+    async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        let query = sql(
+            "UPDATE subscriptions SET check_at = now() + $1 * interval '1 microsecond'
+             WHERE (account_id, id) = (SELECT account_id, id FROM subscriptions WHERE check_at <= now()
+               ORDER BY check_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING account_id, id",
+        );
+        self.one(query.bind(pause)).await
+    }
+
+    async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        // Not while another subscription, or what is left of one, gives the account its plan.
+        let query = sql("SELECT s.account_id, s.id FROM subscriptions s
+             WHERE s.status = 'cancelled' AND s.lapsed_at IS NULL
+               AND (s.current_period_end IS NULL OR s.current_period_end <= now())
+               AND NOT EXISTS (SELECT FROM subscriptions other
+                 WHERE other.account_id = s.account_id
+                   AND (other.status IN ('active', 'pending', 'past_due')
+                     OR (other.status = 'cancelled' AND other.current_period_end > now())))
+             ORDER BY s.current_period_end NULLS FIRST LIMIT 1");
+        self.one(query).await
+    }
+}

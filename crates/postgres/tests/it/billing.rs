@@ -1,0 +1,484 @@
+//! Subscriptions: one place an account, guarded changes, whatever commits with them; events in their order.
+
+use futures_util::future::join_all;
+use recado_domain::billing::{
+    BillingType, By, Cents, Change, Cycle, EventStore, GatewayEvent, GatewayPayment, Intent, Payment, PendingIntent,
+    PlanLimits, Recorded, Reserved, Subscription, SubscriptionStatus, SubscriptionStore, WorkStore, Writing,
+    plan_limits,
+};
+use recado_domain::shared::{AccountId, PageQuery};
+use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{LEASE, NOW, World, event, id};
+
+fn store(world: &World) -> PgSubscriptions {
+    PgSubscriptions::new(world.tenants.clone())
+}
+
+fn events(world: &World) -> PgGatewayEvents {
+    PgGatewayEvents::new(world.platform.clone())
+}
+
+fn attempt(world: &World, account: AccountId) -> Subscription {
+    let by = By {
+        user_id: world.user,
+        ip_address: Some("203.0.113.9".into()),
+    };
+    Subscription {
+        account_id: account,
+        id: id().into(),
+        plan: "growth".into(),
+        cycle: Cycle::Monthly,
+        status: SubscriptionStatus::Pending,
+        billing_type: BillingType::Pix,
+        value: Cents(29_700),
+        billing_email: Some("ana@example.com".into()),
+        gateway_customer_id: None,
+        gateway_subscription_id: None,
+        current_period_start: None,
+        current_period_end: None,
+        cancelled_at: None,
+        inactivated_at: None,
+        lapsed_at: None,
+        period_granted: false,
+        anchor_day: None,
+        check_at: None,
+        last_event: None,
+        pending: Some(PendingIntent {
+            intent: Intent::Subscribe { by },
+            until: NOW,
+        }),
+        version: 0,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+fn to(subscription: Subscription) -> Change {
+    Change {
+        subscription,
+        account_plan: None,
+        payment: None,
+        limits: None,
+        events: vec![],
+    }
+}
+
+/// The attempt as a subscription.
+fn completed(attempt: &Subscription, gateway_id: &str) -> Change {
+    let mut after = attempt.clone();
+    after.pending = None;
+    after.gateway_customer_id = Some(format!("cus_{gateway_id}"));
+    after.gateway_subscription_id = Some(gateway_id.into());
+    after.anchor_day = Some(31);
+    after.period_granted = true;
+    Change {
+        account_plan: Some("growth".into()),
+        events: vec![event(after.id.0)],
+        ..to(after)
+    }
+}
+
+fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetDateTime) -> Payment {
+    Payment {
+        id: id().into(),
+        subscription_id: subscription.id,
+        gateway_payment_id: gateway_id.into(),
+        billing_type: "PIX".into(),
+        value: Cents(29_700),
+        status: "PENDING".into(),
+        invoice_url: Some("https://g.example/i".into()),
+        bank_slip_url: None,
+        due_date: Some(NOW.date()),
+        paid_at: None,
+        confirmed: false,
+        credited: false,
+        last_event_at: Some(at),
+        created_at: at,
+    }
+}
+
+async fn subscribed(world: &World, account: AccountId, gateway_id: &str) -> Subscription {
+    let attempt = attempt(world, account);
+    assert_eq!(store(world).reserve(&attempt).await.unwrap(), Reserved::Done);
+    let written = store(world).write(&completed(&attempt, gateway_id)).await.unwrap();
+    assert_eq!(written, Writing::Done);
+    store(world).find(account, attempt.id).await.unwrap().unwrap()
+}
+
+async fn plan(world: &World, account: AccountId) -> String {
+    let plan = world
+        .text(&format!("SELECT plan FROM accounts WHERE id = '{account}'"))
+        .await;
+    plan.unwrap()
+}
+
+#[tokio::test]
+async fn of_many_attempts_at_once_one_has_the_place() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let store = store(&world);
+    let attempts: Vec<Subscription> = (0..20).map(|_| attempt(&world, world.account)).collect();
+    let reserved = join_all(attempts.iter().map(|attempt| store.reserve(attempt))).await;
+    let mut done = 0;
+    for reserved in &reserved {
+        match reserved.as_ref().unwrap() {
+            Reserved::Done => done += 1,
+            Reserved::Taken(holder) => assert!(holder.is_attempt()),
+        }
+    }
+    assert_eq!((done, world.number("SELECT count(*) FROM subscriptions").await), (1, 1));
+    assert_eq!(store.reserve(&attempt(&world, other)).await.unwrap(), Reserved::Done);
+    // An attempt is no subscription to anybody.
+    assert_eq!(store.overview(world.account).await.unwrap().subscription, None);
+    assert_eq!(plan(&world, world.account).await, "free");
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_back_with_all_that_commits_with_it() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let row = subscribed(&world, world.account, "sub_1").await;
+    let mut wanted = completed(&row, "sub_1").subscription;
+    wanted.version = 1;
+    assert_eq!(row, wanted);
+    let overview = store(&world).overview(world.account).await.unwrap();
+    assert_eq!(
+        (overview.subscription, overview.account_plan.as_str()),
+        (Some(row.clone()), "growth")
+    );
+    assert_eq!(world.relay().await, 1, "its audit entry");
+    assert_eq!(
+        events(&world).owner("sub_1").await.unwrap(),
+        Some((world.account, row.id))
+    );
+    assert_eq!(events(&world).owner("sub_2").await.unwrap(), None);
+    // The other account sees and changes none of it.
+    assert_eq!(store(&world).find(other, row.id).await.unwrap(), None);
+    assert_eq!(store(&world).facts(other, row.id, None).await.unwrap(), None);
+    let foreign = Subscription {
+        account_id: other,
+        ..row.clone()
+    };
+    assert_eq!(store(&world).write(&to(foreign)).await.unwrap(), Writing::Missing);
+    assert_eq!(plan(&world, other).await, "free");
+    let mut theirs = GatewayPayment {
+        id: "pay_1".into(),
+        subscription: Some("sub_1".into()),
+        customer: Some("cus_sub_1".into()),
+        billing_type: "PIX".into(),
+        status: "PENDING".into(),
+        value: None,
+        invoice_url: None,
+        bank_slip_url: None,
+        due_date: None,
+    };
+    for subscription in [Some("sub_1".to_owned()), None] {
+        theirs.subscription = subscription;
+        assert!(store(&world).owns(world.account, &theirs).await.unwrap());
+        assert!(!store(&world).owns(other, &theirs).await.unwrap());
+    }
+    theirs.subscription = Some("sub_9".into());
+    assert!(!store(&world).owns(world.account, &theirs).await.unwrap());
+    let change = Change {
+        payment: Some(payment(&row, "pay_1", NOW)),
+        ..to(row.clone())
+    };
+    store(&world).write(&change).await.unwrap();
+    (theirs.subscription, theirs.customer) = (None, None);
+    assert!(store(&world).owns(world.account, &theirs).await.unwrap());
+    assert!(!store(&world).owns(other, &theirs).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_decision_is_good_for_one_version() {
+    let world = World::new().await;
+    let store = store(&world);
+    let row = subscribed(&world, world.account, "sub_1").await;
+    let writes = (0..8).map(|number| {
+        let mut after = row.clone();
+        after.plan = format!("plan {number}");
+        let change = Change {
+            events: vec![event(id())],
+            ..to(after)
+        };
+        let store = store.clone();
+        async move { store.write(&change).await.unwrap() }
+    });
+    let written = join_all(writes).await;
+    assert_eq!(written.iter().filter(|writing| **writing == Writing::Done).count(), 1);
+    assert_eq!(written.iter().filter(|writing| **writing == Writing::Stale).count(), 7);
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
+    assert!(!store.remove(&row).await.unwrap(), "a subscription is no attempt");
+}
+
+#[tokio::test]
+async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
+    let world = World::new().await;
+    let store = store(&world);
+    let first = subscribed(&world, world.account, "sub_1").await;
+    let mut ended = first.clone();
+    ended.status = SubscriptionStatus::Cancelled;
+    store.write(&to(ended)).await.unwrap();
+    assert!(
+        !store
+            .facts(world.account, first.id, None)
+            .await
+            .unwrap()
+            .unwrap()
+            .other_live
+    );
+    let second = subscribed(&world, world.account, "sub_2").await;
+    let facts = store
+        .facts(world.account, first.id, Some("none".into()))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(facts.other_live && facts.payment.is_none());
+    let mut again = facts.subscription;
+    again.status = SubscriptionStatus::Active;
+    assert_eq!(store.write(&to(again)).await.unwrap(), Writing::Stale);
+    assert_eq!(store.overview(world.account).await.unwrap().subscription, Some(second));
+}
+
+#[tokio::test]
+async fn an_attempt_can_be_taken_back_once() {
+    let world = World::new().await;
+    let store = store(&world);
+    let attempt = attempt(&world, world.account);
+    store.reserve(&attempt).await.unwrap();
+    let mut later = attempt.clone();
+    later.version = 7;
+    assert!(!store.remove(&later).await.unwrap());
+    assert!(store.remove(&attempt).await.unwrap());
+    assert!(!store.remove(&attempt).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM subscriptions").await, 0);
+}
+
+#[tokio::test]
+async fn usage_is_counted_where_the_change_is_written() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    world.people(7).await;
+    world.people_of(other, 3).await;
+    let account = world.account;
+    world
+        .sql(&format!(
+            "UPDATE contacts SET deleted_at = now() WHERE account_id = '{account}' AND name = 'Contact 1';
+             INSERT INTO message_usage (account_id, month, sent, reserved) VALUES
+               ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
+             INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
+               VALUES ('{account}', '{}', 'p', '1', '2', '\\x00')",
+            id()
+        ))
+        .await;
+    let row = subscribed(&world, account, "sub_1").await;
+    let usage = store(&world).overview(account).await.unwrap().usage;
+    assert_eq!(
+        (usage.contacts, usage.messages, usage.team, usage.whatsapp),
+        (6, 42, 1, 1)
+    );
+    let within = |contacts| PlanLimits {
+        contacts,
+        ..plan_limits("starter").unwrap()
+    };
+    let mut change = Change {
+        limits: Some(within(5)),
+        ..to(row.clone())
+    };
+    change.subscription.plan = "starter".into();
+    let Writing::Exceeds(errors) = store(&world).write(&change).await.unwrap() else {
+        panic!()
+    };
+    assert!(errors.0["plan"][0].contains("5 contacts"), "{errors:?}");
+    assert_eq!(store(&world).find(account, row.id).await.unwrap(), Some(row));
+    change.limits = Some(within(6));
+    assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+}
+
+#[tokio::test]
+async fn a_payment_has_one_row_and_keeps_its_place() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let mut row = subscribed(&world, world.account, "sub_1").await;
+    for (number, gateway_id) in ["pay_1", "pay_2", "pay_1"].into_iter().enumerate() {
+        let at = NOW + Duration::hours(i64::try_from(number).unwrap());
+        let mut payment = payment(&row, gateway_id, at);
+        payment.status = format!("STATUS {number}");
+        let change = Change {
+            payment: Some(payment),
+            ..to(row.clone())
+        };
+        assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+        row.version += 1;
+    }
+    let all = store(&world)
+        .history(world.account, PageQuery::new(None, None, 20, 100))
+        .await
+        .unwrap();
+    let shown: Vec<_> = all
+        .data
+        .iter()
+        .map(|row| (row.gateway_payment_id.as_str(), row.status.as_str()))
+        .collect();
+    assert_eq!(
+        (shown, all.total),
+        (vec![("pay_2", "STATUS 1"), ("pay_1", "STATUS 2")], 2)
+    );
+    assert_eq!(all.data[1].created_at, NOW);
+    let second = store(&world)
+        .history(world.account, PageQuery::new(Some(2), Some(1), 20, 100))
+        .await
+        .unwrap();
+    assert_eq!(
+        (second.data[0].gateway_payment_id.as_str(), second.total_pages),
+        ("pay_1", 2)
+    );
+    assert_eq!(
+        store(&world)
+            .history(other, PageQuery::new(None, None, 20, 100))
+            .await
+            .unwrap()
+            .total,
+        0
+    );
+    let facts = store(&world)
+        .facts(world.account, row.id, Some("pay_2".into()))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(facts.payment, Some(all.data[0].clone()));
+}
+
+fn told(event: &str, id: &str, subject: &str) -> GatewayEvent {
+    let body =
+        json!({ "id": id, "event": event, "payment": { "id": "pay_1", "subscription": subject, "status": "X" } });
+    GatewayEvent::read(body.to_string().as_bytes())
+}
+
+/// Kept, to be taken by anybody.
+async fn record(events: &PgGatewayEvents, event: &GatewayEvent) -> Recorded {
+    let now = OffsetDateTime::now_utc();
+    events.record(id().into(), event, now, Duration::ZERO).await.unwrap()
+}
+
+#[tokio::test]
+async fn who_keeps_an_event_may_have_it_at_once() {
+    let world = World::new().await;
+    let events = events(&world);
+    let keep = async |name: &str, subject: &str| {
+        let event = told("PAYMENT_CONFIRMED", name, subject);
+        events.record(id().into(), &event, NOW, LEASE).await.unwrap()
+    };
+    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Claimed);
+    assert_eq!(keep("evt_1", "sub_1").await, Recorded::Known);
+    assert_eq!(
+        keep("evt_2", "sub_1").await,
+        Recorded::Kept,
+        "it stands behind the first"
+    );
+    assert_eq!(keep("evt_3", "sub_2").await, Recorded::Claimed);
+    assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "nobody else gets them");
+    world
+        .sql("UPDATE gateway_events SET due_at = now() WHERE key = 'id:evt_1'")
+        .await;
+    let taken = events.claim(None, LEASE).await.unwrap().unwrap();
+    assert_eq!((taken.subject.as_str(), taken.received_at), ("sub_1", NOW));
+}
+
+#[tokio::test]
+async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
+    let world = World::new().await;
+    let events = events(&world);
+    let names = ["evt_1", "evt_2", "evt_3"];
+    let tries = names.iter().flat_map(|name| {
+        let events = &events;
+        (0..5).map(move |_| async move {
+            let event = told("PAYMENT_CONFIRMED", name, "sub_0");
+            record(events, &event).await
+        })
+    });
+    let kept = join_all(tries).await;
+    assert_eq!(kept.iter().filter(|kept| **kept != Recorded::Known).count(), 3);
+    for (subject, name) in [("sub_1", "a"), ("sub_2", "b"), ("sub_1", "c")] {
+        assert!(record(&events, &told("PAYMENT_CONFIRMED", name, subject)).await != Recorded::Known);
+    }
+    let odd = told("PAYMENT_REFUNDED", "odd", "sub_1");
+    assert_eq!(record(&events, &odd).await, Recorded::Kept);
+    let claim = |subject: &str| events.claim(Some(subject.to_owned()), LEASE);
+    let first = claim("sub_1").await.unwrap().unwrap();
+    assert_eq!(first.news, told("PAYMENT_CONFIRMED", "a", "sub_1").news);
+    assert_eq!(claim("sub_1").await.unwrap(), None, "the next one waits for the first");
+    let other = claim("sub_2").await.unwrap().unwrap();
+    events.defer(other.id, Duration::hours(1)).await.unwrap();
+    assert_eq!(claim("sub_2").await.unwrap(), None);
+    events.finish(first.id).await.unwrap();
+    let next = claim("sub_1").await.unwrap().unwrap();
+    events.defer(next.id, Duration::ZERO).await.unwrap();
+    let again = claim("sub_1").await.unwrap().unwrap();
+    assert_eq!((again.id, again.attempts), (next.id, 1));
+    events.finish(again.id).await.unwrap();
+    assert_eq!(claim("sub_1").await.unwrap(), None, "what is no news is not taken");
+    let any = events.claim(None, LEASE).await.unwrap().unwrap();
+    assert_eq!(any.subject, "sub_0");
+    // Only what is over with is forgotten, and not before its time.
+    assert_eq!(events.forget(Duration::hours(1), 100).await.unwrap(), 0);
+    assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(events.forget(Duration::ZERO, 100).await.unwrap(), 1);
+    assert_eq!(world.number("SELECT count(*) FROM gateway_events").await, 4);
+}
+
+#[tokio::test]
+async fn what_is_due_is_taken_by_one() {
+    let world = World::new().await;
+    let work = PgBillingWork::new(world.platform.clone());
+    let row = subscribed(&world, world.account, "sub_1").await;
+    let due = Some((world.account, row.id));
+    assert_eq!(work.claim_intent(LEASE).await.unwrap(), None);
+    assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
+    let mut after = row.clone();
+    after.check_at = Some(NOW);
+    after.pending = Some(PendingIntent {
+        intent: Intent::Abandoned,
+        until: NOW,
+    });
+    store(&world).write(&to(after)).await.unwrap();
+    let claims = join_all((0..4).map(|_| work.claim_intent(LEASE))).await;
+    assert_eq!(claims.iter().filter(|claim| *claim.as_ref().unwrap() == due).count(), 1);
+    assert_eq!(work.claim_check(LEASE).await.unwrap(), due);
+    assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
+    assert_eq!(work.next_lapse().await.unwrap(), None);
+    let mut ended = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    (ended.status, ended.pending) = (SubscriptionStatus::Cancelled, None);
+    store(&world).write(&to(ended)).await.unwrap();
+    assert_eq!(work.next_lapse().await.unwrap(), due);
+    subscribed(&world, world.account, "sub_2").await;
+    assert_eq!(work.next_lapse().await.unwrap(), None, "a live one gives the plan");
+    // What is left of a cancelled one gives it, too.
+    world
+        .sql(
+            "UPDATE subscriptions SET status = 'cancelled', current_period_end = now() + interval '1 hour'
+              WHERE gateway_subscription_id = 'sub_2'",
+        )
+        .await;
+    assert_eq!(work.next_lapse().await.unwrap(), None);
+    world.sql("UPDATE subscriptions SET current_period_end = now()").await;
+    assert!(work.next_lapse().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_tenant_changes_nothing_of_its_account_but_the_plan() {
+    let world = World::new().await;
+    let client = world.db.client().await;
+    client.batch_execute("SET ROLE recado_tenant").await.unwrap();
+    for (column, allowed) in [("plan", true), ("status", false), ("name", false), ("slug", false)] {
+        let statement = format!(
+            "BEGIN; SET LOCAL app.account_id = '{}'; UPDATE accounts SET {column} = 'x'; COMMIT",
+            world.account
+        );
+        assert_eq!(client.batch_execute(&statement).await.is_ok(), allowed, "{column}");
+        client.batch_execute("ROLLBACK").await.ok();
+    }
+}

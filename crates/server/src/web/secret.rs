@@ -1,0 +1,122 @@
+//! JSON bodies that hold secrets (cards): read into memory that is wiped, and never repeated in a refusal.
+
+use actix_web::dev::Payload;
+use actix_web::{FromRequest, HttpRequest};
+use futures_util::future::LocalBoxFuture;
+use recado_domain::shared::FieldErrors;
+use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+
+use crate::error::ApiError;
+use crate::web::body::{BODY_TIME, JSON_BYTES, check_media_type, declared_length, next_piece};
+
+/// How much is read into at first.
+const ROOM: usize = 16 * 1024;
+
+/// A JSON body of the shape `T`; a refusal names the field and never its value.
+pub struct SecretJson<T>(pub T);
+
+impl<T: DeserializeOwned + 'static> FromRequest for SecretJson<T> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            check_media_type(&request, "application/json")?;
+            let read = tokio::time::timeout(BODY_TIME, read(&request, payload));
+            let body = read.await.unwrap_or(Err(ApiError::SlowBody))?;
+            Ok(Self(parse(&body)?))
+        })
+    }
+}
+
+async fn read(request: &HttpRequest, mut payload: Payload) -> Result<Zeroizing<Vec<u8>>, ApiError> {
+    let declared = declared_length(request).unwrap_or_default();
+    let declared = usize::try_from(declared).unwrap_or(usize::MAX);
+    if declared > JSON_BYTES {
+        return Err(ApiError::TooLarge);
+    }
+    let mut body = Zeroizing::new(Vec::with_capacity(declared.max(ROOM)));
+    while let Some(piece) = next_piece(&mut payload).await? {
+        if body.len() + piece.len() > JSON_BYTES {
+            return Err(ApiError::TooLarge);
+        }
+        if body.len() + piece.len() > body.capacity() {
+            // Not grown in place: what a vector leaves behind is not wiped.
+            let mut larger = Zeroizing::new(Vec::with_capacity(JSON_BYTES));
+            larger.extend_from_slice(&body);
+            body = larger;
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FieldErrors> {
+    // No field of such a body has any use for it, and the database could not hold it.
+    if body.windows(6).any(|bytes| bytes == b"\\u0000") {
+        return Err(FieldErrors::one("body", "holds a NUL character"));
+    }
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(FieldErrors::one("body", "must be an object"));
+    }
+    let mut json = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        // serde's own words repeat the value.
+        match error.inner().is_data() && path != "." {
+            true => FieldErrors::one(path, "is of another type than wanted"),
+            false => FieldErrors::one("body", "is no JSON of the wanted shape"),
+        }
+    })?;
+    match json.end() {
+        Ok(()) => Ok(value),
+        Err(_) => Err(FieldErrors::one("body", "is no JSON of the wanted shape")),
+    }
+}
+
+/// A text that is wiped when it is dropped.
+pub fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+    Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Card {
+        #[serde(default, deserialize_with = "secret")]
+        number: Option<SecretString>,
+    }
+
+    #[derive(Deserialize)]
+    struct Body {
+        card: Option<Card>,
+    }
+
+    #[test]
+    fn a_refusal_names_the_field_and_never_its_value() {
+        for (body, field) in [
+            (r#"{"card":{"number":4111111111111111}}"#, "card.number"),
+            (r#"{"card":{"number":["4111111111111111"]}}"#, "card.number"),
+            (r#"{"card":"4111111111111111"}"#, "card"),
+            (r#"{"card":{"number":"4111111111111111}"#, "body"),
+            (r#"{"card":{"number":"4111111111111111"}} 4111111111111111"#, "body"),
+            (r#"["4111111111111111"]"#, "body"),
+            (r#""4111111111111111""#, "body"),
+            ("4111111111111111", "body"),
+            (r#"{"card":{"number":"4111111111111111\u0000"}}"#, "body"),
+            ("", "body"),
+        ] {
+            let errors = parse::<Body>(body.as_bytes()).err().unwrap();
+            assert_eq!(errors.0.keys().collect::<Vec<_>>(), [field], "{body}");
+            assert!(!format!("{errors:?}").contains("4111"), "{errors:?}");
+        }
+        let body = parse::<Body>(br#"{"card":{"number":"4111"}}"#).unwrap();
+        assert!(body.card.is_some_and(|card| card.number.is_some()));
+    }
+}

@@ -1,0 +1,102 @@
+//! The rounds of billing: events left over, what somebody died on, a gateway that is silent, plans whose time is over.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_domain::shared::StoreError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::rounds::{self, Rest};
+use super::{SWEEP, SWEEP_BATCH};
+use crate::wiring::{Shared, Stores};
+
+/// How long each kind of round rests when there was nothing to do.
+const LOOK_FOR_EVENTS: Duration = Duration::from_secs(1);
+const LOOK_FOR_INTENTS: Duration = Duration::from_secs(2);
+const LOOK_FOR_SILENCE: Duration = Duration::from_secs(5);
+const LOOK_FOR_LAPSES: Duration = Duration::from_secs(5);
+
+/// A database that is back takes what waited in memory within two seconds.
+const SPOOL: Rest = Rest {
+    idle: Duration::from_secs(1),
+    longest: Duration::from_secs(2),
+};
+
+/// How long the last try may take, when the process ends, to keep what waits in memory.
+const LAST_TRY: Duration = Duration::from_secs(5);
+
+pub(super) fn start(
+    shared: &Shared,
+    stores: &Stores,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> anyhow::Result<()> {
+    let events = Arc::new(stores.gateway_events(shared));
+    let settlement = Arc::new(stores.settlement(shared)?);
+    round(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
+        let (events, relays) = (events.clone(), shared.relays.clone());
+        move || {
+            let (events, relays) = (events.clone(), relays.clone());
+            async move {
+                let applied = events.apply_next().await?;
+                if applied {
+                    relays.wake();
+                }
+                Ok(applied)
+            }
+        }
+    });
+    round(tasks, stop, "billing intents", LOOK_FOR_INTENTS, {
+        let settlement = settlement.clone();
+        move || {
+            let settlement = settlement.clone();
+            async move { settlement.settle_next().await }
+        }
+    });
+    round(tasks, stop, "billing checks", LOOK_FOR_SILENCE, {
+        let settlement = settlement.clone();
+        move || {
+            let settlement = settlement.clone();
+            async move { settlement.check_next().await }
+        }
+    });
+    round(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
+        let settlement = settlement.clone();
+        async move { settlement.lapse_next().await }
+    });
+    round(tasks, stop, "old gateway events", SWEEP, move || {
+        let events = events.clone();
+        async move { events.forget(SWEEP_BATCH).await.map(|forgotten| forgotten > 0) }
+    });
+    start_spool(shared, stores, stop, tasks);
+    Ok(())
+}
+
+/// Wherever events are received they may have to wait for the database.
+pub(super) fn start_spool(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
+    let events = Arc::new(stores.gateway_events(shared));
+    let (spool, stop) = (shared.spool.clone(), stop.clone());
+    tasks.spawn(async move {
+        let (waiting, keeper) = (spool.clone(), events.clone());
+        let flush = move || {
+            let (spool, events) = (waiting.clone(), keeper.clone());
+            async move { spool.flush_next(&events).await }
+        };
+        let wake = Some(spool.wake());
+        rounds::run("waiting gateway events", SPOOL, stop, wake, flush).await;
+        let last = async { while matches!(spool.flush_next(&events).await, Ok(true)) {} };
+        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !spool.is_empty() {
+            tracing::error!("events of the payment gateway were lost: it will be asked");
+        }
+    });
+}
+
+fn round<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
+where
+    F: FnMut() -> Fut + Send + 'static,
+    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
+{
+    tasks.spawn(rounds::run(name, Rest::idle(idle), stop.clone(), None, round));
+}

@@ -1,0 +1,358 @@
+//! Plans, subscribing, what an account has and uses, its history, and a payment as it stands.
+
+use std::collections::BTreeSet;
+
+use recado_simulators::payment::Action;
+use serde_json::{Value, json};
+
+use crate::harness::client::Reply;
+use crate::harness::people::User;
+use crate::harness::{Options, Server, eventually, text, until};
+
+/// A body of a subscribe.
+pub fn order(billing_type: &str) -> Value {
+    json!({ "plan": "starter", "billing_type": billing_type, "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25",
+            "billing_email": "ana@example.com" })
+}
+
+/// The same by card.
+pub fn card_order(number: &str, ccv: &str) -> Value {
+    let mut order = order("CREDIT_CARD");
+    order["credit_card"] = json!({ "holder_name": "ANA SOUZA", "number": number, "expiry_month": "5",
+                                   "expiry_year": "2099", "ccv": ccv });
+    order["credit_card_holder_info"] = json!({ "name": "Ana Souza", "email": "ana@example.com",
+        "cpf_cnpj": "529.982.247-25", "postal_code": "01001-000", "address_number": "1", "phone": "(11) 96123-4567" });
+    order
+}
+
+pub fn subscribe(user: &User<'_>, order: Value) -> Reply {
+    user.post("/api/billing/subscribe", order)
+}
+
+/// What the account has and uses.
+pub fn standing(user: &User<'_>) -> Value {
+    user.get("/api/billing/subscription").ok()
+}
+
+/// The plan of the account itself.
+pub fn plan(user: &User<'_>) -> String {
+    user.server
+        .db
+        .text(&format!("SELECT plan FROM accounts WHERE id = '{}'", user.account))
+}
+
+/// Waits for a status.
+pub fn becomes(user: &User<'_>, status: &str) -> Value {
+    eventually(&format!("the subscription is {status}"), || {
+        let subscription = standing(user)["subscription"].take();
+        (subscription["status"] == status).then_some(subscription)
+    })
+}
+
+/// What people were told, the newest first.
+pub fn notices(user: &User<'_>) -> Vec<(String, String)> {
+    let list = user.get("/api/notifications?limit=100").ok();
+    let rows = list["data"].as_array().unwrap().iter();
+    rows.map(|row| (text(&row["type"]), text(&row["title"]))).collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn the_catalogue_is_open_to_everybody() {
+    let server = Server::new();
+    let plans = server.get("/api/billing/plans").send().ok();
+    let plans = plans.as_array().unwrap();
+    let ids: Vec<&str> = plans.iter().map(|plan| plan["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["free", "starter", "growth", "scale"]);
+    let growth = &plans[2];
+    let price = json!({ "monthly": 29700, "yearly": 297000, "monthly_formatted": "R$\u{a0}297,00",
+                        "yearly_formatted": "R$\u{a0}2.970,00" });
+    assert_eq!((&growth["price"], &growth["highlighted"]), (&price, &json!(true)));
+    let limits = json!({ "contacts": 25000, "messagesPerMonth": 30000, "automations": 20, "teamMembers": 15,
+                         "whatsappNumbers": 3 });
+    assert_eq!(growth["limits"], limits);
+    assert!(
+        growth["features"]
+            .as_array()
+            .is_some_and(|features| !features.is_empty())
+    );
+}
+
+#[test]
+fn without_a_subscription_there_is_the_plan_and_the_usage() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(3);
+    let standing = standing(&ana);
+    assert_eq!(
+        (&standing["subscription"], &standing["plan"]["id"]),
+        (&Value::Null, &json!("free"))
+    );
+    assert_eq!(
+        keys(&standing["plan"]),
+        BTreeSet::from(["id", "name", "limits", "features"])
+    );
+    let usage = json!({ "contacts": 3, "messages": 0, "automations": 0, "team": 1, "whatsapp": 0 });
+    assert_eq!(standing["usage"], usage);
+    ana.post("/api/billing/cancel", json!({})).refused(404, "NOT_FOUND");
+    ana.put("/api/billing/subscription", json!({ "plan": "growth" }))
+        .refused(404, "NOT_FOUND");
+    let history = ana.get("/api/billing/history").ok();
+    assert_eq!(history, json!({ "items": [], "total": 0, "page": 1, "limit": 20 }));
+}
+
+/// The fields of a subscription.
+fn published() -> BTreeSet<&'static str> {
+    BTreeSet::from([
+        "id",
+        "plan",
+        "cycle",
+        "status",
+        "billing_type",
+        "value",
+        "value_formatted",
+        "billing_email",
+        "gateway_customer_id",
+        "gateway_subscription_id",
+        "current_period_start",
+        "current_period_end",
+        "cancelled_at",
+        "created_at",
+        "updated_at",
+    ])
+}
+
+#[test]
+fn by_pix_from_the_code_to_the_active_plan() {
+    let server = Server::new();
+    let ana = server.owner();
+    let made = subscribe(&ana, order("PIX")).created();
+    assert_eq!(made["status"], "PENDING");
+    assert_eq!(
+        made["gateway_subscription_id"],
+        made["subscription"]["gateway_subscription_id"]
+    );
+    let data = &made["payment_data"];
+    assert_eq!(data["type"], "pix");
+    for field in [
+        "payment_id",
+        "pix_qr_code",
+        "pix_payload",
+        "pix_expires_at",
+        "invoice_url",
+    ] {
+        assert!(
+            data[field].as_str().is_some_and(|text| !text.is_empty()),
+            "{field}: {data}"
+        );
+    }
+    assert!(data.get("boleto_url").is_none());
+    assert_eq!(keys(&made["subscription"]), published());
+    assert_eq!(
+        (&made["subscription"]["value"], plan(&ana).as_str()),
+        (&json!(9700), "starter")
+    );
+    assert_eq!(made["subscription"]["value_formatted"], "R$\u{a0}97,00");
+    assert_eq!(standing(&ana)["subscription"], made["subscription"]);
+    subscribe(&ana, order("PIX")).invalid();
+    let payment = text(&data["payment_id"]);
+    let live = |status: &str| {
+        let shown = ana
+            .get(&format!("/api/billing/payment-status?payment_id={payment}"))
+            .ok();
+        assert_eq!(
+            (&shown["status"], &shown["billing_type"]),
+            (&json!(status), &json!("PIX"))
+        );
+        assert!(shown["invoice_url"].is_string() && keys(&shown).len() == 3);
+    };
+    live("PENDING");
+    assert!(server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO));
+    let active = becomes(&ana, "active");
+    assert!(active["current_period_end"].as_str() > active["current_period_start"].as_str());
+    live("RECEIVED");
+    let history = ana.get("/api/billing/history").ok();
+    let row = &history["items"][0];
+    assert_eq!(
+        (&history["total"], &row["status"], &row["value"]),
+        (&json!(1), &json!("RECEIVED"), &json!(9700))
+    );
+    assert_eq!(row["gateway_payment_id"], json!(payment));
+    assert!(
+        row["paid_at"].is_string() && row["due_date"].as_str().unwrap().len() == 10,
+        "{row}"
+    );
+    assert_eq!(notices(&ana)[0], ("success".into(), "Payment received".into()));
+    let audit = ana.get("/api/audit-logs?entityType=subscription").ok();
+    assert_eq!(
+        (&audit["total"], &audit["logs"][0]["action"]),
+        (&json!(1), &json!("create"))
+    );
+}
+
+#[test]
+fn by_boleto_there_is_a_slip() {
+    let server = Server::new();
+    let ana = server.owner();
+    let mut order = order("BOLETO");
+    order["cycle"] = json!("YEARLY");
+    order["cpf_cnpj"] = json!("12.abc.345/01de-35");
+    let made = subscribe(&ana, order).created();
+    let data = &made["payment_data"];
+    assert_eq!(
+        (&data["type"], &made["subscription"]["value"]),
+        (&json!("boleto"), &json!(97000))
+    );
+    assert!(data["boleto_url"].is_string() && data["boleto_line"].is_string() && data["invoice_url"].is_string());
+    let customers: Vec<Value> = server
+        .payment
+        .ledger()
+        .into_iter()
+        .filter(|e| e.path.ends_with("/customers") && e.method == "POST")
+        .map(|e| e.body)
+        .collect();
+    assert_eq!(
+        (customers.len(), &customers[0]["cpfCnpj"]),
+        (1, &json!("12ABC34501DE35"))
+    );
+    assert_eq!(customers[0]["externalReference"], json!(ana.account));
+    let payment = text(&data["payment_id"]);
+    server.payment.act(&payment, Action::Overdue, std::time::Duration::ZERO);
+    becomes(&ana, "past_due");
+    assert_eq!(notices(&ana)[0], ("warning".into(), "Payment overdue".into()));
+    subscribe(&ana, self::order("PIX")).invalid();
+    // Confirmed and received, in the same second: one period.
+    server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO);
+    let active = becomes(&ana, "active");
+    let years = |field: &str| active[field].as_str().unwrap()[..4].parse::<i32>().unwrap();
+    assert_eq!(years("current_period_end") - years("current_period_start"), 1);
+    until("both events are applied", || notices(&ana).len() == 4);
+    assert_eq!(
+        becomes(&ana, "active")["current_period_end"],
+        active["current_period_end"]
+    );
+}
+
+#[test]
+fn wrong_input_is_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    assert_eq!(
+        subscribe(&ana, json!({})).invalid(),
+        ["billing_type", "cpf_cnpj", "cycle", "plan"]
+    );
+    for (field, wrong) in [
+        ("plan", "free"),
+        ("plan", "gold"),
+        ("billing_type", "CASH"),
+        ("cycle", "WEEKLY"),
+        ("billing_email", "not an address"),
+        ("cpf_cnpj", "111.111.111-11"),
+        ("cpf_cnpj", "12ABC34501DE34"),
+    ] {
+        let mut order = order("PIX");
+        order[field] = json!(wrong);
+        assert_eq!(subscribe(&ana, order).invalid(), [field], "{wrong}");
+    }
+    assert_eq!(
+        subscribe(&ana, order("CREDIT_CARD")).invalid(),
+        ["credit_card", "credit_card_holder_info"]
+    );
+    assert!(server.payment.ledger().is_empty(), "the gateway was not asked");
+    assert_eq!(ana.get("/api/billing/payment-status").invalid(), ["payment_id"]);
+    assert_eq!(
+        ana.get("/api/billing/payment-status?payment_id=").invalid(),
+        ["payment_id"]
+    );
+    assert_eq!(server.db.count("FROM subscriptions"), 0);
+}
+
+#[test]
+fn another_accounts_payment_is_no_payment() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let made = subscribe(&ana, order("PIX")).created();
+    let payment = text(&made["payment_data"]["payment_id"]);
+    let path = format!("/api/billing/payment-status?payment_id={payment}");
+    ana.get(&path).ok();
+    let foreign = bia.get(&path);
+    let unknown = bia.get("/api/billing/payment-status?payment_id=pay_none");
+    assert_eq!(foreign.text, unknown.text);
+    foreign.refused(404, "NOT_FOUND");
+    let odd = bia.get("/api/billing/payment-status?payment_id=..%2F..%2Fcustomers%3Fx");
+    odd.refused(404, "NOT_FOUND");
+    assert_eq!(standing(&bia)["subscription"], Value::Null);
+    assert_eq!(bia.get("/api/billing/history").ok()["total"], 0);
+}
+
+#[test]
+fn of_twenty_at_once_one_subscribes() {
+    let server = Server::new();
+    let ana = server.owner();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
+        let ask = || {
+            let request = request.clone();
+            scope.spawn(move || request.send().status)
+        };
+        let threads: Vec<_> = (0..20).map(|_| ask()).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(
+        statuses.iter().filter(|status| **status == 201).count(),
+        1,
+        "{statuses:?}"
+    );
+    assert!(
+        statuses.iter().all(|status| [201, 422].contains(status)),
+        "{statuses:?}"
+    );
+    let posts = |path: &str| {
+        let made = server.payment.ledger().into_iter();
+        made.filter(|entry| entry.method == "POST" && entry.path.ends_with(path))
+            .count()
+    };
+    assert_eq!((posts("/customers"), posts("/subscriptions")), (1, 1));
+}
+
+#[test]
+fn a_client_that_asks_again_with_its_key_gets_its_answer() {
+    let server = Server::new();
+    let ana = server.owner();
+    let ask = || {
+        let request = ana.request("POST", "/api/billing/subscribe");
+        request.header("Idempotency-Key", "k1").json(&order("PIX")).send()
+    };
+    let first = ask();
+    let again = ask();
+    assert_eq!((first.status, again.status, &first.text), (201, 201, &again.text));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(server.db.count("FROM subscriptions"), 1);
+}
+
+#[test]
+fn without_a_gateway_its_routes_say_so() {
+    let options = Options::default()
+        .with("PAYMENT_GATEWAY_URL", "")
+        .with("PAYMENT_GATEWAY_WEBHOOK_TOKEN", "");
+    let server = Server::start(options);
+    let ana = server.owner();
+    let error = subscribe(&ana, order("PIX")).refused(502, "PAYMENT_ERROR");
+    assert!(error["message"].as_str().unwrap().contains("not configured"), "{error}");
+    ana.get("/api/billing/payment-status?payment_id=pay_1")
+        .refused(502, "PAYMENT_ERROR");
+    assert_eq!(
+        (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
+        (Value::Null, "free")
+    );
+    for token in [None, Some("x"), Some("")] {
+        let request = server.post("/api/billing/webhook").json(&json!({}));
+        let request = token
+            .iter()
+            .fold(request, |request, token| request.header("gateway-access-token", token));
+        request.send().refused(500, "INTERNAL_ERROR");
+    }
+}

@@ -1,0 +1,151 @@
+//! A marked card passes through every outcome, and is found nowhere but at the gateway.
+
+use recado_simulators::fault::{Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::billing::{card_order, subscribe};
+use crate::harness::{Options, Server, until};
+
+/// Numbers that nothing else here could hold.
+const NUMBER: &str = "4929531748602937";
+const REFUSED: &str = "4929531748600002";
+const CCV: &str = "7319";
+
+/// Every text of every table.
+fn dump(server: &Server) -> String {
+    let tables = server
+        .db
+        .rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
+    let dump = |table: &Vec<Option<String>>| {
+        let table = table[0].clone().unwrap();
+        server
+            .db
+            .text(&format!("SELECT string_agg(t::text, '|') FROM {table} t"))
+    };
+    tables.iter().map(dump).collect()
+}
+
+fn assert_clean(what: &str, text: &str) {
+    // Four digits alone are in many a number: the code is looked for as a value.
+    let code = ["\"", " ", "="].map(|before| format!("{before}{CCV}"));
+    let values = code
+        .iter()
+        .flat_map(|code| ["\"", "\\", " ", ",", "."].map(|after| format!("{code}{after}")));
+    let numbers = [NUMBER, REFUSED, &NUMBER[..12], "4929 5317"].map(str::to_owned);
+    for marker in numbers.into_iter().chain(values) {
+        assert!(!text.contains(&marker), "{what} holds {marker}");
+    }
+    // The same in hexadecimal, as bytes are shown.
+    let hex: String = NUMBER.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert!(!text.contains(&hex), "{what} holds the number's bytes");
+}
+
+#[test]
+fn a_card_is_found_nowhere() {
+    let server = Server::start(Options::default().with("RUST_LOG", "trace"));
+    let mut said = String::new();
+    let mut ask = |order: &Value, wanted: u16, faults: Vec<Fault>| {
+        let ana = server.owner();
+        server.payment.script(faults);
+        let request = ana
+            .request("POST", "/api/billing/subscribe")
+            .header("Idempotency-Key", "card");
+        let reply = request.json(order).send();
+        assert_eq!(reply.status, wanted, "{}", reply.text);
+        said += &reply.text;
+    };
+    let order = card_order("4929 5317 4860 2937", CCV);
+    let on_subscribe = |kind: FaultKind| vec![Fault::new(kind).on("POST", "/subscriptions")];
+    let echo = FaultKind::Status {
+        http_status: 400,
+        body: json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
+        retry_after_s: None,
+    };
+    let broken = FaultKind::Status {
+        http_status: 500,
+        body: json!({ "x": NUMBER }),
+        retry_after_s: None,
+    };
+    ask(&order, 201, vec![]);
+    ask(&card_order(REFUSED, CCV), 422, vec![]);
+    ask(&order, 422, on_subscribe(echo));
+    ask(&order, 502, on_subscribe(broken));
+    ask(&order, 201, on_subscribe(FaultKind::AcceptThenReset));
+    ask(&order, 201, on_subscribe(FaultKind::GarbageJson));
+    for (field, wrong) in [
+        ("credit_card", json!(NUMBER)),
+        (
+            "credit_card",
+            json!({ "number": 4_929_531_748_602_937_u64, "ccv": 7319 }),
+        ),
+        ("credit_card", json!({ "number": [NUMBER], "ccv": CCV })),
+        ("credit_card", json!({ "number": format!("{NUMBER}x"), "ccv": CCV })),
+        ("cpf_cnpj", json!(NUMBER)),
+        ("plan", json!(NUMBER)),
+        ("cycle", json!(NUMBER)),
+        ("billing_type", json!(4_929_531_748_602_937_u64)),
+    ] {
+        let mut order = order.clone();
+        order[field] = wrong;
+        ask(&order, 422, vec![]);
+    }
+    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
+    assert_clean("an answer", &said);
+    assert_clean("the database", &dump(&server));
+    let log = server.log();
+    assert!(log.contains("\"TRACE\""), "the log is as loud as it can be");
+    assert_clean("the log", &log);
+    // It did reach the gateway, which is where it belongs.
+    let sent = server
+        .payment
+        .ledger()
+        .iter()
+        .any(|entry| entry.body["creditCard"]["number"] == NUMBER);
+    assert!(sent);
+}
+
+#[test]
+fn a_refused_card_can_be_replaced_by_another_one() {
+    let server = Server::new();
+    let ana = server.owner();
+    let error = subscribe(&ana, card_order(REFUSED, CCV)).refused(422, "VALIDATION_ERROR");
+    assert!(error["details"]["fields"]["credit_card"].is_array(), "{error}");
+    assert_eq!(server.db.count("FROM subscriptions"), 0);
+    let made = subscribe(&ana, card_order(NUMBER, CCV)).created();
+    assert_eq!(
+        (&made["status"], &made["payment_data"]["type"]),
+        (&json!("ACTIVE"), &json!("credit_card"))
+    );
+    let sent = server
+        .payment
+        .ledger()
+        .into_iter()
+        .rfind(|entry| entry.path.ends_with("/subscriptions") && entry.method == "POST");
+    let body = sent.unwrap().body;
+    assert_eq!(
+        (&body["remoteIp"], &body["creditCard"]["expiryMonth"]),
+        (&json!("127.0.0.1"), &json!("05"))
+    );
+}
+
+/// A hash of a body with a card in it could be guessed from; with the server's key it cannot.
+#[test]
+fn the_hash_of_a_request_is_keyed() {
+    use sha2::{Digest as _, Sha256};
+
+    let server = Server::new();
+    let ana = server.owner();
+    let order = card_order(NUMBER, CCV).to_string();
+    let request = ana
+        .request("POST", "/api/billing/subscribe")
+        .header("Idempotency-Key", "card");
+    request.body("application/json", order.clone()).send().created();
+    let plain = Sha256::digest(format!("POST /api/billing/subscribe\n{order}"));
+    let plain: String = plain.iter().map(|byte| format!("{byte:02x}")).collect();
+    let stored = server
+        .db
+        .text("SELECT encode(request_hash, 'hex') FROM idempotency_keys WHERE key = 'card'");
+    assert_eq!(stored.len(), 64);
+    assert_ne!(stored, plain);
+}

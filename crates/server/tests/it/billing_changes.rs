@@ -1,0 +1,221 @@
+//! Another plan, another cycle, the end of a subscription, and of what was paid.
+
+use recado_simulators::fault::{Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::billing::{becomes, card_order, notices, order, plan, standing, subscribe};
+use crate::harness::people::User;
+use crate::harness::{Server, text, until};
+
+const CARD: &str = "4000000000001234";
+
+fn change(user: &User<'_>, body: Value) -> crate::harness::client::Reply {
+    user.put("/api/billing/subscription", body)
+}
+
+fn last_put(server: &Server) -> Value {
+    let mut puts = server
+        .payment
+        .ledger()
+        .into_iter()
+        .filter(|entry| entry.method == "PUT");
+    puts.next_back().unwrap().body
+}
+
+#[test]
+fn a_plan_changes_here_and_at_the_gateway() {
+    let server = Server::new();
+    let ana = server.owner();
+    subscribe(&ana, card_order(CARD, "987")).created();
+    let changed = change(&ana, json!({ "plan": "growth", "cycle": "YEARLY" })).ok();
+    assert_eq!(
+        (&changed["previous_plan"], &changed["new_plan"]),
+        (&json!("starter"), &json!("growth"))
+    );
+    let row = &changed["subscription"];
+    assert_eq!(
+        (&row["value"], &row["cycle"], &row["status"]),
+        (&json!(297000), &json!("YEARLY"), &json!("active"))
+    );
+    assert_eq!(
+        (plan(&ana).as_str(), &standing(&ana)["plan"]["id"]),
+        ("growth", &json!("growth"))
+    );
+    let put = last_put(&server);
+    assert_eq!(
+        (&put["value"], &put["cycle"], &put["updatePendingPayments"]),
+        (&json!(2970), &json!("YEARLY"), &json!(true))
+    );
+    change(&ana, json!({ "plan": "growth", "cycle": "MONTHLY" })).ok();
+    let list = ana.get("/api/notifications?limit=1").ok();
+    assert!(
+        list["data"][0]["message"].as_str().unwrap().contains("monthly"),
+        "{list}"
+    );
+    let down = change(&ana, json!({ "plan": "starter" })).ok();
+    assert_eq!(down["subscription"]["cycle"], "MONTHLY");
+    let list = ana.get("/api/notifications?limit=1").ok();
+    let message = text(&list["data"][0]["message"]);
+    assert!(message.contains("Growth") && message.contains("Starter"), "{message}");
+    let audit = ana.get("/api/audit-logs?entityType=subscription&action=update").ok();
+    assert_eq!(audit["total"], 3);
+    assert_eq!(
+        audit["logs"][0]["changes"]["plan"],
+        json!({ "from": "growth", "to": "starter" })
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let server = Server::new();
+    let ana = server.owner();
+    subscribe(
+        &ana,
+        json!({ "plan": "growth", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "52998224725" }),
+    )
+    .created();
+    for wrong in [
+        json!({ "plan": "growth" }),
+        json!({ "plan": "free" }),
+        json!({ "plan": "gold" }),
+        json!({}),
+    ] {
+        assert_eq!(change(&ana, wrong.clone()).invalid(), ["plan"], "{wrong}");
+    }
+    assert_eq!(
+        change(&ana, json!({ "plan": "scale", "cycle": "DAILY" })).invalid(),
+        ["cycle"]
+    );
+    for name in ["a", "b"] {
+        let body = json!({ "name": name, "phone_number_id": name, "waba_id": "1", "access_token": "t" });
+        ana.post("/api/whatsapp/profiles", body).created();
+    }
+    let error = change(&ana, json!({ "plan": "starter" })).refused(422, "VALIDATION_ERROR");
+    let words = error["details"]["fields"]["plan"][0].as_str().unwrap();
+    assert!(words.contains("1 WhatsApp") && words.contains('2'), "{words}");
+    change(&ana, json!({ "plan": "scale" })).ok();
+    assert_eq!(
+        server
+            .payment
+            .ledger()
+            .iter()
+            .filter(|entry| entry.method == "PUT")
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_gateway_that_does_not_change_it_changes_nothing() {
+    let server = Server::new();
+    let ana = server.owner();
+    subscribe(&ana, order("PIX")).created();
+    let before = standing(&ana)["subscription"].take();
+    let told = notices(&ana).len();
+    let refusal = FaultKind::Status {
+        http_status: 400,
+        body: json!({ "errors": [{ "code": "invalid_value", "description": "Valor inválido." }] }),
+        retry_after_s: None,
+    };
+    let broken = FaultKind::Status {
+        http_status: 500,
+        body: json!({}),
+        retry_after_s: None,
+    };
+    server
+        .payment
+        .script(vec![Fault::new(refusal.clone()).on("PUT", "/subscriptions")]);
+    let error = change(&ana, json!({ "plan": "growth" })).refused(422, "VALIDATION_ERROR");
+    assert_eq!(error["details"]["errors"][0]["description"], "Valor inválido.");
+    server
+        .payment
+        .script(vec![Fault::new(broken.clone()).on("PUT", "/subscriptions")]);
+    change(&ana, json!({ "plan": "growth" })).refused(502, "PAYMENT_ERROR");
+    server
+        .payment
+        .script(vec![Fault::new(broken).on("DELETE", "/subscriptions")]);
+    ana.post("/api/billing/cancel", json!({})).refused(502, "PAYMENT_ERROR");
+    let mut after = standing(&ana)["subscription"].take();
+    after["updated_at"] = before["updated_at"].clone();
+    assert_eq!(
+        (after, notices(&ana).len(), plan(&ana).as_str()),
+        (before, told, "starter")
+    );
+    // Done in spite of its answer.
+    for (method, kind) in [
+        ("PUT", FaultKind::AcceptThenReset),
+        ("PUT", FaultKind::AcceptThenStatus500),
+        ("PUT", FaultKind::GarbageJson),
+    ] {
+        let plan = if matches!(kind, FaultKind::AcceptThenStatus500) {
+            "starter"
+        } else {
+            "growth"
+        };
+        server
+            .payment
+            .script(vec![Fault::new(kind.clone()).on(method, "/subscriptions")]);
+        let reply = change(&ana, json!({ "plan": plan }));
+        assert!(reply.status == 200 || plan == "growth", "{kind:?}: {}", reply.text);
+        assert_eq!(self::plan(&ana), plan, "{kind:?}");
+        if plan == "growth" {
+            change(&ana, json!({ "plan": "scale" })).ok();
+        }
+    }
+    server.payment.script(vec![
+        Fault::new(FaultKind::AcceptThenReset).on("DELETE", "/subscriptions"),
+    ]);
+    ana.post("/api/billing/cancel", json!({})).ok();
+    assert_eq!(standing(&ana)["subscription"], Value::Null);
+}
+
+#[test]
+fn what_is_paid_can_be_used_to_its_end() {
+    let server = Server::new();
+    let ana = server.owner();
+    subscribe(&ana, card_order(CARD, "987")).created();
+    let end = text(&becomes(&ana, "active")["current_period_end"]);
+    let cancelled = ana.request("POST", "/api/billing/cancel").send().ok();
+    assert_eq!(cancelled, json!({ "cancelled": true, "effective_until": end }));
+    let after = standing(&ana);
+    assert_eq!(
+        (&after["subscription"], &after["plan"]["id"]),
+        (&Value::Null, &json!("starter"))
+    );
+    assert_eq!(notices(&ana)[0], ("warning".into(), "Subscription cancelled".into()));
+    let audit = ana.get("/api/audit-logs?entityType=subscription&action=delete").ok();
+    assert_eq!(audit["total"], 1);
+    let deleted = server
+        .payment
+        .ledger()
+        .iter()
+        .filter(|entry| entry.method == "DELETE")
+        .count();
+    assert_eq!(deleted, 1);
+    ana.post("/api/billing/cancel", json!({})).refused(404, "NOT_FOUND");
+    change(&ana, json!({ "plan": "growth" })).refused(404, "NOT_FOUND");
+    server.db.run("UPDATE subscriptions SET current_period_end = now()");
+    until("the plan is free", || plan(&ana) == "free");
+    assert_eq!(standing(&ana)["plan"]["id"], "free");
+    let again = subscribe(&ana, order("PIX")).created();
+    assert_eq!(
+        again["subscription"]["gateway_customer_id"].as_str().map(|id| &id[..4]),
+        Some("cus_")
+    );
+    let customers = server
+        .payment
+        .ledger()
+        .into_iter()
+        .filter(|e| e.method == "POST" && e.path.ends_with("/customers"));
+    assert_eq!(customers.count(), 1, "one account is one customer");
+}
+
+#[test]
+fn what_was_never_paid_ends_at_once() {
+    let server = Server::new();
+    let ana = server.owner();
+    subscribe(&ana, order("BOLETO")).created();
+    let cancelled = ana.post("/api/billing/cancel", json!({})).ok();
+    assert_eq!(cancelled, json!({ "cancelled": true, "effective_until": null }));
+    assert_eq!(plan(&ana), "free");
+}

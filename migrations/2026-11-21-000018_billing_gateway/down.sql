@@ -1,0 +1,20 @@
+DROP TABLE gateway_events;
+DROP TABLE gateway_subscriptions;
+DROP TABLE billing_history;
+REVOKE UPDATE (plan, updated_at) ON accounts FROM recado_tenant;
+DROP INDEX subscriptions_lapse_idx;
+DROP INDEX subscriptions_check_at_idx;
+DROP INDEX subscriptions_intent_until_idx;
+ALTER TABLE subscriptions
+  DROP CONSTRAINT subscriptions_attempt_check,
+  DROP CONSTRAINT subscriptions_intent_check,
+  DROP CONSTRAINT subscriptions_billing_type_check,
+  DROP COLUMN version,
+  DROP COLUMN attempt,
+  DROP COLUMN intent_until,
+  DROP COLUMN intent,
+  DROP COLUMN last_event_id,
+  DROP COLUMN check_at,
+  DROP COLUMN anchor_day,
+  DROP COLUMN period_granted,
+  DROP COLUMN lapsed_at;
