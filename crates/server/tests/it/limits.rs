@@ -123,7 +123,10 @@ fn many_at_once_do_not_slip_through() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     // Where the machine is busy, one that was let in may not have found a connection.
-    assert!(statuses.iter().all(|status| [201, 429, 503].contains(status)), "{statuses:?}");
+    assert!(
+        statuses.iter().all(|status| [201, 429, 503].contains(status)),
+        "{statuses:?}"
+    );
     assert_eq!(statuses.iter().filter(|status| **status != 429).count(), 30);
 }
 

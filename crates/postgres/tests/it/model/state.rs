@@ -361,29 +361,7 @@ impl State {
                 ));
             }
         }
-        for ((campaign, contact), send) in &self.sends {
-            let Send {
-                status,
-                started,
-                recently,
-                unknown,
-                attempts,
-                never_confirmed,
-                ..
-            } = send;
-            let retry = match send.retry {
-                Retry::Never => "-",
-                Retry::Due => "due",
-                Retry::Later => "later",
-            };
-            let (campaign, contact, recently) = (campaign + 1, contact + 1, *started && *recently);
-            let message = send.message.as_deref().unwrap_or("-");
-            let superseded = send.superseded.as_deref().unwrap_or("-");
-            lines.push(format!(
-                "send {campaign} {contact} {status} started={started} recently={recently} unknown={unknown} \
-                 attempts={attempts} retry={retry} message={message} superseded={superseded} never={never_confirmed}"
-            ));
-        }
+        lines.extend(self.sends.iter().map(|(&key, send)| send_line(key, send)));
         for (at, account) in self.accounts.iter().enumerate() {
             let (sent, reserved) = self.usage(at);
             lines.push(format!("usage {at} {sent} {reserved} {}", account.tests));
@@ -393,4 +371,28 @@ impl State {
         lines.sort_unstable();
         lines
     }
+}
+
+fn send_line((campaign, contact): (usize, usize), send: &Send) -> String {
+    let Send {
+        status,
+        started,
+        recently,
+        unknown,
+        attempts,
+        never_confirmed,
+        ..
+    } = send;
+    let retry = match send.retry {
+        Retry::Never => "-",
+        Retry::Due => "due",
+        Retry::Later => "later",
+    };
+    let (campaign, contact, recently) = (campaign + 1, contact + 1, *started && *recently);
+    let message = send.message.as_deref().unwrap_or("-");
+    let superseded = send.superseded.as_deref().unwrap_or("-");
+    format!(
+        "send {campaign} {contact} {status} started={started} recently={recently} unknown={unknown} \
+         attempts={attempts} retry={retry} message={message} superseded={superseded} never={never_confirmed}"
+    )
 }
