@@ -18,7 +18,12 @@ use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
 use self::mutant::{TURN, instead};
+use self::state::State;
+use self::steps::Step;
 use self::system::{Model, Stage, System};
+
+/// Where they come from, unless somebody wants others: a failure has a cause in the sources, and not in the day.
+const SEED: u64 = 1;
 
 /// How many histories are tried, unless somebody wants more.
 const CASES: u32 = 48;
@@ -34,8 +39,7 @@ fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
 }
 
 /// Plays so many histories on this stage; what was wrong with the shortest one that went wrong.
-fn play(stage: Stage, cases: u32, shrinks: u32) -> Result<(), String> {
-    let seed = variable("MODEL_SEED").unwrap_or(1);
+fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String> {
     let config = Config {
         cases,
         failure_persistence: None,
@@ -44,30 +48,32 @@ fn play(stage: Stage, cases: u32, shrinks: u32) -> Result<(), String> {
         ..Config::default()
     };
     let strategy = Model::sequential_strategy(STEPS);
-    let played = stage.play(|| {
-        TestRunner::new(config.clone()).run(&strategy, |(state, steps, seen)| {
-            System::test_sequential(config.clone(), state, steps, seen);
-            Ok(())
-        })
-    });
-    played.map_err(|error| match error {
+    let wrong = |error| match error {
         TestError::Fail(reason, (state, steps, _)) => {
+            let (state, steps): (State, Vec<Step>) = (state, steps);
             let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
-            let limit = state.accounts[0].limit;
+            let (limit, simulated, steps) = (state.accounts[0].limit, state.simulates, steps.join("\n"));
             format!(
-                "MODEL_SEED={seed} MODEL_CASES={cases}: {reason}\na limit of {limit}, simulated: {}\n{}",
-                state.simulates,
-                steps.join("\n")
+                "MODEL_SEED={seed} MODEL_CASES={cases}: {reason}\na limit of {limit}, simulated: {simulated}\n{steps}"
             )
         }
         TestError::Abort(reason) => format!("MODEL_SEED={seed} MODEL_CASES={cases}: {reason}"),
+    };
+    let mut runner = TestRunner::new(config.clone());
+    stage.play(|| {
+        let played = runner.run(&strategy, |(state, steps, seen)| {
+            System::test_sequential(config.clone(), state, steps, seen);
+            Ok(())
+        });
+        played.map_err(wrong)
     })
 }
 
 #[test]
 fn the_stores_do_what_the_model_does() {
+    let seed = variable("MODEL_SEED").unwrap_or(SEED);
     let cases = variable("MODEL_CASES").unwrap_or(CASES);
-    if let Err(wrong) = play(Stage::new(None, ""), cases, 500) {
+    if let Err(wrong) = play(Stage::new(None, ""), seed, cases, 500) {
         panic!("{wrong}");
     }
 }
@@ -75,14 +81,14 @@ fn the_stores_do_what_the_model_does() {
 /// What finds the planted bugs finds nothing where there is none.
 #[test]
 fn the_statement_of_the_turn_as_it_is_passes() {
-    if let Err(wrong) = play(Stage::new(Some(TURN.to_owned()), ""), 8, 1) {
+    if let Err(wrong) = play(Stage::new(Some(TURN.to_owned()), ""), SEED, 8, 1) {
         panic!("{wrong}");
     }
 }
 
 #[track_caller]
 fn assert_found(bug: &str, stage: Stage) {
-    let Err(found) = play(stage, ENOUGH, 1) else {
+    let Err(found) = play(stage, SEED, ENOUGH, 1) else {
         panic!("{bug}: not found by {ENOUGH} histories")
     };
     // A statement that the database does not understand would be no bug to find.

@@ -308,9 +308,9 @@ impl State {
         let stored = &mut self.campaigns[campaign];
         let sending = stored.status == CampaignStatus::Sending;
         match pause {
-            Pause::ByRun => stored.paused |= sending,
-            Pause::ByTemplate => stored.paused |= sending && !stored.simulated,
-            Pause::ByHand => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
+            Pause::Run => stored.paused |= sending,
+            Pause::Template => stored.paused |= sending && !stored.simulated,
+            Pause::Member => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
         }
         Answer::Nothing
     }

@@ -10,9 +10,9 @@ use super::state::{CAMPAIGNS, Key, Kind, PEOPLE, State, WORKERS};
 /// Who lets a run wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    ByRun,
-    ByTemplate,
-    ByHand,
+    Run,
+    Template,
+    Member,
 }
 
 /// How news names its send.
@@ -295,7 +295,7 @@ fn retry(state: &State) -> BoxedStrategy<Step> {
 /// What people and the world around do.
 fn surroundings() -> BoxedStrategy<Step> {
     let contact = account().prop_flat_map(|account| (Just(account), 0..PEOPLE[account], any::<bool>()));
-    let pause = select(vec![Pause::ByRun, Pause::ByTemplate, Pause::ByHand]);
+    let pause = select(vec![Pause::Run, Pause::Template, Pause::Member]);
     prop_oneof![
         2 => (campaign(), pause).prop_map(|(campaign, pause)| Step::Pause(campaign, pause)),
         3 => campaign().prop_map(Step::Resume),

@@ -354,8 +354,8 @@ impl System {
                     .await
                     .unwrap();
             }
-            Step::Pause(campaign, Pause::ByRun) => runs.pause(stage.run(*campaign), "x", &[]).await.unwrap(),
-            Step::Pause(campaign, Pause::ByTemplate) => {
+            Step::Pause(campaign, Pause::Run) => runs.pause(stage.run(*campaign), "x", &[]).await.unwrap(),
+            Step::Pause(campaign, Pause::Template) => {
                 let (run, template) = (stage.run(*campaign), stage.templates[*campaign]);
                 runs.pause_template(run.account_id, template, "x").await.unwrap();
             }
