@@ -172,8 +172,8 @@ pub trait RunStore: Send + Sync {
 
     /// Writes what came of sends, as `record` does, and marks the next ones as started, just before their requests leave.
     /// None is started once another worker holds the run or it does not go on, and a send that is started already never
-    /// is. One whose contact had a message of another run from the same number within [`PAIR_INTERVAL`] is not either: it
-    /// is due again when that time is over.
+    /// is. One whose contact had a message of another run from the same number within
+    /// [`PAIR_INTERVAL`](super::PAIR_INTERVAL) is not either: it is due again when that time is over.
     ///
     /// After an error any part of it may have been done. `Sent`, `Failed` and `Unknown` may then be recorded again; the
     /// other results must not be.

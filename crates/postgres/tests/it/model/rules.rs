@@ -310,7 +310,7 @@ impl State {
         match pause {
             Pause::Run => stored.paused |= sending,
             Pause::Template => stored.paused |= sending && !stored.simulated,
-            Pause::Hand => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
+            Pause::Member => return self.guarded(campaign, |state| state.campaigns[campaign].paused = true),
         }
         Answer::Nothing
     }

@@ -116,6 +116,30 @@ impl Send {
         self.status == SendStatus::Pending && !self.started
     }
 
+    /// What the database has to say of it.
+    fn line(&self, (campaign, contact): Key) -> String {
+        let Self {
+            status,
+            started,
+            unknown,
+            attempts,
+            never_confirmed,
+            ..
+        } = self;
+        let retry = match self.retry {
+            Retry::Never => "-",
+            Retry::Due => "due",
+            Retry::Later => "later",
+        };
+        let (campaign, contact, recently) = (campaign + 1, contact + 1, *started && self.recently);
+        let message = self.message.as_deref().unwrap_or("-");
+        let superseded = self.superseded.as_deref().unwrap_or("-");
+        format!(
+            "send {campaign} {contact} {status} started={started} recently={recently} unknown={unknown} \
+             attempts={attempts} retry={retry} message={message} superseded={superseded} never={never_confirmed}"
+        )
+    }
+
     pub(super) fn is_open(&self) -> bool {
         self.status == SendStatus::Pending && self.started
     }
@@ -361,7 +385,7 @@ impl State {
                 ));
             }
         }
-        lines.extend(self.sends.iter().map(|(&key, send)| send_line(key, send)));
+        lines.extend(self.sends.iter().map(|(key, send)| send.line(*key)));
         for (at, account) in self.accounts.iter().enumerate() {
             let (sent, reserved) = self.usage(at);
             lines.push(format!("usage {at} {sent} {reserved} {}", account.tests));
@@ -371,28 +395,4 @@ impl State {
         lines.sort_unstable();
         lines
     }
-}
-
-fn send_line((campaign, contact): (usize, usize), send: &Send) -> String {
-    let Send {
-        status,
-        started,
-        recently,
-        unknown,
-        attempts,
-        never_confirmed,
-        ..
-    } = send;
-    let retry = match send.retry {
-        Retry::Never => "-",
-        Retry::Due => "due",
-        Retry::Later => "later",
-    };
-    let (campaign, contact, recently) = (campaign + 1, contact + 1, *started && *recently);
-    let message = send.message.as_deref().unwrap_or("-");
-    let superseded = send.superseded.as_deref().unwrap_or("-");
-    format!(
-        "send {campaign} {contact} {status} started={started} recently={recently} unknown={unknown} \
-         attempts={attempts} retry={retry} message={message} superseded={superseded} never={never_confirmed}"
-    )
 }

@@ -12,7 +12,7 @@ use super::state::{CAMPAIGNS, Key, Kind, PEOPLE, State, WORKERS};
 pub(super) enum Pause {
     Run,
     Template,
-    Hand,
+    Member,
 }
 
 /// How news names its send.
@@ -295,7 +295,7 @@ fn retry(state: &State) -> BoxedStrategy<Step> {
 /// What people and the world around do.
 fn surroundings() -> BoxedStrategy<Step> {
     let contact = account().prop_flat_map(|account| (Just(account), 0..PEOPLE[account], any::<bool>()));
-    let pause = select(vec![Pause::Run, Pause::Template, Pause::Hand]);
+    let pause = select(vec![Pause::Run, Pause::Template, Pause::Member]);
     prop_oneof![
         2 => (campaign(), pause).prop_map(|(campaign, pause)| Step::Pause(campaign, pause)),
         3 => campaign().prop_map(Step::Resume),
