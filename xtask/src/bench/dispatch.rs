@@ -57,7 +57,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     println!("warming up");
     sender.send(PATIENCE)?;
     wrk.run(&platform.base, 1)?;
-    let mut figures = cost(stage, &sender)?;
+    let mut figures = cost(stage, &sender, &platform)?;
     let mut pairs = Vec::new();
     for round in 1..=options.pairs {
         let pair = Pair {
@@ -150,7 +150,7 @@ impl Work {
 }
 
 /// What one campaign costs the database, from its freeze to its end.
-fn cost(stage: &Stage, sender: &Sender) -> Result<Vec<Figure>> {
+fn cost(stage: &Stage, sender: &Sender, platform: &Platform) -> Result<Vec<Figure>> {
     let mut client = connect(&stage.database())?;
     let mut setting = |value: &str| {
         client
@@ -165,13 +165,22 @@ fn cost(stage: &Stage, sender: &Sender) -> Result<Vec<Figure>> {
         .batch_execute("SELECT pg_stat_statements_reset()")
         .context(String::new)?;
     let before = Work::so_far(stage)?;
-    sender.send(PATIENCE)?;
+    let arrived = platform.accepted()?;
+    let campaign = sender.campaign()?;
+    sender.begin(&campaign)?;
+    // Watched at the stand-in: looking at the campaign would be statements, too.
+    let began = Instant::now();
+    while platform.accepted()? < arrived + CONTACTS && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    sender.wait_for_end(&campaign, PATIENCE)?;
+    let statements = Work::so_far(stage)?.statements;
     settle();
     let after = Work::so_far(stage)?;
     setting("on")?;
     let messages = f64::from(CONTACTS);
     let mut figures = Vec::new();
-    if let (Some(before), Some(after)) = (before.statements, after.statements) {
+    if let (Some(before), Some(after)) = (before.statements, statements) {
         let each = (after - before) * 1000.0 / messages;
         let figure = Figure::less("dispatch: statements for 1000 messages", each, "", 0);
         figures.push(figure.floor(60.0).target(15.0));

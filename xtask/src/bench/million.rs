@@ -30,7 +30,7 @@ const NUMBERS: [&str; 2] = ["106540352242925", "106540352242926"];
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// A rate is taken over so long.
-const WINDOW: Duration = Duration::from_secs(40);
+const WINDOW: Duration = Duration::from_secs(20);
 
 /// Reads whose times are compared.
 const READS: usize = 400;

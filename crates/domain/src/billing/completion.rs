@@ -159,7 +159,8 @@ impl Completion {
         Ok(None)
     }
 
-    /// Writes down what is about to be asked of the gateway.
+    /// Writes down what is about to be asked of the gateway. News of a payment that comes at the same time gets in the way
+    /// of nobody: what was decided holds as long as plan and cycle are the same, and nobody else is at it.
     pub(super) async fn intend(
         &self,
         subscription: &Subscription,
@@ -169,18 +170,28 @@ impl Completion {
     ) -> Result<Subscription, BillingError> {
         let mut change = change;
         change.subscription = subscription.clone();
-        let until = self.clock.now() + lease;
-        change.subscription.pending = Some(PendingIntent { intent, until });
-        match self.store.write(&change).await? {
-            Writing::Done => {
-                let mut written = change.subscription;
-                written.version += 1;
-                Ok(written)
+        for _ in 0..ATTEMPTS {
+            let until = self.clock.now() + lease;
+            let intent = intent.clone();
+            change.subscription.pending = Some(PendingIntent { intent, until });
+            match self.store.write(&change).await? {
+                Writing::Done => {
+                    change.subscription.version += 1;
+                    return Ok(change.subscription);
+                }
+                Writing::Stale => {}
+                Writing::Missing => return Err(BillingError::NotFound),
+                Writing::Exceeds(errors) => return Err(errors.into()),
             }
-            Writing::Stale => Err(BillingError::Contended),
-            Writing::Missing => Err(BillingError::NotFound),
-            Writing::Exceeds(errors) => Err(errors.into()),
+            let newer = self.store.find(subscription.account_id, subscription.id).await?;
+            let same = |newer: &Subscription| {
+                newer.pending.is_none()
+                    && newer.status.is_live()
+                    && (&newer.plan, newer.cycle) == (&subscription.plan, subscription.cycle)
+            };
+            change.subscription = newer.filter(same).ok_or(BillingError::Contended)?;
         }
+        Err(BillingError::Contended)
     }
 }
 

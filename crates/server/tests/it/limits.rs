@@ -122,12 +122,10 @@ fn many_at_once_do_not_slip_through() {
         let threads: Vec<_> = (0..45).map(|_| scope.spawn(|| request.clone().send().status)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    // Where the machine is busy, one that was let in may not have found a connection.
-    assert!(
-        statuses.iter().all(|status| [201, 429, 503].contains(status)),
-        "{statuses:?}"
-    );
-    assert_eq!(statuses.iter().filter(|status| **status != 429).count(), 30);
+    // Where the machine is busy, some may not have found a connection, before or after they were counted.
+    let of = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
+    assert_eq!(of(201) + of(429) + of(503), 45, "{statuses:?}");
+    assert!(of(201) <= 30 && of(201) + of(503) >= 30, "{statuses:?}");
 }
 
 #[test]
