@@ -1,7 +1,7 @@
 //! Where runs are handed in and carried out: those a request waits for, and those found in the queue.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use recado_domain::campaigns::{CampaignError, CampaignStatus, Dispatcher, QueuedRun, RunEnd, RunReport, RunStore};
 use recado_domain::shared::StoreError;
@@ -21,6 +21,9 @@ const LOOK_AT_RUN: Duration = Duration::from_millis(250);
 
 /// The longest rest between looking for runs, while that fails.
 const LONGEST_REST: Duration = Duration::from_secs(2);
+
+/// How long every run may go before one has to make room for one that waits.
+const TURN: Duration = Duration::from_secs(2);
 
 /// How long a run that went wrong is tried to be given up. A lease is not longer.
 const GIVE_UP: Duration = Duration::from_secs(30);
@@ -91,6 +94,7 @@ pub(super) fn start(
         runs,
         stop: stop.clone(),
         places: Arc::new(Semaphore::new(capacity)),
+        taken: Arc::new(Mutex::new(Instant::now())),
     };
     let receiver = desk.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(receiver) = receiver {
@@ -137,6 +141,7 @@ struct Clerk {
     runs: Arc<dyn RunStore>,
     stop: CancellationToken,
     places: Arc<Semaphore>,
+    taken: Arc<Mutex<Instant>>,
 }
 
 impl Clerk {
@@ -166,8 +171,8 @@ impl Clerk {
 
     async fn take_one(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            // Runs take turns: a short one must not wait for the end of many long ones.
-            if self.runs.waiting().await? {
+            // Runs take turns: a short one must not wait for the end of many long ones. Who has just begun is let be.
+            if self.last_taken() > TURN && self.runs.waiting().await? {
                 self.pacer.ask_for_room();
             }
             return Ok(false);
@@ -175,6 +180,7 @@ impl Clerk {
         let Some(run) = self.dispatcher.take().await? else {
             return Ok(false);
         };
+        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let clerk = self.clone();
         tasks.spawn(async move {
             if let Err(error) = clerk.dispatcher.carry_out(run).await {
@@ -183,6 +189,11 @@ impl Clerk {
             drop(place);
         });
         Ok(true)
+    }
+
+    /// How long ago a run was taken up.
+    fn last_taken(&self) -> Duration {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     /// Gives a run up that went wrong, as soon as the store hears of it; at the latest its lease runs out.
