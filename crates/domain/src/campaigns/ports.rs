@@ -123,10 +123,10 @@ pub trait RunStore: Send + Sync {
     /// Everything that decides whether a run may begin, in one read; none when there is no such campaign.
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError>;
 
-    /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a
-    /// contact), its counters, the month's quota, the place in the queue (leased to `worker` for `lease`, if given). On
-    /// any outcome but `Started` nothing of it is left. A campaign that is `sending` already is refused unless its run
-    /// was announced and is not prepared yet.
+    /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a contact,
+    /// of which those of a large audience may be made later), its counters, the month's quota, the place in the queue
+    /// (leased to `worker` for `lease`, if given). On any outcome but `Started` nothing of it is left. A campaign that is
+    /// `sending` already is refused unless its run was announced and is not prepared yet.
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
 
     /// The guarded move to `sending` and a place in the queue, in one transaction with the events; nothing is prepared.
@@ -212,6 +212,10 @@ pub trait RunStore: Send + Sync {
 
     /// The same after an error: sends that were started and not recorded become unknown.
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
+
+    /// Makes some of the sends that a freeze left to be made, across tenants, whatever became of their campaigns since.
+    /// False: all are made. A claim does the same for its own run.
+    async fn unfold(&self) -> Result<bool, StoreError>;
 
     /// Fails sends that have been unknown for longer than `ttl`, with a message that says so; at most `limit` of them.
     /// Returns how many.

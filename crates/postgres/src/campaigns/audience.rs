@@ -5,11 +5,12 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Audience, Blank, Field, Recipient};
+use recado_domain::campaigns::{Audience, Blank, Field, QueuedRun, Recipient};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::claims::RunRow;
 use crate::errors::{Attempt, corrupt};
 use crate::segments::{BoundFilters, belongs, conditions, own};
 use crate::sql::{Number, Sql, Word, bare, sql};
@@ -52,8 +53,15 @@ fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
         .bind(filters.attributes)
 }
 
-/// Makes the sends and returns how many. Their ids follow from campaign and contact: freezing twice makes the same. They
-/// lie in the order in which a run goes through them.
+/// So many sends are made while the freeze is waited for: all of most audiences.
+const FROZEN_AS_SENDS: i64 = 5000;
+
+/// The others are kept as lists of so many contacts.
+const PART: i64 = 1000;
+
+/// Fixes who it goes to, and returns how many. The first get their sends, and the others a place in the lists that
+/// [`unfold`] makes sends of: a list costs a hundredth of its sends, so that the first message of a large campaign does
+/// not wait for the last one's row.
 pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -61,16 +69,61 @@ pub(super) async fn freeze(
     audience: &Audience,
 ) -> Attempt<i64> {
     let text = format!(
-        "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-         SELECT c.account_id, md5($2::text || c.id::text)::uuid, $2, c.id
-         {chosen}
-         ORDER BY c.id
-         ON CONFLICT DO NOTHING",
-        chosen = chosen(3),
+        "WITH chosen AS MATERIALIZED (
+           SELECT c.id, row_number() OVER (ORDER BY c.id) - 1 AS place
+           {chosen}
+         ), sends AS (
+           INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+           SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id FROM chosen c WHERE c.place < $3 ORDER BY c.place
+         ), parts AS (
+           INSERT INTO campaign_audiences (account_id, campaign_id, part, contact_ids)
+           SELECT $1, $2, c.place / $4, array_agg(c.id ORDER BY c.place) FROM chosen c WHERE c.place >= $3
+           GROUP BY c.place / $4
+         )
+         SELECT count(*) AS n FROM chosen",
+        chosen = chosen(5),
     );
-    let query = bound(sql(text).bind(account).bind(campaign), audience);
-    let frozen = query.execute(conn).await?;
-    Ok(i64::try_from(frozen).unwrap_or(i64::MAX))
+    let query = sql(text).bind(account).bind(campaign).bind(FROZEN_AS_SENDS).bind(PART);
+    let frozen: Number = bound(query, audience).get_result(conn).await?;
+    Ok(frozen.n)
+}
+
+/// Makes the sends of the first list that is left of a campaign's audience; false when none is. Their ids follow from
+/// campaign and contact. Waits for whoever makes them just now.
+pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> Attempt<bool> {
+    let made = sql("WITH part AS (
+           DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
+             AND part = (SELECT part FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
+               ORDER BY part LIMIT 1 FOR UPDATE)
+           RETURNING contact_ids)
+         INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+         SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id
+         FROM part p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, place) ORDER BY c.place")
+    .bind(account)
+    .bind(campaign)
+    .execute(conn)
+    .await?;
+    Ok(made > 0)
+}
+
+/// A campaign, of any account, whose audience has lists left.
+pub(super) async fn folded(conn: &mut AsyncPgConnection) -> Attempt<Option<QueuedRun>> {
+    let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_audiences
+         ORDER BY account_id, campaign_id LIMIT 1")
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(found.map(QueuedRun::from))
+}
+
+/// [`unfold`] for who does not hold the run: it cannot end meanwhile, and count a list as well as its sends.
+pub(super) async fn unfold_from_outside(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<bool> {
+    sql("SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR KEY SHARE")
+        .bind(run.account_id)
+        .bind(run.campaign_id)
+        .execute(&mut *conn)
+        .await?;
+    unfold(conn, run.account_id, run.campaign_id).await
 }
 
 /// How many a freeze would make.
@@ -134,9 +187,12 @@ pub(super) async fn leaves_empty(
         return Ok(vec![]);
     }
     let chosen = match whom {
-        Whom::Frozen(_) => "FROM campaign_sends s
-           JOIN contacts c ON c.account_id = s.account_id AND c.id = s.contact_id
-           WHERE s.account_id = $1 AND s.campaign_id = $4"
+        Whom::Frozen(_) => "FROM (
+             SELECT contact_id FROM campaign_sends WHERE account_id = $1 AND campaign_id = $4
+             UNION ALL
+             SELECT unnest(contact_ids) FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $4
+           ) s JOIN contacts c ON c.account_id = $1 AND c.id = s.contact_id
+           WHERE true"
             .to_owned(),
         Whom::Chosen(_) => chosen(4),
     };

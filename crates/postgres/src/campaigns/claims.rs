@@ -10,6 +10,7 @@ use serde_json::Value;
 use time::Duration;
 use uuid::Uuid;
 
+use super::audience;
 use crate::errors::{Attempt, corrupt};
 use crate::sql::{Answer, sql};
 
@@ -20,7 +21,7 @@ const SHORTEST_WAIT: Duration = Duration::milliseconds(50);
 pub(super) const WHOLE_RUN_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
 
 #[derive(QueryableByName)]
-struct RunRow {
+pub(super) struct RunRow {
     #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
@@ -201,6 +202,8 @@ pub(super) async fn claim(
             return Ok(if queued.yes { Claim::Lost } else { Claim::Stopped });
         }
     }
+    // Ahead of the sends that leave, and before it can be said that none is left.
+    audience::unfold(conn, run.account_id, run.campaign_id).await?;
     let mut rows = due(conn, run, after, size).await?;
     if rows.is_empty() && after.is_some() {
         // Once more over the whole run: a worker before may have left some, and some may have been put back.

@@ -184,11 +184,14 @@ pub(super) async fn end_run(
         return Ok(());
     }
     claims::doubt_started(conn, account, id).await?;
-    let unsent: Vec<UnsentRow> = sql(
-        "SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
-         WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
-         GROUP BY 1 ORDER BY 1",
-    )
+    let unsent: Vec<UnsentRow> = sql("SELECT month, sum(n)::bigint AS n FROM (
+           SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
+           WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL GROUP BY 1
+           UNION ALL
+           SELECT $3, sum(cardinality(contact_ids)) FROM campaign_audiences
+           WHERE account_id = $1 AND campaign_id = $2
+         ) AS unsent
+         GROUP BY month HAVING sum(n) > 0 ORDER BY month")
     .bind(account)
     .bind(id)
     .bind(month)

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
-use super::{claims, ending, rows, starting, turns};
+use super::{audience, claims, ending, rows, starting, turns};
 use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
 use crate::pool::{PlatformPool, TenantPool};
@@ -214,6 +214,13 @@ impl RunStore for PgRuns {
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
         in_tenant!(self, run.account_id, |conn| claims::abandon(conn, run, worker, false))
+    }
+
+    async fn unfold(&self) -> Result<bool, StoreError> {
+        match on_platform!(self, |conn| audience::folded(conn))? {
+            Some(run) => in_tenant!(self, run.account_id, |conn| audience::unfold_from_outside(conn, run)),
+            None => Ok(false),
+        }
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {

@@ -180,6 +180,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     .bind(retry.profile_id)
     .get_result(&mut *conn)
     .await?;
+    while audience::unfold(conn, account, id).await? {}
     let renewed = renew_failed(conn, account, id, month.month).await?;
     if renewed == 0 {
         return Ok(StartOutcome::Refused(Refusal::NothingToRetry));

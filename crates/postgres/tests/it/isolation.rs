@@ -43,6 +43,7 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
+                 INSERT INTO campaign_audiences VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counters (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)

@@ -33,5 +33,6 @@ mod support;
 mod templates;
 mod trial;
 mod turns;
+mod unfolding;
 mod whatsapp;
 mod wire;

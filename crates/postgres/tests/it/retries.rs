@@ -11,7 +11,7 @@ use time::Duration;
 use crate::deliveries::news;
 use crate::support::{LEASE, World, event, id};
 
-fn retry_of(campaign: &Campaign) -> RunRetry {
+pub(crate) fn retry_of(campaign: &Campaign) -> RunRetry {
     RunRetry {
         campaign: Campaign {
             status: CampaignStatus::Sending,

@@ -565,19 +565,6 @@ async fn a_contact_deleted_meanwhile_is_a_send_all_the_same() {
     assert_eq!((stats.total, stats.failed), (1, 1));
 }
 
-/// Waits until so many of the server's connections wait for a lock.
-async fn blocked(world: &World, connections: i64) {
-    let waiting = "SELECT count(*) FROM pg_stat_activity
-      WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    for _ in 0..200 {
-        if world.number(waiting).await >= connections {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    panic!("nobody waits");
-}
-
 #[tokio::test]
 async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
     let world = World::new().await;
@@ -597,14 +584,14 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
     let (runs, campaigns) = (world.runs(), world.campaigns());
     let starting = runs.record_and_start(run, worker, &[], &sends);
     let cancelling = async {
-        blocked(&world, 1).await;
+        world.blocked(1).await;
         campaigns
             .update(&cancelled, CampaignStatus::Sending, &[])
             .await
             .unwrap();
     };
     let freeing = async {
-        blocked(&world, 2).await;
+        world.blocked(2).await;
         holder.batch_execute("COMMIT").await.unwrap();
     };
     let (started, (), ()) = tokio::join!(starting, cancelling, freeing);

@@ -265,6 +265,7 @@ async fn a_large_audience_is_frozen_within_the_limits() {
         .await
         .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
+    while world.runs().unfold().await.unwrap() {}
     world.assert_recount().await;
 }
 

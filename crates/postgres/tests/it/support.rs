@@ -345,6 +345,19 @@ impl World {
         assert_eq!(wrong, None, "usage");
     }
 
+    /// Waits until so many of the server's connections wait for a lock.
+    pub(crate) async fn blocked(&self, connections: i64) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+          WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        for _ in 0..200 {
+            if self.number(waiting).await >= connections {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        panic!("nobody waits");
+    }
+
     /// `sent/reserved` of the month.
     pub(crate) async fn usage(&self) -> String {
         let query = format!(

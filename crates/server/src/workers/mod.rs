@@ -34,6 +34,10 @@ const DUE_BATCH: i64 = 100;
 /// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
+/// Lists of large audiences whose sends are made in one round. Runs make those that they need themselves, so that there
+/// is no haste.
+const UNFOLD_BATCH: usize = 4;
+
 /// Old answers forgotten in one statement.
 const SWEEP_BATCH: i64 = 1000;
 
@@ -44,6 +48,7 @@ const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
+const UNFOLD: Duration = Duration::from_millis(500);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
@@ -116,8 +121,25 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     billing::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
+    unfold(runs.clone(), stop, tasks);
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
+}
+
+/// Makes the sends of large audiences.
+fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+    let round = move || {
+        let runs = runs.clone();
+        async move {
+            for _ in 0..UNFOLD_BATCH {
+                if !runs.unfold().await? {
+                    break;
+                }
+            }
+            Ok(false)
+        }
+    };
+    tasks.spawn(rounds::run("audiences", Rest::idle(UNFOLD), stop.clone(), None, round));
 }
 
 /// Fails what nobody ever heard of again.

@@ -460,6 +460,10 @@ impl RunStore for FakeRuns {
         self.fuse.stored(abandon).await
     }
 
+    async fn unfold(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     async fn fail_unknown(&self, _: Duration, _: i64) -> Result<u64, StoreError> {
         Ok(self.state().fail_unknown())
     }

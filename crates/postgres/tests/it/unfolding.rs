@@ -1,0 +1,189 @@
+//! Large audiences: frozen at once, their sends made as the run goes.
+
+use recado_domain::campaigns::{
+    Blank, Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RunStart, RunStore, SendResult,
+    StartOutcome,
+};
+use recado_domain::shared::ContactId;
+use uuid::Uuid;
+
+use crate::retries::retry_of;
+use crate::support::{LEASE, World, id};
+
+/// Five thousand get their sends at once, the others lie in three lists.
+const PEOPLE: usize = 7300;
+
+const SENDS: &str = "SELECT count(*) FROM campaign_sends";
+const LISTS: &str = "SELECT count(*) FROM campaign_audiences";
+
+/// A run that began with lists.
+async fn started(worker: Uuid) -> (World, Campaign, QueuedRun) {
+    let world = World::new().await;
+    world.people(PEOPLE).await;
+    let (campaign, run) = world.started(worker).await;
+    assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (5000, 3));
+    (world, campaign, run)
+}
+
+async fn cancel(world: &World, campaign: Campaign) {
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..campaign
+    };
+    let campaigns = world.campaigns();
+    campaigns
+        .update(&cancelled, CampaignStatus::Sending, &[])
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn everybody_counts_from_the_beginning_and_is_claimed_once_in_order() {
+    let worker = id();
+    let (world, campaign, run) = started(worker).await;
+    let stats = world.campaigns().stats(world.account, campaign.id).await.unwrap();
+    let stats = stats.unwrap();
+    assert_eq!(
+        (stats.total, stats.pending, world.usage().await.as_str()),
+        (7300, 7300, "0/7300")
+    );
+    let wanted = world
+        .text("SELECT string_agg(id::text, ' ' ORDER BY id) FROM contacts")
+        .await;
+    // Whoever comes later is not among them.
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone)
+             VALUES ('{}', 'ffffffff-ffff-ffff-ffff-ffffffffffff', 'late', '+5511988887777')",
+            world.account
+        ))
+        .await;
+    let mut seen: Vec<ContactId> = vec![];
+    while seen.len() < PEOPLE {
+        let claim = world.runs().claim(run, worker, seen.last().copied(), 1000, LEASE).await;
+        let Claim::Sends(sends) = claim.unwrap() else {
+            panic!("{} of them are missing", PEOPLE - seen.len());
+        };
+        seen.extend(sends.iter().map(|send| send.contact_id));
+    }
+    let seen: Vec<String> = seen.iter().map(ToString::to_string).collect();
+    assert_eq!(seen.join(" "), wanted.unwrap());
+    assert_eq!(world.number(LISTS).await, 0);
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_same() {
+    let (world, campaign, _) = started(id()).await;
+    cancel(&world, campaign).await;
+    assert_eq!(world.usage().await, "0/0");
+    let mut rounds = 0;
+    while world.runs().unfold().await.unwrap() {
+        rounds += 1;
+    }
+    assert_eq!((rounds, world.number(SENDS).await), (3, 7300));
+    assert_eq!(world.usage().await, "0/0");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
+    let (world, campaign, _) = started(id()).await;
+    let outside = world.db.client().await;
+    // As `unfold` does, stopped in the middle.
+    outside
+        .batch_execute(
+            "BEGIN; SELECT 1 FROM campaign_queue FOR KEY SHARE;
+             WITH part AS (DELETE FROM campaign_audiences WHERE part = 5 RETURNING *)
+             INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM part",
+        )
+        .await
+        .unwrap();
+    let freeing = async {
+        world.blocked(1).await;
+        outside.batch_execute("COMMIT").await.unwrap();
+    };
+    tokio::join!(cancel(&world, campaign), freeing);
+    assert_eq!(world.usage().await, "0/0");
+}
+
+#[tokio::test]
+async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
+    let worker = id();
+    let (world, _, run) = started(worker).await;
+    while world.runs().unfold().await.unwrap() {
+        if world.number(LISTS).await == 1 {
+            break;
+        }
+    }
+    world
+        .sql("UPDATE campaign_sends SET status = 'failed', started_at = now()")
+        .await;
+    let outside = world.db.client().await;
+    outside
+        .batch_execute(
+            "BEGIN; WITH part AS (DELETE FROM campaign_audiences RETURNING *)
+             INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+             SELECT account_id, gen_random_uuid(), campaign_id, unnest(contact_ids) FROM part",
+        )
+        .await
+        .unwrap();
+    let freeing = async {
+        world.blocked(1).await;
+        outside.batch_execute("COMMIT").await.unwrap();
+    };
+    let runs = world.runs();
+    let (claim, ()) = tokio::join!(runs.claim(run, worker, None, 1000, LEASE), freeing);
+    let Claim::Sends(sends) = claim.unwrap() else {
+        panic!("the run would end without its last 300");
+    };
+    assert_eq!(sends.len(), 300);
+}
+
+#[tokio::test]
+async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
+    let worker = id();
+    let (world, campaign, run) = started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    let failed = |send: &_| {
+        let message = "no".into();
+        (*send, SendResult::Failed { code: None, message })
+    };
+    let results: Vec<_> = sends.iter().map(failed).collect();
+    world.runs().record(run, &results).await.unwrap();
+    world.runs().finish(run, Some("all were refused")).await.unwrap();
+    assert_eq!(world.usage().await, "0/0");
+    let retry = recado_domain::campaigns::RunRetry {
+        monthly_limit: 10_000,
+        ..retry_of(&campaign)
+    };
+    let outcome = world.runs().retry(&retry).await.unwrap();
+    assert_eq!(outcome, StartOutcome::Started { recipients: 7300 });
+    assert_eq!(world.usage().await, "0/7300");
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
+    let world = World::new().await;
+    world.people(PEOPLE).await;
+    world.sql("UPDATE contacts SET email = 'a@example.com'").await;
+    let last = "UPDATE contacts SET email = NULL WHERE id = (SELECT max(id::text)::uuid FROM contacts)";
+    world.sql(last).await;
+    let campaign = world.stored_draft().await;
+    let start = RunStart {
+        blanks: vec![Blank {
+            placeholder: "1".into(),
+            fields: vec![Field::Email],
+        }],
+        ..world.start_of(&campaign)
+    };
+    let refused = world.runs().start(&start, None, LEASE).await.unwrap();
+    let placeholder = "1".into();
+    assert_eq!(
+        refused,
+        StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder })
+    );
+    assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (0, 0));
+}
