@@ -127,7 +127,7 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
         ),
         SendOutcome::Throttled { code, retry_after, .. } => (
             SendResult::Deferred {
-                delay: backoff(code, attempts, retry_after),
+                delay: spread(send, attempts, backoff(code, attempts, retry_after)),
             },
             None,
         ),
@@ -138,12 +138,19 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
 }
 
 /// 1, 2, 4, ... seconds, or 1, 4, 16, ... where one recipient gets too much; the platform's own wish is kept to. At
-/// most a minute.
+/// most a minute, before it is spread.
 fn backoff(code: Option<i64>, attempts: u32, retry_after: Option<Duration>) -> Duration {
     const PAIR_RATE: i64 = 131_056;
     let base: i64 = if code == Some(PAIR_RATE) { 4 } else { 2 };
     let wait = Duration::seconds(base.saturating_pow(attempts));
     retry_after.unwrap_or(Duration::ZERO).max(wait).min(BACKOFF_MAX)
+}
+
+/// Up to a quarter longer, so that what was throttled together does not come again together. By the send's own id, which
+/// is as good as random and the same whenever it is asked.
+fn spread(send: SendId, attempts: u32, wait: Duration) -> Duration {
+    let [share, ..] = send.0.as_u128().rotate_left(attempts.saturating_mul(8)).to_be_bytes();
+    wait.saturating_add(wait * u32::from(share) / 1024)
 }
 
 #[cfg(test)]
@@ -186,6 +193,23 @@ mod tests {
                 delay: Duration::seconds(7)
             }
         );
+    }
+
+    #[test]
+    fn what_was_throttled_together_comes_again_apart() {
+        let sends = (0..100_u128).map(|n| {
+            SendId(Uuid::from_u128(
+                n.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835),
+            ))
+        });
+        let waits: std::collections::BTreeSet<_> = sends.map(|send| spread(send, 2, Duration::seconds(4))).collect();
+        assert!(waits.len() > 60, "{waits:?}");
+        let (first, last) = (*waits.first().unwrap(), *waits.last().unwrap());
+        assert!(
+            first >= Duration::seconds(4) && last < Duration::seconds(5),
+            "{waits:?}"
+        );
+        assert!(last - first > Duration::milliseconds(700), "{waits:?}");
     }
 
     #[test]
