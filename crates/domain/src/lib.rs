@@ -21,4 +21,5 @@ pub mod segments;
 pub mod shared;
 pub mod team;
 pub mod templates;
+pub mod webhooks;
 pub mod whatsapp;

@@ -11,7 +11,7 @@ pub mod timestamp;
 pub(crate) mod words;
 
 pub use errors::{FieldErrors, GatewayError, StoreError, Write};
-pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind};
+pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
 pub use pages::{Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;

@@ -34,5 +34,6 @@ mod templates;
 mod trial;
 mod turns;
 mod unfolding;
+mod webhook_events;
 mod whatsapp;
 mod wire;
