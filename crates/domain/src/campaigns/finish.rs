@@ -3,6 +3,7 @@
 use serde_json::json;
 use time::OffsetDateTime;
 
+use super::events::finished_event;
 use super::status::RunResult;
 use super::{Campaign, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
@@ -32,7 +33,10 @@ pub fn finish(
         ..campaign.clone()
     };
     let report = RunReport::of(&finished, counts);
-    let mut events = vec![Event::Notification(end_notification(&finished, &report, why))];
+    let mut events = vec![
+        Event::Notification(end_notification(&finished, &report, why)),
+        finished_event(&finished, &report, why),
+    ];
     if trigger == Trigger::Execute {
         events.push(Event::Audit(Audit {
             user_id: actor.map(|actor| actor.user_id),
@@ -103,7 +107,11 @@ mod tests {
                 .unwrap()
                 .1
         };
-        assert_eq!(events(Trigger::Send).len(), 1);
+        let told = events(Trigger::Send);
+        assert!(
+            matches!(told.as_slice(), [Event::Notification(_), Event::Webhook(_)]),
+            "{told:?}"
+        );
         let events = events(Trigger::Execute);
         let Some(Event::Audit(audit)) = events.last() else {
             panic!("{events:?}")

@@ -32,6 +32,7 @@ mod audience;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
+mod events;
 mod finish;
 mod flights;
 mod launch;
@@ -52,6 +53,7 @@ mod variables;
 
 pub use audience::{Audience, SegmentConfig};
 pub use dispatch::{Dispatcher, RunEnd};
+pub use events::{MessageNews, started_event};
 pub use finish::finish;
 pub use model::*;
 pub use outcome::{SendOutcome, SendResult, settle};

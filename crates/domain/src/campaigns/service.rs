@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
+use super::events::cancelled_event;
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
     Preview, RunStore, SendCounts, preview, transition,
@@ -132,7 +133,11 @@ impl Campaigns {
         let now = self.clock.now();
         let previous = json!({ "previousStatus": stored.status });
         let audit = tenant.audit(AuditAction::Update, "campaign", id).with_changes(previous);
-        let events = [Event::Audit(audit), Event::Notification(cancel_notification(&stored))];
+        let events = [
+            Event::Audit(audit),
+            Event::Notification(cancel_notification(&stored)),
+            cancelled_event(&stored, stored.status),
+        ];
         let cancelled = Campaign {
             status,
             paused_at: None,
@@ -272,7 +277,7 @@ pub(crate) mod tests {
 
     use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId};
+    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind};
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -391,7 +396,8 @@ pub(crate) mod tests {
                 campaign.status == CampaignStatus::Cancelled
                     && *expected == CampaignStatus::Sending
                     && audit.changes == Some(json!({ "previousStatus": "sending" }))
-                    && matches!(events.last(), Some(Event::Notification(n)) if n.kind == NotificationKind::Info)
+                    && matches!(events, [_, Event::Notification(told), Event::Webhook(webhook)]
+                        if told.kind == NotificationKind::Info && webhook.kind == WebhookKind::CampaignCancelled)
             })
             .returning(|_, _, _| Ok(Write::Done));
         let status = campaigns(store)

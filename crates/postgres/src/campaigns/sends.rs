@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Bool, Date as SqlDate, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Counted, SendCounts, SendResult, SendStatus};
+use recado_domain::campaigns::{Counted, MessageNews, SendCounts, SendResult, SendStatus};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::{Attempt, word};
+use crate::outbox;
 use crate::sql::sql;
 
 #[derive(QueryableByName)]
@@ -90,6 +91,19 @@ impl HeldSend {
     pub(crate) fn in_doubt_since(&self) -> Option<OffsetDateTime> {
         let started = self.row.started_at.filter(|_| self.status == SendStatus::Pending)?;
         Some(self.row.unknown_at.unwrap_or(started))
+    }
+
+    fn news(&self) -> MessageNews {
+        MessageNews {
+            id: self.row.id,
+            campaign_id: Some(self.campaign()),
+            conversation_id: None,
+            contact_id: self.row.contact_id.into(),
+            wa_message_id: self.row.wa_message_id.clone(),
+            status: self.status,
+            error_code: self.row.error_code,
+            error_message: self.row.error_message.clone(),
+        }
     }
 
     /// Whether a place in the month's quota is kept for it.
@@ -268,6 +282,7 @@ pub(crate) struct Settlement {
     sends: Vec<HeldSend>,
     counts: BTreeMap<Uuid, SendCounts>,
     usage: BTreeMap<Date, UsageDelta>,
+    news: Vec<MessageNews>,
 }
 
 impl Settlement {
@@ -275,8 +290,10 @@ impl Settlement {
         let sends: Vec<HeldSend> = sends.into_iter().filter(|send| send.changed).collect();
         let mut moves: BTreeMap<Uuid, Vec<Counted>> = BTreeMap::new();
         let mut usage: BTreeMap<Date, UsageDelta> = BTreeMap::new();
+        let mut news = vec![];
         for send in &sends {
             if send.before != send.status {
+                news.push(send.news());
                 let moved = Counted {
                     from: send.before,
                     to: send.status,
@@ -294,11 +311,16 @@ impl Settlement {
             .into_iter()
             .map(|(campaign, moves)| (campaign, SendCounts::deltas(moves)))
             .collect();
-        Self { sends, counts, usage }
+        Self {
+            sends,
+            counts,
+            usage,
+            news,
+        }
     }
 
     /// One statement for the sends, one a campaign for its counters, one a month for its usage; in the order of their
-    /// keys, so that two settlements queue up instead of blocking each other.
+    /// keys, so that two settlements queue up instead of blocking each other. One more tells what happened.
     pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
         if self.sends.is_empty() {
             return Ok(());
@@ -323,7 +345,7 @@ impl Settlement {
         for (month, delta) in self.usage {
             change_usage(conn, account, month, delta.sent, delta.reserved).await?;
         }
-        Ok(())
+        outbox::append(conn, account, &MessageNews::events(&self.news)).await
     }
 }
 

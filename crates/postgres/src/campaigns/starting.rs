@@ -6,7 +6,7 @@ use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
-    Trigger,
+    Trigger, started_event,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
 use time::{Date, Duration};
@@ -82,10 +82,12 @@ pub(super) async fn start(
     };
     enqueue(conn, account, id, place).await?;
     // Last, because every start of the account waits for this row.
-    match reserve(conn, account, start.monthly_limit, month, recipients).await? {
-        None => Ok(StartOutcome::Started { recipients }),
-        Some(refusal) => Ok(StartOutcome::Refused(refusal)),
+    if let Some(refusal) = reserve(conn, account, start.monthly_limit, month, recipients).await? {
+        return Ok(StartOutcome::Refused(refusal));
     }
+    let told = started_event(&start.campaign, start.trigger, recipients);
+    outbox::append(conn, account, &[told]).await?;
+    Ok(StartOutcome::Started { recipients })
 }
 
 /// Moves the campaign and puts it into the queue, for a worker to prepare.
@@ -194,10 +196,12 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     };
     enqueue(conn, account, id, place).await?;
     outbox::append(conn, account, &retry.events).await?;
-    match reserve(conn, account, retry.monthly_limit, month.month, renewed).await? {
-        None => Ok(StartOutcome::Started { recipients: renewed }),
-        Some(refusal) => Ok(StartOutcome::Refused(refusal)),
+    if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, renewed).await? {
+        return Ok(StartOutcome::Refused(refusal));
     }
+    let told = started_event(campaign, retry.run.trigger, renewed);
+    outbox::append(conn, account, &[told]).await?;
+    Ok(StartOutcome::Started { recipients: renewed })
 }
 
 #[derive(QueryableByName)]

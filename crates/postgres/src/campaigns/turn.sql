@@ -10,7 +10,13 @@ WITH held AS (
   FROM unnest($5, $6) AS w (id, message_id)
   WHERE s.account_id = $1 AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
     AND s.started_at IS NOT NULL
-  RETURNING s.id, s.wa_message_id, s.quota_month
+  RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
+), told AS (
+  INSERT INTO outbox_events (account_id, payload)
+  SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.sent', 'items', jsonb_agg(jsonb_build_object(
+    'id', id, 'campaign_id', $2, 'conversation_id', NULL, 'contact_id', contact_id, 'wa_message_id', wa_message_id,
+    'status', 'sent', 'error_code', NULL, 'error_message', NULL)))
+  FROM recorded WHERE (SELECT webhook_listens($1, 'message.sent')) HAVING count(*) > 0
 ), named AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING

@@ -4,13 +4,14 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::SendStatus;
+use recado_domain::campaigns::{MessageNews, SendStatus};
 use recado_domain::conversations::{Message, MessageStatus};
-use recado_domain::shared::{AccountId, StoreError};
+use recado_domain::shared::{AccountId, ContactId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, word};
+use crate::outbox;
 use crate::sql::sql;
 
 /// The columns of a message, in whatever statement names it `m`.
@@ -54,11 +55,22 @@ impl TryFrom<MessageRow> for Message {
     }
 }
 
+#[derive(QueryableByName)]
+struct HeldRow {
+    #[diesel(embed)]
+    message: MessageRow,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+}
+
 /// A locked message that left.
 pub(crate) struct HeldMessage {
     message: Message,
+    contact_id: ContactId,
     error_message: Option<String>,
     changed: bool,
+    /// What it became.
+    news: Option<SendStatus>,
 }
 
 impl HeldMessage {
@@ -76,6 +88,7 @@ impl HeldMessage {
         };
         self.message.status = next;
         self.changed = true;
+        self.news = Some(news);
         if next == MessageStatus::Failed {
             self.error_message = error_message.map(str::to_owned);
         }
@@ -83,6 +96,19 @@ impl HeldMessage {
 
     pub(super) fn is_pending(&self) -> bool {
         self.message.status == MessageStatus::Pending
+    }
+
+    fn news(&self) -> Option<MessageNews> {
+        Some(MessageNews {
+            id: self.message.id.0,
+            campaign_id: None,
+            conversation_id: Some(self.message.conversation_id),
+            contact_id: self.contact_id,
+            wa_message_id: self.message.wa_message_id.clone(),
+            status: self.news?,
+            error_code: None,
+            error_message: self.error_message.clone(),
+        })
     }
 
     pub(super) fn into_message(self) -> Message {
@@ -98,19 +124,23 @@ pub(crate) async fn lock_messages(
     wa_message_ids: Vec<String>,
 ) -> Attempt<Vec<HeldMessage>> {
     let query = sql(format!(
-        "SELECT {COLUMNS} FROM messages m
+        "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
+           WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
+         FROM messages m
          WHERE m.account_id = $1 AND m.direction = 'outbound' AND (m.id = ANY ($2) OR m.wa_message_id = ANY ($3))
          ORDER BY m.id FOR NO KEY UPDATE"
     ))
     .bind(account)
     .bind(ids)
     .bind(wa_message_ids);
-    let rows: Vec<MessageRow> = query.load(conn).await?;
+    let rows: Vec<HeldRow> = query.load(conn).await?;
     let held = rows.into_iter().map(|row| {
         Ok(HeldMessage {
-            message: row.try_into()?,
+            message: row.message.try_into()?,
+            contact_id: row.contact_id.into(),
             error_message: None,
             changed: false,
+            news: None,
         })
     });
     Ok(held.collect::<Result<_, StoreError>>()?)
@@ -131,7 +161,7 @@ pub(crate) fn find<'a>(
     held.get_mut(position)
 }
 
-/// Writes what changed. An id of the platform's that another message has is not taken from it.
+/// Writes what changed, and tells it. An id of the platform's that another message has is not taken from it.
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -161,7 +191,8 @@ pub(crate) async fn write_messages(
     .bind(statuses)
     .bind(names)
     .bind(errors)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    let news: Vec<MessageNews> = changed.into_iter().filter_map(HeldMessage::news).collect();
+    outbox::append(conn, account, &MessageNews::events(&news)).await
 }

@@ -14,8 +14,10 @@ use recado_postgres::{PgConversations, PgInbox, PgProfiles};
 use serde_json::json;
 use time::Duration;
 
+use crate::campaign_events;
 use crate::deliveries::news;
 use crate::support::{NOW, World, id};
+use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
 
 const NUMBER: &str = "111";
@@ -525,6 +527,7 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
     let (world, profile) = connected().await;
     let reply = replied(&world, profile).await;
     let (account, store) = (world.account, conversations(&world));
+    endpoint(&world, account, "{message.read,message.failed}", true).await;
     let none: [usize; 0] = [];
     // By the platform's id alone it is not known yet; by ours it is, before its record.
     let batch = [told(None, "w", SendStatus::Read)];
@@ -557,6 +560,17 @@ async fn a_reply_goes_forward_only_whoever_comes_first() {
             .unwrap()
             .status,
         MessageStatus::Read
+    );
+    let told = campaign_events::told(&world).await;
+    let contact = contact(&world, "id").await;
+    assert_eq!(
+        told,
+        [(
+            "message.read".to_owned(),
+            json!([{ "id": reply.id, "campaign_id": null, "conversation_id": reply.conversation_id,
+                     "contact_id": contact, "wa_message_id": "w", "status": "read", "error_code": null,
+                     "error_message": null }])
+        )]
     );
 }
 

@@ -1,0 +1,125 @@
+//! What webhook endpoints are told of campaigns, and of messages, be they of a campaign or replies.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{Campaign, CampaignStatus, RunReport, SendStatus, Trigger};
+use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind};
+
+/// A run began, to so many: all of the audience, or those that are tried again.
+pub fn started_event(campaign: &Campaign, trigger: Trigger, recipients: i64) -> Event {
+    let item = json!({ "id": campaign.id, "name": campaign.name, "template_id": campaign.template_id,
+                       "trigger": trigger.as_str(), "simulated": campaign.simulated, "recipients": recipients });
+    Event::webhook(WebhookKind::CampaignStarted, vec![item])
+}
+
+/// A run is over. `why`: before everybody was tried.
+pub(super) fn finished_event(campaign: &Campaign, report: &RunReport, why: Option<&str>) -> Event {
+    let item = json!({ "id": campaign.id, "name": campaign.name, "status": campaign.status,
+                       "simulated": report.simulated, "total": report.total, "sent": report.sent,
+                       "failed": report.failed, "ended_early": why });
+    Event::webhook(WebhookKind::CampaignFinished, vec![item])
+}
+
+/// Somebody cancelled it.
+pub(super) fn cancelled_event(campaign: &Campaign, previous: CampaignStatus) -> Event {
+    let item = json!({ "id": campaign.id, "name": campaign.name, "previous_status": previous });
+    Event::webhook(WebhookKind::CampaignCancelled, vec![item])
+}
+
+/// A message that left, and what is known of it since.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MessageNews {
+    /// Of the send, or of the reply.
+    pub id: Uuid,
+    /// None: a reply.
+    pub campaign_id: Option<CampaignId>,
+    /// None: a campaign's.
+    pub conversation_id: Option<ConversationId>,
+    /// To whom.
+    pub contact_id: ContactId,
+    /// The platform's name for it, as far as it is known.
+    pub wa_message_id: Option<String>,
+    /// What it is now. A status that was passed over is not told: read implies delivered.
+    pub status: SendStatus,
+    /// The platform's code, where it failed by one.
+    pub error_code: Option<i64>,
+    /// Why it failed.
+    pub error_message: Option<String>,
+}
+
+impl MessageNews {
+    /// At most one event a kind, in the order of the statuses.
+    pub fn events(news: &[Self]) -> Vec<Event> {
+        let kinds = [
+            (SendStatus::Sent, WebhookKind::MessageSent),
+            (SendStatus::Delivered, WebhookKind::MessageDelivered),
+            (SendStatus::Read, WebhookKind::MessageRead),
+            (SendStatus::Failed, WebhookKind::MessageFailed),
+        ];
+        let told = kinds.into_iter().map(|(status, kind)| {
+            let of_kind = news.iter().filter(|one| one.status == status);
+            (kind, of_kind.map(|one| json!(one)).collect::<Vec<Value>>())
+        });
+        told.filter(|(_, items)| !items.is_empty())
+            .map(|(kind, items)| Event::webhook(kind, items))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(id: u128, status: SendStatus) -> MessageNews {
+        MessageNews {
+            id: Uuid::from_u128(id),
+            campaign_id: Some(CampaignId(Uuid::nil())),
+            conversation_id: None,
+            contact_id: ContactId(Uuid::nil()),
+            wa_message_id: Some("wamid".into()),
+            status,
+            error_code: None,
+            error_message: None,
+        }
+    }
+
+    #[test]
+    fn messages_are_told_by_kind_and_pending_ones_are_no_news() {
+        use SendStatus::{Failed, Pending, Read, Sent};
+        let told = MessageNews::events(&[
+            news(1, Read),
+            news(2, Sent),
+            news(3, Pending),
+            news(4, Read),
+            news(5, Failed),
+        ]);
+        let told: Vec<_> = told
+            .iter()
+            .map(|event| {
+                let Event::Webhook(told) = event else {
+                    panic!("{event:?}")
+                };
+                let last = |item: &Value| item["id"].as_str().unwrap().chars().last().unwrap();
+                (told.kind.as_str(), told.items.iter().map(last).collect::<String>())
+            })
+            .collect();
+        let wanted = [("message.sent", "2"), ("message.read", "14"), ("message.failed", "5")];
+        assert_eq!(told, wanted.map(|(kind, ids)| (kind, ids.to_owned())));
+    }
+
+    /// The statement of a run's turn writes this form itself.
+    #[test]
+    fn the_form_of_a_message() {
+        let told = MessageNews::events(&[news(1, SendStatus::Sent)]);
+        assert_eq!(
+            json!(told),
+            json!([{ "kind": "webhook", "type": "message.sent", "items": [{
+                "id": "00000000-0000-0000-0000-000000000001",
+                "campaign_id": "00000000-0000-0000-0000-000000000000", "conversation_id": null,
+                "contact_id": "00000000-0000-0000-0000-000000000000", "wa_message_id": "wamid", "status": "sent",
+                "error_code": null, "error_message": null }] }])
+        );
+    }
+}
