@@ -6,6 +6,8 @@ CREATE TABLE campaign_audiences (
   -- Parts are in the order of the contacts' ids, in which a run goes through them.
   part integer NOT NULL,
   contact_ids uuid[] NOT NULL,
+  -- The moment of the freeze: all sends of a campaign are made of one moment, whenever their rows are written.
+  created_at timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT campaign_audiences_pkey PRIMARY KEY (account_id, campaign_id, part),
   CONSTRAINT campaign_audiences_campaign_id_fkey FOREIGN KEY (account_id, campaign_id)
     REFERENCES campaigns (account_id, id) ON DELETE CASCADE
@@ -13,3 +15,9 @@ CREATE TABLE campaign_audiences (
 -- Ids do not compress.
 ALTER TABLE campaign_audiences ALTER COLUMN contact_ids SET STORAGE EXTERNAL;
 SELECT make_tenant_table('campaign_audiences');
+
+-- So the counters of a campaign count messages of one moment, this one.
+ALTER TABLE campaign_counters ADD COLUMN created_at timestamptz NOT NULL DEFAULT now();
+UPDATE campaign_counters n SET created_at = s.created_at
+FROM (SELECT account_id, campaign_id, min(created_at) AS created_at FROM campaign_sends GROUP BY 1, 2) s
+WHERE s.account_id = n.account_id AND s.campaign_id = n.campaign_id;

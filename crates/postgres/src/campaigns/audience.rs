@@ -95,9 +95,9 @@ pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, cam
            DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
              AND part = (SELECT part FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
                ORDER BY part LIMIT 1 FOR UPDATE)
-           RETURNING contact_ids)
-         INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-         SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id
+           RETURNING contact_ids, created_at)
+         INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
+         SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id, p.created_at
          FROM part p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, place) ORDER BY c.place")
     .bind(account)
     .bind(campaign)

@@ -82,6 +82,10 @@ async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_s
         rounds += 1;
     }
     assert_eq!((rounds, world.number(SENDS).await), (3, 7300));
+    // All of them are of the moment of the freeze, and so is what counts them.
+    let moments = "SELECT count(DISTINCT at) FROM
+      (SELECT created_at AS at FROM campaign_sends UNION ALL SELECT created_at FROM campaign_counters) AS m";
+    assert_eq!(world.number(moments).await, 1);
     assert_eq!(world.usage().await, "0/0");
     world.assert_recount().await;
 }
