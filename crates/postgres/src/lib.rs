@@ -23,6 +23,7 @@ mod pool;
 mod schema;
 mod segments;
 mod sql;
+mod statistics;
 mod team;
 mod templates;
 #[cfg(feature = "testing")]
@@ -44,6 +45,7 @@ pub use notifications::{PgNotificationFeed, PgNotifications};
 pub use outbox::PgOutbox;
 pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use segments::PgSegments;
+pub use statistics::PgStatistics;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

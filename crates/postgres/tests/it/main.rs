@@ -30,6 +30,7 @@ mod retries;
 mod runs;
 mod segments;
 mod starts;
+mod statistics;
 mod support;
 mod templates;
 mod trial;
