@@ -27,6 +27,7 @@ mod team;
 mod templates;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
@@ -46,4 +47,5 @@ pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use segments::PgSegments;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
+pub use webhooks::{PgDeliveryQueue, PgWebhooks};
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};
