@@ -7,4 +7,5 @@ pub mod mail;
 pub mod media;
 pub mod payment;
 pub mod sessions;
+pub mod webhooks;
 pub mod whatsapp;

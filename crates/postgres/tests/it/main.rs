@@ -34,5 +34,6 @@ mod templates;
 mod trial;
 mod turns;
 mod webhook_events;
+mod webhooks;
 mod whatsapp;
 mod wire;

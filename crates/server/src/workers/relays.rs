@@ -28,6 +28,8 @@ pub struct Relays {
     audit: Arc<Notify>,
     notification: Arc<Notify>,
     webhook: Arc<Notify>,
+    /// Rings for whoever delivers webhooks.
+    pub(super) deliveries: Arc<Notify>,
 }
 
 impl Relays {
@@ -36,6 +38,11 @@ impl Relays {
         for &kind in EventKind::ALL {
             self.of(kind).notify_one();
         }
+    }
+
+    /// Something was queued for delivery.
+    pub fn deliver(&self) {
+        self.deliveries.notify_one();
     }
 
     fn of(&self, kind: EventKind) -> &Arc<Notify> {
@@ -51,10 +58,17 @@ pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, 
     for &kind in EventKind::ALL {
         let outbox = PgOutbox::new(stores.platform.clone());
         let wake = Some(relays.of(kind).clone());
+        let relays = relays.clone();
         tasks.spawn(rounds::run(kind.as_str(), REST, stop.clone(), wake, move || {
-            let outbox = outbox.clone();
+            let (outbox, relays) = (outbox.clone(), relays.clone());
             // What comes while a round is under way wakes the next one.
-            async move { outbox.relay(kind, BATCH).await.map(|moved| moved >= BATCH) }
+            async move {
+                let moved = outbox.relay(kind, BATCH).await?;
+                if moved > 0 && kind == EventKind::Webhook {
+                    relays.deliver();
+                }
+                Ok(moved >= BATCH)
+            }
         }));
     }
 }
