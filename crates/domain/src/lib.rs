@@ -11,6 +11,7 @@ pub mod billing;
 pub mod campaigns;
 pub mod contacts;
 pub mod conversations;
+pub mod egress;
 pub mod folders;
 pub mod idempotency;
 pub mod limits;

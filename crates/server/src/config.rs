@@ -6,13 +6,13 @@ use std::str::FromStr;
 use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_domain::shared::Network;
 use secrecy::SecretString;
 use thiserror::Error;
 use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
-use crate::web::peer::Network;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
 const SESSION_SECRET_BYTES: usize = 32;
