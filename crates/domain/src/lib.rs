@@ -22,4 +22,5 @@ pub mod segments;
 pub mod shared;
 pub mod team;
 pub mod templates;
+pub mod webhooks;
 pub mod whatsapp;
