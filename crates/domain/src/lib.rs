@@ -8,6 +8,7 @@ pub mod accounts;
 pub mod api_keys;
 pub mod audit;
 pub mod billing;
+pub mod brand;
 pub mod campaigns;
 pub mod contacts;
 pub mod conversations;
