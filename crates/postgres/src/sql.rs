@@ -12,6 +12,7 @@ use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
     AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, GatewayEventId, InviteId, MailId,
     MessageId, NotificationId, PaymentId, ProfileId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId,
+    WebhookEventId, WebhookId, WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -191,6 +192,9 @@ id_params!(
     TagId,
     TemplateId,
     UserId,
+    WebhookEventId,
+    WebhookId,
+    WebhookLogId,
 );
 
 /// The bare ids of typed ones.

@@ -13,6 +13,31 @@ words! {
         Audit = "audit",
         /// Into the notifications.
         Notification = "notification",
+        /// To the account's webhook endpoints.
+        Webhook = "webhook",
+    }
+}
+
+words! {
+    /// What an account can have told to its webhook endpoints.
+    WebhookKind {
+        MessageReceived = "message.received",
+        MessageSent = "message.sent",
+        MessageDelivered = "message.delivered",
+        MessageRead = "message.read",
+        MessageFailed = "message.failed",
+        CampaignStarted = "campaign.started",
+        CampaignFinished = "campaign.finished",
+        CampaignCancelled = "campaign.cancelled",
+        ContactCreated = "contact.created",
+        ContactUpdated = "contact.updated",
+        ContactDeleted = "contact.deleted",
+        TemplateStatusChanged = "template.status_changed",
+        SubscriptionChanged = "subscription.changed",
+        OrderRecorded = "order.recorded",
+        MetricRecorded = "metric.recorded",
+        /// Nothing happened: somebody tries an endpoint out.
+        TestPing = "test.ping",
     }
 }
 
@@ -24,6 +49,15 @@ pub enum Event {
     Audit(Audit),
     /// A notification inside the product.
     Notification(Notification),
+    /// What the account's webhook endpoints are told.
+    Webhook(Webhook),
+}
+
+impl Event {
+    /// One event of a kind an item. Kept only where an endpoint of the account wants that kind.
+    pub fn webhook(kind: WebhookKind, items: Vec<Value>) -> Self {
+        Self::Webhook(Webhook { kind, items })
+    }
 }
 
 /// What was done to an audited thing.
@@ -114,6 +148,16 @@ pub struct Notification {
     pub data: Value,
 }
 
+/// Events of one kind that one change made: each item is an event of its own to the receivers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Webhook {
+    /// Of what kind.
+    #[serde(rename = "type")]
+    pub kind: WebhookKind,
+    /// What each says: ids and what changed, as published in `docs/webhooks.md`.
+    pub items: Vec<Value>,
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -137,11 +181,22 @@ mod tests {
             message: "m".into(),
             data: json!({}),
         };
-        let kinds = [Event::Audit(audit), Event::Notification(notification)].map(|event| json!(event)["kind"].clone());
+        let webhook = Event::webhook(WebhookKind::MessageSent, vec![json!({ "id": 1 })]);
+        let kinds = [Event::Audit(audit), Event::Notification(notification), webhook];
+        let kinds = kinds.map(|event| json!(event)["kind"].clone());
         assert_eq!(
-            kinds,
-            [EventKind::Audit, EventKind::Notification].map(|kind| json!(kind))
+            kinds.as_slice(),
+            EventKind::ALL.iter().map(|kind| json!(kind)).collect::<Vec<_>>()
         );
-        assert_eq!(EventKind::ALL.len(), kinds.len());
+    }
+
+    /// Statements that record many changes at once write this form themselves.
+    #[test]
+    fn the_stored_form_of_a_webhook_event() {
+        let event = Event::webhook(WebhookKind::MessageSent, vec![json!({ "id": 1 }), json!({ "id": 2 })]);
+        let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
+        assert_eq!(json!(event), stored);
+        assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
+        assert_eq!(WebhookKind::ALL.len(), 16);
     }
 }

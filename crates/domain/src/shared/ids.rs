@@ -73,4 +73,10 @@ ids! {
     TemplateId,
     /// A person who signs in.
     UserId,
+    /// What happened, as webhook endpoints know it.
+    WebhookEventId,
+    /// An endpoint that an account is told things at, or that it is called at.
+    WebhookId,
+    /// One attempt to deliver, or one call that was received.
+    WebhookLogId,
 }

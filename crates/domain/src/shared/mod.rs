@@ -12,7 +12,7 @@ pub mod timestamp;
 pub(crate) mod words;
 
 pub use errors::{FieldErrors, GatewayError, StoreError, Write};
-pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind};
+pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
 pub use network::Network;
 pub use pages::{Page, PageQuery, Slice, SliceQuery};

@@ -4,7 +4,7 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{Audit, EventKind, Notification, StoreError};
+use recado_domain::shared::{Audit, EventKind, Notification, StoreError, Webhook};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -16,6 +16,7 @@ use crate::sql::{Param, sql};
 
 /// Any number that names nothing else in the database.
 const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
+const WEBHOOKS_LOCK: i64 = 0x7265_6361_6470;
 
 /// An event on its way.
 #[derive(QueryableByName)]
@@ -37,6 +38,7 @@ pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, waiting
     match kind {
         EventKind::Audit => write_audits(conn, read(waiting)?).await,
         EventKind::Notification => write_notifications(conn, read(waiting)?).await,
+        EventKind::Webhook => write_webhooks(conn, read(waiting)?).await,
     }
 }
 
@@ -91,10 +93,7 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
 /// become visible, so that a stream which saw one has seen every smaller one.
 async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Notification>>) -> Attempt<()> {
     if !events.is_empty() {
-        sql("SELECT pg_advisory_xact_lock($1)")
-            .bind(NOTIFICATIONS_LOCK)
-            .execute(&mut *conn)
-            .await?;
+        one_at_a_time(conn, NOTIFICATIONS_LOCK).await?;
     }
     sql(
         "INSERT INTO notifications (account_id, id, type, title, message, data, created_at)
@@ -116,6 +115,55 @@ async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, 
     .bind(column(&events, |(event, _)| event.created_at))
     .execute(conn)
     .await?;
+    Ok(())
+}
+
+async fn one_at_a_time(conn: &mut AsyncPgConnection, lock: i64) -> Attempt<()> {
+    sql("SELECT pg_advisory_xact_lock($1)").bind(lock).execute(conn).await?;
+    Ok(())
+}
+
+/// What happened goes into the feed, with positions as notifications have them, and into the line of every active
+/// endpoint that wants it.
+const FAN_OUT: &str = "WITH told AS MATERIALIZED (
+       SELECT e.* FROM unnest($1, $2, $3, $4, $5) WITH ORDINALITY
+         AS e (account_id, id, type, payload, occurred_at, place)
+       JOIN accounts a ON a.id = e.account_id),
+     events AS (
+       INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
+       SELECT o.account_id, o.id, o.type, o.payload, o.occurred_at, nextval('webhook_events_position_seq')
+       FROM (SELECT * FROM told ORDER BY place) o
+       ON CONFLICT DO NOTHING
+       RETURNING account_id, id, type)
+     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+     SELECT e.account_id, e.id, w.id FROM events e
+     JOIN webhook_endpoints w ON w.account_id = e.account_id AND w.direction = 'outbound' AND w.is_active
+       AND w.events && ARRAY[e.type, '*']
+     FOR KEY SHARE OF w
+     ON CONFLICT DO NOTHING";
+
+async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Webhook>>) -> Attempt<()> {
+    let told: Vec<Told<'_, (usize, &str, Value)>> = events
+        .into_iter()
+        .flat_map(|(event, webhook)| {
+            let kind = webhook.kind.as_str();
+            let items = webhook.items.into_iter().enumerate();
+            items.map(move |(index, item)| (event, (index, kind, item)))
+        })
+        .collect();
+    if !told.is_empty() {
+        one_at_a_time(conn, WEBHOOKS_LOCK).await?;
+    }
+    sql(FAN_OUT)
+        .bind(column(&told, |(event, _)| event.account_id))
+        .bind(column(&told, |(event, (index, ..))| {
+            derived::of_item(event.seq, *index, event.created_at)
+        }))
+        .bind(column(&told, |(_, (_, kind, _))| (*kind).to_owned()))
+        .bind(column(&told, |(_, (.., item))| item.clone()))
+        .bind(column(&told, |(event, _)| event.created_at))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 

@@ -59,7 +59,15 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO conversations (account_id, id, contact_id, last_message_at)
                    VALUES ('{account}', '{tag}', '{contact}', now());
                  INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
-                   VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now())"
+                   VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
+                 INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
+                   VALUES ('{account}', '{tag}', 'w', 'outbound', 'https://e.example', '{{*}}', '\\x00', 'beef');
+                 INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
+                   VALUES ('{account}', '{tag}', 'message.sent', '{{}}', now());
+                 INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+                   VALUES ('{account}', '{tag}', '{tag}');
+                 INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)
+                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
             ))
             .await;
     }
@@ -84,7 +92,7 @@ async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    assert!(tables.len() >= 23, "{tables:?}");
+    assert!(tables.len() >= 27, "{tables:?}");
     tables
         .into_iter()
         .map(|table| {

@@ -33,5 +33,6 @@ mod support;
 mod templates;
 mod trial;
 mod turns;
+mod webhook_events;
 mod whatsapp;
 mod wire;

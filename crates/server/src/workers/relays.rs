@@ -27,6 +27,7 @@ const REST: Rest = Rest {
 pub struct Relays {
     audit: Arc<Notify>,
     notification: Arc<Notify>,
+    webhook: Arc<Notify>,
 }
 
 impl Relays {
@@ -41,6 +42,7 @@ impl Relays {
         match kind {
             EventKind::Audit => &self.audit,
             EventKind::Notification => &self.notification,
+            EventKind::Webhook => &self.webhook,
         }
     }
 }

@@ -1,0 +1,129 @@
+-- Events that accounts have sent to them, and what is said on the way.
+
+CREATE TABLE webhook_endpoints (
+  account_id uuid NOT NULL CONSTRAINT webhook_endpoints_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  name text NOT NULL,
+  direction text NOT NULL CONSTRAINT webhook_endpoints_direction_check CHECK (direction IN ('outbound', 'inbound')),
+  url text,
+  -- Kinds of events, or `*`.
+  events text[] NOT NULL,
+  is_active boolean NOT NULL DEFAULT true,
+  -- Encrypted with the server's key. The previous one signs too until it ends.
+  secret bytea NOT NULL,
+  secret_hint text NOT NULL,
+  previous_secret bytea,
+  previous_secret_until timestamptz,
+  -- The failures since the last success; null without any.
+  failing_since timestamptz,
+  last_failed_at timestamptz,
+  -- When and why deliveries switched it off.
+  disabled_at timestamptz,
+  disabled_reason text
+    CONSTRAINT webhook_endpoints_disabled_reason_check CHECK (disabled_reason IN ('gone', 'failing')),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT webhook_endpoints_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT webhook_endpoints_url_check CHECK ((direction = 'outbound') = (url IS NOT NULL)),
+  CONSTRAINT webhook_endpoints_previous_secret_check
+    CHECK ((previous_secret IS NULL) = (previous_secret_until IS NULL)),
+  CONSTRAINT webhook_endpoints_failing_check CHECK ((failing_since IS NULL) = (last_failed_at IS NULL)),
+  CONSTRAINT webhook_endpoints_disabled_check
+    CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL) AND (disabled_at IS NULL OR NOT is_active))
+);
+-- A caller names an endpoint and says nothing of its account.
+CREATE INDEX webhook_endpoints_id_idx ON webhook_endpoints (id);
+SELECT make_tenant_table('webhook_endpoints');
+
+-- Whether any endpoint of an account wants events of a kind, be it switched on or not: only such events are kept. One
+-- look into an index where there is no endpoint. In plpgsql, because that keeps its plan; an EXISTS in a function of
+-- plain SQL is neither put into the query nor kept.
+CREATE FUNCTION webhook_listens(account uuid, kind text) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+  RETURN EXISTS (
+    SELECT FROM webhook_endpoints e
+    WHERE e.account_id = account AND e.direction = 'outbound' AND e.events && ARRAY[kind, '*']);
+END
+$$;
+
+-- The feed. An event without a position is in nobody's feed: a test, which nothing happened for.
+CREATE TABLE webhook_events (
+  account_id uuid NOT NULL CONSTRAINT webhook_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  -- What the receiver knows it by, however often it is delivered.
+  id uuid NOT NULL,
+  type text NOT NULL,
+  payload jsonb NOT NULL,
+  occurred_at timestamptz NOT NULL,
+  -- The order in which events became visible: whoever writes one holds a lock meanwhile, so that a reader that saw a
+  -- position has seen every smaller one.
+  position bigint,
+  CONSTRAINT webhook_events_pkey PRIMARY KEY (account_id, id)
+);
+CREATE SEQUENCE webhook_events_position_seq OWNED BY webhook_events.position;
+CREATE UNIQUE INDEX webhook_events_position_unique ON webhook_events (account_id, position);
+CREATE INDEX webhook_events_occurred_at_idx ON webhook_events (occurred_at);
+SELECT make_tenant_table('webhook_events');
+
+-- What is still to be delivered, and what was given up. A delivery that succeeded has no row: its log tells of it.
+CREATE TABLE webhook_deliveries (
+  account_id uuid NOT NULL,
+  event_id uuid NOT NULL,
+  endpoint_id uuid NOT NULL,
+  state text NOT NULL DEFAULT 'waiting'
+    CONSTRAINT webhook_deliveries_state_check CHECK (state IN ('waiting', 'failed', 'dropped')),
+  -- How many attempts are over.
+  attempt integer NOT NULL DEFAULT 0,
+  -- Not to be taken before this moment: leased, or waiting for the next attempt.
+  next_attempt_at timestamptz NOT NULL DEFAULT now(),
+  leased boolean NOT NULL DEFAULT false,
+  -- Counts the claims: whoever finishes one must still be the last who claimed it.
+  claim bigint NOT NULL DEFAULT 0,
+  -- When it last failed, or was dropped.
+  failed_at timestamptz,
+  CONSTRAINT webhook_deliveries_pkey PRIMARY KEY (account_id, event_id, endpoint_id),
+  CONSTRAINT webhook_deliveries_event_id_fkey FOREIGN KEY (account_id, event_id)
+    REFERENCES webhook_events (account_id, id) ON DELETE CASCADE,
+  CONSTRAINT webhook_deliveries_endpoint_id_fkey FOREIGN KEY (account_id, endpoint_id)
+    REFERENCES webhook_endpoints (account_id, id) ON DELETE CASCADE
+) WITH (fillfactor = 70);
+-- Each endpoint has a line of its own, so that a long one is in nobody's way.
+CREATE INDEX webhook_deliveries_line_idx ON webhook_deliveries (endpoint_id, next_attempt_at) WHERE state = 'waiting';
+CREATE INDEX webhook_deliveries_failed_at_idx ON webhook_deliveries (account_id, endpoint_id, failed_at);
+SELECT make_tenant_table('webhook_deliveries');
+
+-- One row an attempt, and one a call of an inbound endpoint. Outlives its endpoint.
+CREATE TABLE webhook_logs (
+  account_id uuid NOT NULL CONSTRAINT webhook_logs_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  endpoint_id uuid NOT NULL,
+  direction text NOT NULL CONSTRAINT webhook_logs_direction_check CHECK (direction IN ('outbound', 'inbound')),
+  event_type text NOT NULL,
+  -- The `webhook-id`.
+  message_id text NOT NULL,
+  -- Outbound: the event, which holds what was delivered.
+  event_id uuid,
+  -- Inbound: what was received.
+  payload jsonb,
+  -- Null where nobody answered.
+  response_status integer,
+  attempt integer NOT NULL DEFAULT 1,
+  duration_ms integer,
+  error text,
+  -- When the next attempt follows this one.
+  next_attempt_at timestamptz,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT webhook_logs_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT webhook_logs_payload_check CHECK ((direction = 'outbound') = (event_id IS NOT NULL))
+);
+CREATE INDEX webhook_logs_created_at_idx ON webhook_logs (account_id, created_at DESC, id DESC);
+CREATE INDEX webhook_logs_endpoint_id_idx ON webhook_logs (account_id, endpoint_id, created_at DESC, id DESC);
+CREATE INDEX webhook_logs_failed_idx ON webhook_logs (account_id, created_at DESC, id DESC)
+  WHERE response_status IS NULL OR response_status >= 400;
+CREATE INDEX webhook_logs_inbound_idx ON webhook_logs (account_id, created_at DESC, id DESC)
+  WHERE direction = 'inbound';
+-- What was received and carried out is not carried out again.
+CREATE UNIQUE INDEX webhook_logs_received_unique ON webhook_logs (account_id, endpoint_id, message_id)
+  WHERE direction = 'inbound' AND response_status BETWEEN 200 AND 299;
+CREATE INDEX webhook_logs_sweep_idx ON webhook_logs (created_at);
+SELECT make_tenant_table('webhook_logs');
