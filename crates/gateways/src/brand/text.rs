@@ -277,7 +277,11 @@ mod tests {
     #[test]
     fn text_is_cut_at_its_longest() {
         let long = "ã".repeat(30_000);
-        for page in [of_html(&long), of_plain(&long), of_html(&format!("<title>{long}</title>{long}"))] {
+        for page in [
+            of_html(&long),
+            of_plain(&long),
+            of_html(&format!("<title>{long}</title>{long}")),
+        ] {
             assert_eq!(page.text.chars().count(), LONGEST);
         }
     }
