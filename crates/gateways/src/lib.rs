@@ -2,6 +2,8 @@
 //! HTTP, mail over SMTP, the store of files.
 #![doc = include_str!("../README.md")]
 
+pub mod brand;
+pub mod egress;
 pub mod http;
 pub mod mail;
 pub mod media;

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_domain::egress::AllowList;
+use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
 use secrecy::SecretString;
 use thiserror::Error;
@@ -13,7 +15,6 @@ use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
-use crate::web::peer::Network;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
 const SESSION_SECRET_BYTES: usize = 32;
@@ -96,6 +97,8 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
     pub media_public_url: String,
+    /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
+    pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
     /// `CAMPAIGN_RUNS`.
@@ -173,6 +176,12 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
+            egress_allow: list::<Network>(
+                get,
+                "EGRESS_ALLOW_CIDRS",
+                "a comma-separated list of networks like 10.0.0.0/8",
+            )?
+            .into(),
             message_delay: Duration::milliseconds(parsed(
                 get,
                 "CAMPAIGN_MESSAGE_DELAY_MS",

@@ -3,6 +3,7 @@
 mod errors;
 mod events;
 mod ids;
+mod network;
 mod pages;
 mod ports;
 mod tenant;
@@ -13,6 +14,7 @@ pub(crate) mod words;
 pub use errors::{FieldErrors, GatewayError, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
+pub use network::Network;
 pub use pages::{Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
 pub(crate) use words::words;

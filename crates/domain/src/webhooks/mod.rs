@@ -6,6 +6,7 @@
 mod deliverer;
 mod endpoint;
 mod fate;
+mod guard;
 mod lines;
 mod model;
 mod ports;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use recado_domain::webhooks::{Bell, Deliverer, Sweeper, Webhooks};
-use recado_gateways::http::Http;
-use recado_gateways::webhooks::{AnyAddress, WebhookClient};
+use recado_gateways::egress::{Egress, Setup};
+use recado_gateways::webhooks::WebhookClient;
 use recado_postgres::{PgDeliveryQueue, PgWebhooks, PlatformPool, PoolConfig};
 
 use super::{Shared, Stores};
@@ -23,7 +23,7 @@ impl Stores {
             ids: shared.ids.clone(),
             secrets: shared.secrets.clone(),
             cipher: shared.cipher.clone(),
-            guard: Arc::new(AnyAddress),
+            guard: Arc::new(shared.config.egress_allow.clone()),
             plain_http: !shared.config.public_url.to_ascii_lowercase().starts_with("https://"),
         }
     }
@@ -39,9 +39,10 @@ impl Shared {
     pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
         let config = PoolConfig::new(self.config.database_url.clone(), DELIVERY_CONNECTIONS);
         let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let egress = Egress::new(Setup::new(self.config.egress_allow.clone())).map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),
-            gateway: Arc::new(WebhookClient::new(Http::new().map_err(anyhow::Error::msg)?)),
+            gateway: Arc::new(WebhookClient::new(egress)),
             cipher: self.cipher.clone(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
