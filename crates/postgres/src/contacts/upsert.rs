@@ -86,7 +86,7 @@ async fn write_contacts(
 ) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
     Ok(sql("WITH heard AS MATERIALIZED (
-           SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS any),
+           SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS wanted),
          written AS (
          INSERT INTO contacts
            (account_id, id, name, phone, email, attributes, opted_out_at, created_at, updated_at)
@@ -99,7 +99,7 @@ async fn write_contacts(
            opted_out_at = coalesce(contacts.opted_out_at, excluded.opted_out_at),
            updated_at = excluded.updated_at
          RETURNING id, phone, (xmax = 0) AS inserted,
-           CASE WHEN (SELECT any FROM heard) THEN told_contact(contacts) END AS told),
+           CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
          told AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', w.type, 'items', w.items)

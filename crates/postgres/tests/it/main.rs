@@ -34,6 +34,7 @@ mod templates;
 mod trial;
 mod turns;
 mod webhook_events;
+mod webhook_telling;
 mod webhooks;
 mod whatsapp;
 mod wire;

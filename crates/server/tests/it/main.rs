@@ -61,3 +61,4 @@ mod team;
 mod templates;
 mod tenants;
 mod trial;
+mod webhooks;
