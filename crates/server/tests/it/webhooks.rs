@@ -315,6 +315,7 @@ fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
         (&json!("warning"), &json!(hook))
     );
     ana.contact("Caio", "+5511961234568");
+    until("it is in the feed", || feed(&ana, "").0.len() == 2);
     ana.post(&format!("/api/webhooks/{hook}/test"), json!({}))
         .refused(400, "VALIDATION_ERROR");
     let on = ana
