@@ -33,6 +33,7 @@ mod team;
 mod templates;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
@@ -58,4 +59,5 @@ pub use segments::PgSegments;
 pub use statistics::PgStatistics;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
+pub use webhooks::{PgDeliveryQueue, PgWebhooks};
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

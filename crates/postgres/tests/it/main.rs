@@ -39,5 +39,7 @@ mod trial;
 mod turns;
 mod unfolding;
 mod webhook_events;
+mod webhook_telling;
+mod webhooks;
 mod whatsapp;
 mod wire;

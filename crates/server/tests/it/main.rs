@@ -65,3 +65,4 @@ mod team;
 mod templates;
 mod tenants;
 mod trial;
+mod webhooks;
