@@ -59,5 +59,5 @@ pub use segments::PgSegments;
 pub use statistics::PgStatistics;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
-pub use webhooks::{PgDeliveryQueue, PgWebhooks};
+pub use webhooks::{PgDeliveryQueue, PgInbound, PgWebhooks};
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

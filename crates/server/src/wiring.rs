@@ -25,7 +25,7 @@ use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
-use recado_domain::webhooks::Webhooks;
+use recado_domain::webhooks::{Inbound, Webhooks};
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
@@ -375,6 +375,8 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
+    /// What inbound endpoints receive.
+    pub inbound: Inbound,
     /// Webhooks.
     pub webhooks: Webhooks,
     /// For readiness.
@@ -445,6 +447,7 @@ impl Services {
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            inbound: stores.inbound(shared),
             webhooks: stores.webhooks(shared),
             platform: stores.platform,
             shared: shared.clone(),

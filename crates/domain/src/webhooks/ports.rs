@@ -8,7 +8,9 @@ use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::{Body, DisabledReason, FeedQuery, Health, LogQuery, SealedSecrets, StoredWebhook, Webhook, WebhookLog};
+use super::{
+    Body, DisabledReason, FeedQuery, Health, LogQuery, Receipt, SealedSecrets, StoredWebhook, Webhook, WebhookLog,
+};
 use crate::shared::{
     AccountId, Event, Page, PageQuery, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
 };
@@ -182,6 +184,20 @@ pub trait WebhookStore: Send + Sync {
         since: OffsetDateTime,
         limit: i64,
     ) -> Result<i64, StoreError>;
+}
+
+/// Inbound endpoints, and what they received.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait InboundStore: Send + Sync {
+    /// An inbound endpoint of any account that is switched on, if its account may work.
+    async fn endpoint(&self, id: WebhookId) -> Result<Option<(AccountId, StoredWebhook)>, StoreError>;
+
+    /// Whether a call with this `webhook-id` was taken there.
+    async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError>;
+
+    /// Logs a call that was answered. One that was taken is logged once.
+    async fn log(&self, account: AccountId, receipt: &Receipt) -> Result<(), StoreError>;
 }
 
 /// Which delivery.

@@ -10,6 +10,9 @@ use sha2::Sha256;
 /// How long a secret is.
 pub(super) const SECRET_BYTES: usize = 32;
 
+/// How many entries of a header are looked at.
+const SIGNATURES: usize = 16;
+
 /// How much of a secret's end is shown, to tell it from others.
 const HINT_CHARS: usize = 4;
 
@@ -48,13 +51,30 @@ impl SecretBytes {
 
     /// One entry of the header `webhook-signature`.
     fn sign(&self, message_id: &str, timestamp: i64, body: &[u8]) -> String {
-        // Every length is a key to HMAC.
-        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
-            return String::new();
+        let signature = self
+            .mac(message_id, timestamp, body)
+            .map(|mac| mac.finalize().into_bytes());
+        signature.map_or_else(String::new, |bytes| format!("v1,{}", STANDARD.encode(bytes)))
+    }
+
+    /// Whether any entry of a header `webhook-signature` is of this secret; compared in constant time.
+    pub(super) fn signed(&self, signatures: &str, message_id: &str, timestamp: i64, body: &[u8]) -> bool {
+        let Some(mac) = self.mac(message_id, timestamp, body) else {
+            return false;
         };
-        mac.update(format!("{message_id}.{timestamp}.").as_bytes());
-        mac.update(body);
-        format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        signatures.split_ascii_whitespace().take(SIGNATURES).any(|entry| {
+            let given = entry.strip_prefix("v1,").and_then(|text| STANDARD.decode(text).ok());
+            given.is_some_and(|given| mac.clone().verify_slice(&given).is_ok())
+        })
+    }
+
+    /// Every length is a key to HMAC: there is always one.
+    fn mac(&self, message_id: &str, timestamp: i64, body: &[u8]) -> Option<Hmac<Sha256>> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        Some(
+            mac.chain_update(format!("{message_id}.{timestamp}."))
+                .chain_update(body),
+        )
     }
 }
 

@@ -31,11 +31,11 @@ impl PgWebhooks {
     }
 }
 
-const COLUMNS: &str = "w.id, w.name, w.url, w.events, w.direction, w.is_active, w.secret, w.secret_hint,
+pub(super) const COLUMNS: &str = "w.id, w.name, w.url, w.events, w.direction, w.is_active, w.secret, w.secret_hint,
     w.previous_secret, w.previous_secret_until, w.disabled_at, w.disabled_reason, w.created_at, w.updated_at";
 
 #[derive(QueryableByName)]
-struct Row {
+pub(super) struct Row {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Text)]
@@ -67,7 +67,7 @@ struct Row {
 }
 
 impl Row {
-    fn stored(self) -> Result<StoredWebhook, StoreError> {
+    pub(super) fn stored(self) -> Result<StoredWebhook, StoreError> {
         let previous = self.previous_secret.map(Sealed).zip(self.previous_secret_until);
         Ok(StoredWebhook {
             webhook: Webhook {

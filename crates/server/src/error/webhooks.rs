@@ -1,6 +1,6 @@
 //! How webhooks refuse.
 
-use recado_domain::webhooks::WebhookError;
+use recado_domain::webhooks::{CallError, WebhookError};
 
 use super::ApiError;
 
@@ -12,6 +12,17 @@ impl From<WebhookError> for ApiError {
             WebhookError::Refused(refusal) => Self::Precondition(refusal.to_string()),
             WebhookError::Contended => Self::Conflict(error.to_string()),
             WebhookError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::NotFound => Self::NotFound,
+            CallError::Unproved => Self::Auth(error.to_string()),
+            CallError::Invalid(errors) => errors.into(),
+            CallError::Webhook(error) => error.into(),
         }
     }
 }

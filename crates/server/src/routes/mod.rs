@@ -224,6 +224,7 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/whatsapp/webhook", Public, || {
         web::to(whatsapp::callback)
     }),
+    route(Method::POST, "/api/hooks/{id}", Public, || web::to(webhooks::receive)),
     route(Method::GET, "/api/webhooks", Read, || web::to(webhooks::list)),
     route(Method::POST, "/api/webhooks", Write, || web::to(webhooks::create)),
     route(Method::GET, "/api/webhooks/logs", Read, || web::to(webhooks::logs)),

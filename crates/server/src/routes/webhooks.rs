@@ -1,10 +1,10 @@
 //! Webhooks: endpoints, their secrets, logs, the feed, and delivering again.
 
-use actix_web::HttpResponse;
-use actix_web::web::Data;
+use actix_web::web::{Data, Payload};
+use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::shared::{WebhookId, WebhookKind, WebhookLogId, timestamp};
-use recado_domain::webhooks::{Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, WebhookInput};
+use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, WebhookInput};
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::body::Json;
+use crate::web::body::{self, CALLBACK_BYTES, Json};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -189,4 +189,23 @@ pub(super) async fn events(
     };
     params.check()?;
     Ok(reply::ok(services.webhooks.feed(&tenant, &query).await?))
+}
+
+/// `POST /api/hooks/<id>`: called by who knows the endpoint's secret.
+pub(super) async fn receive(
+    services: Data<Services>,
+    Id(id): Id<WebhookId>,
+    request: HttpRequest,
+    payload: Payload,
+) -> Result<HttpResponse, ApiError> {
+    let body = body::read(&request, payload.into_inner(), CALLBACK_BYTES).await?;
+    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let call = Call {
+        message_id: header("webhook-id").unwrap_or_default(),
+        timestamp: header("webhook-timestamp").unwrap_or_default(),
+        signatures: header("webhook-signature").unwrap_or_default(),
+        body: &body,
+    };
+    services.inbound.receive(id, call).await?;
+    Ok(reply::ok(json!({ "received": true })))
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use recado_domain::webhooks::{Bell, Deliverer, Sweeper, Webhooks};
+use recado_domain::contacts::Contacts;
+use recado_domain::webhooks::{Bell, Deliverer, Inbound, Sweeper, Webhooks};
 use recado_gateways::egress::{Egress, Setup};
 use recado_gateways::webhooks::WebhookClient;
-use recado_postgres::{PgDeliveryQueue, PgWebhooks, PlatformPool, PoolConfig};
+use recado_postgres::{PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks, PlatformPool, PoolConfig};
 
 use super::{Shared, Stores};
 use crate::system::SystemJitter;
@@ -25,6 +26,19 @@ impl Stores {
             cipher: shared.cipher.clone(),
             guard: Arc::new(shared.config.egress_allow.clone()),
             plain_http: !shared.config.public_url.to_ascii_lowercase().starts_with("https://"),
+        }
+    }
+
+    /// What inbound endpoints receive.
+    pub(super) fn inbound(&self, shared: &Shared) -> Inbound {
+        let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
+        Inbound {
+            store: Arc::new(PgInbound::new(self.tenant.clone(), self.platform.clone())),
+            ingestion: self.ingestion(shared),
+            contacts: Contacts::new(contacts, shared.clock.clone(), shared.ids.clone()),
+            cipher: shared.cipher.clone(),
+            clock: shared.clock.clone(),
+            ids: shared.ids.clone(),
         }
     }
 
