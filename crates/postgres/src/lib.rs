@@ -8,6 +8,7 @@ mod accounts;
 mod api_keys;
 mod audit;
 mod billing;
+mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
@@ -27,12 +28,14 @@ mod team;
 mod templates;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
 pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
+pub use brand::PgBrand;
 pub use campaigns::{PgCampaigns, PgPaces, PgRuns, PgTrials};
 pub use contacts::{PgContacts, PgTags};
 pub use conversations::{PgConversations, PgInbox};
@@ -46,4 +49,5 @@ pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use segments::PgSegments;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
+pub use webhooks::{PgDeliveryQueue, PgWebhooks};
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_domain::egress::AllowList;
 use recado_domain::shared::Network;
 use secrecy::SecretString;
 use thiserror::Error;
@@ -92,6 +93,14 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
     pub media_public_url: String,
+    /// `AI_API_URL`, with the version segment.
+    pub ai_api_url: Option<String>,
+    /// `AI_API_KEY`.
+    pub ai_api_key: Option<SecretString>,
+    /// `AI_MODEL`.
+    pub ai_model: Option<String>,
+    /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
+    pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
     /// `CAMPAIGN_RUNS`.
@@ -167,6 +176,15 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
+            ai_api_url: web_address(get, "AI_API_URL")?,
+            ai_api_key: get("AI_API_KEY").map(|key| SecretString::from(key.trim())),
+            ai_model: get("AI_MODEL").map(|model| model.trim().to_owned()),
+            egress_allow: list::<Network>(
+                get,
+                "EGRESS_ALLOW_CIDRS",
+                "a comma-separated list of networks like 10.0.0.0/8",
+            )?
+            .into(),
             message_delay: Duration::milliseconds(parsed(
                 get,
                 "CAMPAIGN_MESSAGE_DELAY_MS",

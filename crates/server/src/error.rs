@@ -10,6 +10,7 @@ use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{BillingError, Description, GatewayFault};
+use recado_domain::brand::{BrandError, ExtractError};
 use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
@@ -60,6 +61,8 @@ pub enum ApiError {
     RefusedPayment(Vec<Description>),
     /// 502 `PAYMENT_ERROR`.
     Payment(GatewayFault),
+    /// 502 `VPS_ERROR`: the AI service.
+    Extraction(ExtractError),
     /// 502 `STORAGE_ERROR`: the store of files.
     Storage(MediaStoreError),
     /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
@@ -107,6 +110,7 @@ impl ApiError {
             Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
+            Self::Extraction(_) => "VPS_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
             Self::Unavailable(_) => "UNAVAILABLE",
             Self::Internal(_) => "INTERNAL_ERROR",
@@ -138,6 +142,8 @@ impl ApiError {
             }
             Self::Payment(GatewayFault::NotConfigured) => "The payment gateway is not configured".to_owned(),
             Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
+            Self::Extraction(ExtractError::NotConfigured) => "The AI service is not configured".to_owned(),
+            Self::Extraction(ExtractError::Failed(_)) => "The AI service is unavailable".to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
             Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
@@ -163,6 +169,7 @@ impl ApiError {
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
             | Self::Unconfirmed(_)
             | Self::Payment(_)
+            | Self::Extraction(_)
             | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
@@ -175,6 +182,7 @@ impl ApiError {
             Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
             Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
             Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
+            Self::Extraction(ExtractError::Failed(cause)) => tracing::warn!(%cause, "the AI service failed a request"),
             Self::Payment(fault) => tracing::warn!(cause = %fault, "the payment gateway failed a request"),
             _ => {}
         }
@@ -201,7 +209,9 @@ impl ResponseError for ApiError {
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
+            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Extraction(_) | Self::Storage(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -439,6 +449,16 @@ impl From<BillingError> for ApiError {
             BillingError::Gateway(fault) => Self::Payment(fault),
             BillingError::Contended => Self::Conflict(error.to_string()),
             BillingError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<BrandError> for ApiError {
+    fn from(error: BrandError) -> Self {
+        match error {
+            BrandError::Invalid(errors) => errors.into(),
+            BrandError::Extractor(fault) => Self::Extraction(fault),
+            BrandError::Store(error) => error.into(),
         }
     }
 }

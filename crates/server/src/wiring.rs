@@ -8,6 +8,7 @@ use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
+use recado_domain::brand::Brand;
 use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
@@ -22,6 +23,9 @@ use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
+use recado_gateways::ai::AiApi;
+use recado_gateways::brand::PageClient;
+use recado_gateways::egress::{Egress, Setup};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
@@ -29,8 +33,8 @@ use recado_gateways::payment::PaymentApi;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
-    PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
+    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgBrand, PgCallbacks, PgCampaigns, PgContacts, PgConversations,
+    PgDeliveries, PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
     PgNotificationFeed, PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates,
     PgTrials, PlatformPool, PoolConfig, TenantPool,
 };
@@ -178,6 +182,19 @@ impl Shared {
         .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
     }
 
+    /// The way out to addresses that tenants choose, with connections of its own.
+    pub fn egress(&self) -> anyhow::Result<Egress> {
+        Egress::new(Setup::new(self.config.egress_allow.clone())).map_err(anyhow::Error::msg)
+    }
+
+    /// The AI service, with connections of its own.
+    fn ai(&self) -> anyhow::Result<AiApi> {
+        let http = Http::new().map_err(anyhow::Error::msg)?;
+        let config = &self.config;
+        let (url, model) = (config.ai_api_url.as_deref(), config.ai_model.as_deref());
+        Ok(AiApi::new(http, url, config.ai_api_key.as_ref(), model))
+    }
+
     /// The store of files, with connections of its own.
     pub fn media(&self) -> anyhow::Result<Media> {
         let store = ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
@@ -284,6 +301,13 @@ impl Stores {
         Ok(Settlement::new(store, work, gateway, clock, ids))
     }
 
+    /// The brand context.
+    fn brand(&self, shared: &Shared) -> anyhow::Result<Brand> {
+        let store = Arc::new(PgBrand::new(self.tenant.clone()));
+        let pages = Arc::new(PageClient::new(shared.egress()?));
+        Ok(Brand::new(store, pages, Arc::new(shared.ai()?), shared.clock.clone()))
+    }
+
     /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
         PgIdempotency::new(self.platform.clone())
@@ -373,6 +397,8 @@ pub struct Services {
     pub billing: Billing,
     /// The payment gateway's events.
     pub gateway_events: GatewayEvents,
+    /// The brand context.
+    pub brand: Brand,
     /// Campaigns.
     pub campaigns: Campaigns,
     /// Tests of campaigns.
@@ -441,6 +467,7 @@ impl Services {
             callbacks: stores.callbacks(shared),
             billing: stores.billing(shared)?,
             gateway_events: stores.gateway_events(shared),
+            brand: stores.brand(shared)?,
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),
