@@ -10,7 +10,7 @@ use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{BillingError, Description, GatewayFault};
-use recado_domain::brand::{BrandError, ExtractError};
+use recado_domain::brand::ExtractError;
 use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
@@ -27,6 +27,8 @@ use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
 
 use crate::streams::NoStream;
+
+mod brand;
 
 /// A refused request.
 #[derive(Debug)]
@@ -142,8 +144,7 @@ impl ApiError {
             }
             Self::Payment(GatewayFault::NotConfigured) => "The payment gateway is not configured".to_owned(),
             Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
-            Self::Extraction(ExtractError::NotConfigured) => "The AI service is not configured".to_owned(),
-            Self::Extraction(ExtractError::Failed(_)) => "The AI service is unavailable".to_owned(),
+            Self::Extraction(fault) => brand::told(fault).to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
             Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
@@ -209,9 +210,8 @@ impl ResponseError for ApiError {
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Extraction(_) | Self::Storage(_) => {
-                StatusCode::BAD_GATEWAY
-            }
+            Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
+            Self::Extraction(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -449,16 +449,6 @@ impl From<BillingError> for ApiError {
             BillingError::Gateway(fault) => Self::Payment(fault),
             BillingError::Contended => Self::Conflict(error.to_string()),
             BillingError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<BrandError> for ApiError {
-    fn from(error: BrandError) -> Self {
-        match error {
-            BrandError::Invalid(errors) => errors.into(),
-            BrandError::Extractor(fault) => Self::Extraction(fault),
-            BrandError::Store(error) => error.into(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
+use recado_domain::accounts::{Accounts, SessionVerifier};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
@@ -23,9 +23,6 @@ use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
-use recado_gateways::ai::AiApi;
-use recado_gateways::brand::PageClient;
-use recado_gateways::egress::{Egress, Setup};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
@@ -33,20 +30,23 @@ use recado_gateways::payment::PaymentApi;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgBrand, PgCallbacks, PgCampaigns, PgContacts, PgConversations,
-    PgDeliveries, PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
-    PgNotificationFeed, PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates,
-    PgTrials, PlatformPool, PoolConfig, TenantPool,
+    PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
+    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
+    PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
+mod brand;
+mod people;
+
 use crate::config::{Config, SessionProof};
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
-use crate::web::auth::{Authenticator, Memory, RememberedStandings};
+use crate::web::auth::{Authenticator, Memory};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
@@ -182,19 +182,6 @@ impl Shared {
         .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
     }
 
-    /// The way out to addresses that tenants choose, with connections of its own.
-    pub fn egress(&self) -> anyhow::Result<Egress> {
-        Egress::new(Setup::new(self.config.egress_allow.clone())).map_err(anyhow::Error::msg)
-    }
-
-    /// The AI service, with connections of its own.
-    fn ai(&self) -> anyhow::Result<AiApi> {
-        let http = Http::new().map_err(anyhow::Error::msg)?;
-        let config = &self.config;
-        let (url, model) = (config.ai_api_url.as_deref(), config.ai_model.as_deref());
-        Ok(AiApi::new(http, url, config.ai_api_key.as_ref(), model))
-    }
-
     /// The store of files, with connections of its own.
     pub fn media(&self) -> anyhow::Result<Media> {
         let store = ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
@@ -299,13 +286,6 @@ impl Stores {
         let gateway = Arc::new(shared.payment()?);
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         Ok(Settlement::new(store, work, gateway, clock, ids))
-    }
-
-    /// The brand context.
-    fn brand(&self, shared: &Shared) -> anyhow::Result<Brand> {
-        let store = Arc::new(PgBrand::new(self.tenant.clone()));
-        let pages = Arc::new(PageClient::new(shared.egress()?));
-        Ok(Brand::new(store, pages, Arc::new(shared.ai()?), shared.clock.clone()))
     }
 
     /// Idempotency keys.
@@ -430,15 +410,15 @@ impl Services {
         let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
         let stores = shared.request_stores(tenant_connections)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let accounts = accounts(shared, &stores);
-        let api_keys = api_keys(shared, &stores);
+        let accounts = people::accounts(shared, &stores);
+        let api_keys = people::api_keys(shared, &stores);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let media = shared.media()?;
         Ok(Self {
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
-            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
+            authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
@@ -480,48 +460,10 @@ impl Services {
             campaigns: stores.campaigns(shared),
             trials: stores.trials(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
-            invites: invites(shared, &stores),
+            invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
             platform: stores.platform,
             shared: shared.clone(),
         })
-    }
-}
-
-fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
-    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
-    let store = Arc::new(RememberedStandings {
-        store,
-        memory: shared.memory.clone(),
-    });
-    let admins = &shared.config.platform_admin_emails;
-    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
-}
-
-fn invites(shared: &Shared, stores: &Stores) -> Invites {
-    Invites::new(
-        Arc::new(PgInvites::new(stores.platform.clone())),
-        shared.secrets.clone(),
-        shared.ids.clone(),
-        shared.mailer.is_some().then(|| shared.cipher.clone()),
-        &shared.config.public_url,
-    )
-}
-
-fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
-    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
-    let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
-    Arc::new(ApiKeys::new(store, clock, ids, secrets))
-}
-
-fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
-    Authenticator {
-        verifier: shared.verifier.clone(),
-        accounts,
-        api_keys,
-        clock: shared.clock.clone(),
-        memory: shared.memory.clone(),
-        cookie: shared.config.session_cookie.clone(),
-        trusted_proxies: shared.config.trusted_proxies.clone(),
     }
 }

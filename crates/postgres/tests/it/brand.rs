@@ -12,6 +12,14 @@ fn some(text: &str) -> Option<Option<String>> {
     Some(Some(text.to_owned()))
 }
 
+async fn count(world: &World, table: &str) -> i64 {
+    let counted = world
+        .client
+        .query_one(&format!("SELECT count(*) FROM {table}"), &[])
+        .await;
+    counted.unwrap().get(0)
+}
+
 fn event() -> Event {
     Event::Audit(Audit {
         user_id: None,
@@ -60,7 +68,7 @@ async fn a_field_is_written_cleared_or_left() {
     let empty = store.update(other, &BrandInput::default(), NOW, &[]).await.unwrap();
     assert_eq!((empty.facts, empty.website_url), (BrandFacts::default(), None));
     assert_eq!(store.find(world.account).await.unwrap(), Some(changed));
-    assert_eq!(world.count("FROM outbox_events").await, 2);
+    assert_eq!(count(&world, "outbox_events").await, 2);
 }
 
 #[tokio::test]
@@ -124,5 +132,5 @@ async fn readings_and_writings_at_once_leave_one_row() {
         (facts.company_name.as_deref(), facts.description.as_deref()),
         (Some("a"), Some("b"))
     );
-    assert_eq!(world.count("FROM brand_contexts").await, 1);
+    assert_eq!(count(&world, "brand_contexts").await, 1);
 }
