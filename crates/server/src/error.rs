@@ -1,7 +1,6 @@
 //! Every way a request can be refused, in one place: status, code, message, details. What went wrong inside is logged
 //! once, here, with the request's id; the caller is told no more than they can act on.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use actix_web::http::{StatusCode, header};
@@ -9,7 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
-use recado_domain::billing::{BillingError, Description, GatewayFault};
+use recado_domain::billing::{Description, GatewayFault};
 use recado_domain::brand::ExtractError;
 use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
@@ -28,6 +27,7 @@ use serde_json::{Value, json};
 
 use crate::streams::NoStream;
 
+mod billing;
 mod brand;
 
 /// A refused request.
@@ -156,7 +156,7 @@ impl ApiError {
         match self {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
-            Self::RefusedPayment(texts) => json!({ "fields": blamed(texts), "errors": texts }),
+            Self::RefusedPayment(texts) => json!({ "fields": billing::blamed(texts), "errors": texts }),
             Self::Auth(_)
             | Self::Forbidden(_)
             | Self::NotFound
@@ -183,7 +183,7 @@ impl ApiError {
             Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
             Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
             Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
-            Self::Extraction(ExtractError::Failed(cause)) => tracing::warn!(%cause, "the AI service failed a request"),
+            Self::Extraction(fault) => tracing::warn!(cause = %fault, "the AI service failed a request"),
             Self::Payment(fault) => tracing::warn!(cause = %fault, "the payment gateway failed a request"),
             _ => {}
         }
@@ -420,35 +420,6 @@ impl From<TrialError> for ApiError {
             TrialError::Platform(error) => Self::Whatsapp(error),
             TrialError::Unknown => Self::Unconfirmed(error.to_string()),
             TrialError::Store(error) => error.into(),
-        }
-    }
-}
-
-/// The gateway's words by our field that they are about.
-fn blamed(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
-    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for text in texts {
-        let field = match text.code.as_str() {
-            code if code.contains("creditCardHolderInfo") => "credit_card_holder_info",
-            code if code.contains("creditCard") || code.contains("CreditCard") => "credit_card",
-            code if code.contains("cpfCnpj") => "cpf_cnpj",
-            code if code.contains("mail") => "billing_email",
-            _ => "gateway",
-        };
-        fields.entry(field).or_default().push(&text.description);
-    }
-    fields
-}
-
-impl From<BillingError> for ApiError {
-    fn from(error: BillingError) -> Self {
-        match error {
-            BillingError::NotFound => Self::NotFound,
-            BillingError::Invalid(errors) => errors.into(),
-            BillingError::Refused(texts) => Self::RefusedPayment(texts),
-            BillingError::Gateway(fault) => Self::Payment(fault),
-            BillingError::Contended => Self::Conflict(error.to_string()),
-            BillingError::Store(error) => error.into(),
         }
     }
 }

@@ -82,7 +82,7 @@ fn server() -> (Server, Ai) {
     (Server::start(options), service)
 }
 
-/// One stays at a limit of 30 a minute for the account.
+/// What is said of an address that gives no page.
 fn refused(user: &User<'_>, url: &str) -> String {
     let reply = user.post(SCRAPE, json!({ "url": url }));
     let body = reply.json();
@@ -202,7 +202,7 @@ fn a_website_is_read_and_kept() {
     assert_eq!(ana.get(PATH).ok(), read);
     let asked = service.ledger();
     let text = asked[0].body["messages"][1]["content"].as_str().unwrap().to_owned();
-    assert!(text.contains("Nossos valores") && !text.contains("steal") && !text.contains('<') == !text.contains("<p"));
+    assert!(text.contains("Nossos valores") && !text.contains("steal") && !text.contains("<p"));
     assert!(!text.contains(&ana.account), "nothing of the tenant");
     assert_eq!(
         ana.get("/api/audit-logs?entity_type=brand_context").ok()["logs"]
@@ -266,6 +266,7 @@ fn a_site_that_only_drips_is_left_after_ten_seconds() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 8192]);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n");
         // A byte a tenth of a second, until the other side has had enough.
         while stream.write_all(b"a").is_ok() {
