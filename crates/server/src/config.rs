@@ -176,19 +176,8 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
-            egress_allow: list::<Network>(
-                get,
-                "EGRESS_ALLOW_CIDRS",
-                "a comma-separated list of networks like 10.0.0.0/8",
-            )?
-            .into(),
-            message_delay: Duration::milliseconds(parsed(
-                get,
-                "CAMPAIGN_MESSAGE_DELAY_MS",
-                200,
-                |ms| (0..=60_000).contains(ms),
-                "0 to 60000",
-            )?),
+            egress_allow: egress_allow(get)?,
+            message_delay: message_delay(get)?,
             runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
@@ -312,6 +301,17 @@ fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
 fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
     let Some(text) = source(name) else { return Ok(default) };
     a_duration(&text).ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+}
+
+fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
+    let shape = "a comma-separated list of networks like 10.0.0.0/8";
+    Ok(list::<Network>(source, "EGRESS_ALLOW_CIDRS", shape)?.into())
+}
+
+fn message_delay(source: Source<'_>) -> Result<Duration, ConfigError> {
+    let name = "CAMPAIGN_MESSAGE_DELAY_MS";
+    let fits = |ms: &i64| (0..=60_000).contains(ms);
+    Ok(Duration::milliseconds(parsed(source, name, 200, fits, "0 to 60000")?))
 }
 
 fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
