@@ -29,6 +29,7 @@ use crate::streams::NoStream;
 
 mod billing;
 mod brand;
+mod webhooks;
 
 /// A refused request.
 #[derive(Debug)]

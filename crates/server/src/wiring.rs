@@ -22,6 +22,7 @@ use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
+use recado_domain::webhooks::Webhooks;
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
@@ -41,6 +42,7 @@ use tokio::sync::{Notify, Semaphore};
 
 mod brand;
 mod people;
+mod webhooks;
 
 use crate::config::{Config, SessionProof};
 use crate::spool::EventSpool;
@@ -397,6 +399,8 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
+    /// Webhooks.
+    pub webhooks: Webhooks,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -462,6 +466,7 @@ impl Services {
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            webhooks: stores.webhooks(shared),
             platform: stores.platform,
             shared: shared.clone(),
         })

@@ -126,18 +126,19 @@ impl Row {
     }
 }
 
-/// Rows are locked in the order of their keys by everybody. Whatever became of the claim, the attempt was made, and is
-/// logged, once.
+/// Rows are looked up one by one, whatever the statistics say, and locked in the order of their keys. Whatever became of
+/// the claim, the attempt was made, and is logged, once.
 const FINISH: &str = "WITH made AS MATERIALIZED (
        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-         AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)),
+         AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
+       ORDER BY account_id, event_id, endpoint_id),
      held AS MATERIALIZED (
-       SELECT d.ctid AS tid, d.state, m.state AS next, m.number, m.at, m.delay
-       FROM made m JOIN webhook_deliveries d
-         ON d.account_id = m.account_id AND d.event_id = m.event_id AND d.endpoint_id = m.endpoint_id
-       WHERE d.claim = m.claim AND (d.leased OR m.state = 'delivered')
-       ORDER BY d.account_id, d.event_id, d.endpoint_id
-       FOR UPDATE OF d),
+       SELECT d.tid, m.state AS next, m.number, m.at, m.delay
+       FROM made m CROSS JOIN LATERAL (
+         SELECT q.ctid AS tid FROM webhook_deliveries q
+         WHERE q.account_id = m.account_id AND q.event_id = m.event_id AND q.endpoint_id = m.endpoint_id
+           AND q.claim = m.claim AND (q.leased OR m.state = 'delivered')
+         FOR UPDATE) d),
      delivered AS (
        DELETE FROM webhook_deliveries
        WHERE ctid = ANY (ARRAY (SELECT tid FROM held WHERE next = 'delivered'))),
@@ -145,7 +146,7 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
        UPDATE webhook_deliveries d
        SET state = h.next, attempt = h.number, leased = false, failed_at = h.at,
          next_attempt_at = now() + h.delay * interval '1 microsecond'
-       FROM held h WHERE d.ctid = h.tid AND h.next <> 'delivered'),
+       FROM held h WHERE d.ctid = ANY (ARRAY (SELECT tid FROM held WHERE next <> 'delivered')) AND d.ctid = h.tid),
      recovered AS (
        UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
        FROM unnest($14, $15) AS r (account_id, id)

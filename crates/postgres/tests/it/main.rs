@@ -35,5 +35,7 @@ mod templates;
 mod trial;
 mod turns;
 mod webhook_events;
+mod webhook_telling;
+mod webhooks;
 mod whatsapp;
 mod wire;

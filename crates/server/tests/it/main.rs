@@ -62,3 +62,4 @@ mod team;
 mod templates;
 mod tenants;
 mod trial;
+mod webhooks;
