@@ -44,6 +44,27 @@ pub enum SessionProof {
     Jwks(String),
 }
 
+/// The AI service; without an address and a model nobody reads pages.
+#[derive(Clone, Debug)]
+pub struct AiAccess {
+    /// `AI_API_URL`, with the version segment.
+    pub url: Option<String>,
+    /// `AI_API_KEY`.
+    pub key: Option<SecretString>,
+    /// `AI_MODEL`.
+    pub model: Option<String>,
+}
+
+impl AiAccess {
+    fn read(source: Source<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            url: web_address(source, "AI_API_URL")?,
+            key: source("AI_API_KEY").map(|key| SecretString::from(key.trim())),
+            model: source("AI_MODEL").map(|model| model.trim().to_owned()),
+        })
+    }
+}
+
 /// Everything the server is told from outside.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -97,6 +118,8 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
     pub media_public_url: String,
+    /// Who reads pages.
+    pub ai: AiAccess,
     /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
     pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
@@ -154,11 +177,7 @@ impl Config {
                 "CORS_ORIGINS",
                 "a comma-separated list of origins like https://app.example.com",
             )?,
-            trusted_proxies: list(
-                get,
-                "TRUSTED_PROXIES",
-                "a comma-separated list of networks like 10.0.0.0/8",
-            )?,
+            trusted_proxies: networks(get, "TRUSTED_PROXIES")?,
             app_secret: app_secret(get)?,
             session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
             session_proof: session_proof(get)?,
@@ -176,19 +195,9 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
-            egress_allow: list::<Network>(
-                get,
-                "EGRESS_ALLOW_CIDRS",
-                "a comma-separated list of networks like 10.0.0.0/8",
-            )?
-            .into(),
-            message_delay: Duration::milliseconds(parsed(
-                get,
-                "CAMPAIGN_MESSAGE_DELAY_MS",
-                200,
-                |ms| (0..=60_000).contains(ms),
-                "0 to 60000",
-            )?),
+            ai: AiAccess::read(get)?,
+            egress_allow: egress_allow(get)?,
+            message_delay: message_delay(get)?,
             runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
@@ -243,6 +252,10 @@ fn list<T: FromStr>(source: Source<'_>, name: &'static str, shape: &str) -> Resu
     items
         .map(|item| item.parse().map_err(|_| fault(name, format!("must be {shape}"))))
         .collect()
+}
+
+fn networks(source: Source<'_>, name: &'static str) -> Result<Vec<Network>, ConfigError> {
+    list(source, name, "a comma-separated list of networks like 10.0.0.0/8")
 }
 
 /// Told without its value: an address may hold a password.
@@ -314,6 +327,16 @@ fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result
     a_duration(&text).ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
 }
 
+fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
+    Ok(networks(source, "EGRESS_ALLOW_CIDRS")?.into())
+}
+
+fn message_delay(source: Source<'_>) -> Result<Duration, ConfigError> {
+    let name = "CAMPAIGN_MESSAGE_DELAY_MS";
+    let fits = |ms: &i64| (0..=60_000).contains(ms);
+    Ok(Duration::milliseconds(parsed(source, name, 200, fits, "0 to 60000")?))
+}
+
 fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
     let name = "WEBHOOK_RETRY_SCHEDULE";
     let Some(text) = source(name) else {
@@ -383,6 +406,9 @@ mod tests {
             ("DATABASE_POOL_SIZE", "3"),
             ("BIND", "localhost"),
             ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("EGRESS_ALLOW_CIDRS", "10.0.0.0/8, 127.0.0.1/33"),
+            ("EGRESS_ALLOW_CIDRS", "localhost"),
+            ("AI_API_URL", "ai.example/v1"),
             ("PUBLIC_URL", "recado.example"),
             ("CORS_ORIGINS", "https://a.example, b.example"),
             ("SMTP_URL", "mail.example:25"),

@@ -10,6 +10,7 @@ use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::automations::Automations;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
+use recado_domain::brand::Brand;
 use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
@@ -41,6 +42,7 @@ use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
+mod brand;
 mod people;
 mod webhooks;
 
@@ -349,6 +351,8 @@ pub struct Services {
     pub billing: Billing,
     /// The payment gateway's events.
     pub gateway_events: GatewayEvents,
+    /// The brand context.
+    pub brand: Brand,
     /// Campaigns.
     pub campaigns: Campaigns,
     /// Tests of campaigns.
@@ -429,6 +433,7 @@ impl Services {
             callbacks: stores.callbacks(shared),
             billing: stores.billing(shared)?,
             gateway_events: stores.gateway_events(shared),
+            brand: stores.brand(shared)?,
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),

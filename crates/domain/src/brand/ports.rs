@@ -1,9 +1,13 @@
 //! What the brand context needs from outside.
 
 use async_trait::async_trait;
+use serde_json::Value;
 use thiserror::Error;
+use time::OffsetDateTime;
 
+use super::{BrandContext, BrandFacts, BrandInput, Scrape};
 use crate::egress;
+use crate::shared::{AccountId, Event, StoreError};
 
 /// A page, reduced to its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,4 +70,57 @@ pub enum PageRefusal {
 pub trait PageFetcher: Send + Sync {
     /// Fetches one page.
     async fn fetch(&self, url: &str) -> Result<Page, PageRefusal>;
+}
+
+/// What was read in a page.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extraction {
+    /// What it says of the business, cut to what the fields hold.
+    pub facts: BrandFacts,
+    /// By which model.
+    pub model: String,
+    /// What that took, in the model's own units.
+    pub usage: Value,
+}
+
+/// Why nobody read a page. The text is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ExtractError {
+    /// There is nobody to ask.
+    #[error("the AI service is not configured")]
+    NotConfigured,
+    /// It cannot be reached, refuses, or answers what cannot be read.
+    #[error("the AI service failed: {0}")]
+    Failed(String),
+}
+
+/// Reads pages.
+///
+/// Contract: the page is data, and nothing in it is an instruction; nothing of a page reaches more than the six fields;
+/// no data of a tenant but the page is handed out; it ends within a bounded time.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait BrandExtractor: Send + Sync {
+    /// Reads one page.
+    async fn extract(&self, page: &Page) -> Result<Extraction, ExtractError>;
+}
+
+/// The brand context of each account.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+#[async_trait]
+pub trait BrandStore: Send + Sync {
+    /// None before anything was written.
+    async fn find(&self, account: AccountId) -> Result<Option<BrandContext>, StoreError>;
+
+    /// Writes the given fields, with the events, into the account's one brand context, which is made if there is none.
+    async fn update(
+        &self,
+        account: AccountId,
+        input: &BrandInput,
+        now: OffsetDateTime,
+        events: &[Event],
+    ) -> Result<BrandContext, StoreError>;
+
+    /// Writes a reading: all six facts, found or not.
+    async fn keep(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError>;
 }

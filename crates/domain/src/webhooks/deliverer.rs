@@ -130,8 +130,10 @@ impl Deliverer {
             return;
         }
         let claims: Vec<_> = claimed.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
-        // Where this fails, the leases end by themselves.
-        drop(self.queue.release(&claims).await);
+        if let Err(error) = self.queue.release(&claims).await {
+            // The leases end by themselves.
+            self.bell.failed("giving deliveries back", &error);
+        }
     }
 
     /// One attempt.
@@ -260,13 +262,17 @@ impl<'a> Work<'a> {
                     News::ClaimAgain
                 });
             }
-            News::Claimed(Err(_), _) => self.spawn(async {
-                deliverer.bell.rest(FAULT).await;
-                News::ClaimAgain
-            }),
+            News::Claimed(Err(error), _) => {
+                deliverer.bell.failed("claiming deliveries", &error);
+                self.spawn(async {
+                    deliverer.bell.rest(FAULT).await;
+                    News::ClaimAgain
+                });
+            }
             News::Recorded(_, Ok(())) => self.recording = false,
             // The calls were made: this must be written down, sooner or later.
-            News::Recorded(results, Err(_)) => {
+            News::Recorded(results, Err(error)) => {
+                deliverer.bell.failed("recording deliveries", &error);
                 self.results.extend(results);
                 self.spawn(async {
                     deliverer.bell.rest(FAULT).await;

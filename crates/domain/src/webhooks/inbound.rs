@@ -6,19 +6,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{InboundStore, SecretBytes, StoredWebhook, WebhookError};
+use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, verify};
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
 use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, WebhookId, WebhookLogId, text};
 
-/// How far a call's clock may be from ours.
-const TOLERANCE: Duration = Duration::minutes(5);
-
-/// How long a name of a call, and of a kind of event, may be.
-const MESSAGE_ID_CHARS: usize = 255;
+/// How long the name of a kind of event may be.
 const KIND_CHARS: usize = 100;
 
 /// What a log calls a call that could not be read.
@@ -27,12 +23,8 @@ const UNREADABLE: &str = "unreadable";
 /// A call, as it came.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The header `webhook-id`.
-    pub message_id: &'a str,
-    /// The header `webhook-timestamp`: seconds since 1970.
-    pub timestamp: &'a str,
-    /// The header `webhook-signature`.
-    pub signatures: &'a str,
+    /// `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+    pub headers: [Option<&'a str>; 3],
     /// What was signed.
     pub body: &'a [u8],
 }
@@ -65,8 +57,8 @@ pub enum CallError {
     #[error("not found")]
     NotFound,
     /// Nobody who knows the secret made it, or not now.
-    #[error("the webhook signature is missing, wrong or too old")]
-    Unproved,
+    #[error(transparent)]
+    Unverified(#[from] Unverified),
     /// It says something wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
@@ -97,16 +89,14 @@ impl Inbound {
     pub async fn receive(&self, id: WebhookId, call: Call<'_>) -> Result<(), CallError> {
         let found = self.store.endpoint(id).await.map_err(WebhookError::from)?;
         let (account, endpoint) = found.ok_or(CallError::NotFound)?;
-        if !self.is_proved(&endpoint, &call) {
-            return Err(CallError::Unproved);
-        }
-        let taken = self.store.is_taken(account, id, call.message_id).await;
+        let message_id = verify(&self.secrets(&endpoint), call.headers, call.body, self.clock.now())?;
+        let taken = self.store.is_taken(account, id, message_id).await;
         if taken.map_err(WebhookError::from)? {
             return Ok(());
         }
         let (kind, payload, outcome) = match read(call.body) {
             Ok((kind, data, payload)) => {
-                let outcome = self.carry_out(account, id, &call, &kind, data).await;
+                let outcome = self.carry_out(account, id, message_id, &kind, data).await;
                 (kind, payload, outcome)
             }
             Err(errors) => (UNREADABLE.to_owned(), json!({}), Err(errors.into())),
@@ -120,7 +110,7 @@ impl Inbound {
         let receipt = Receipt {
             id: self.ids.next().into(),
             endpoint_id: id,
-            message_id: call.message_id.to_owned(),
+            message_id: message_id.to_owned(),
             event_type: kind,
             payload,
             response_status,
@@ -132,22 +122,14 @@ impl Inbound {
         outcome
     }
 
-    fn is_proved(&self, endpoint: &StoredWebhook, call: &Call<'_>) -> bool {
+    /// The secret before the last one counts until its day is over.
+    fn secrets(&self, endpoint: &StoredWebhook) -> Vec<SecretBytes> {
         let now = self.clock.now();
-        let Ok(timestamp) = call.timestamp.parse::<i64>() else {
-            return false;
-        };
-        let age = now.unix_timestamp().saturating_sub(timestamp).unsigned_abs();
-        let named = (1..=MESSAGE_ID_CHARS).contains(&call.message_id.chars().count());
-        if !named || age > TOLERANCE.whole_seconds().unsigned_abs() {
-            return false;
-        }
-        let previous = endpoint.secrets.previous.as_ref();
-        let previous = previous.filter(|(_, until)| *until > now).map(|(sealed, _)| sealed);
-        let secrets = std::iter::once(&endpoint.secrets.current).chain(previous);
-        secrets
+        let previous = endpoint.secrets.previous.as_ref().filter(|(_, until)| *until > now);
+        let sealed = std::iter::once(&endpoint.secrets.current).chain(previous.map(|(sealed, _)| sealed));
+        sealed
             .filter_map(|sealed| SecretBytes::of_hex(&self.cipher.open(sealed)?))
-            .any(|secret| secret.signed(call.signatures, call.message_id, timestamp, call.body))
+            .collect()
     }
 
     /// Kinds that mean nothing to us are logged all the same: the account may read them there.
@@ -155,14 +137,14 @@ impl Inbound {
         &self,
         account: AccountId,
         id: WebhookId,
-        call: &Call<'_>,
+        message_id: &str,
         kind: &str,
         data: Map<String, Value>,
     ) -> Result<(), CallError> {
         match kind {
             "metric.recorded" => {
                 let mut event: EventInput = item(data)?;
-                event.id.get_or_insert_with(|| named_after(id, call.message_id).into());
+                event.id.get_or_insert_with(|| named_after(id, message_id).into());
                 ingested(self.ingestion.events(account, vec![event]).await)
             }
             "order.recorded" => ingested(self.ingestion.orders(account, vec![item::<OrderInput>(data)?]).await),

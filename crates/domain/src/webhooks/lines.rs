@@ -192,7 +192,7 @@ mod tests {
         lines.landed(endpoint(1), false);
         assert_eq!(
             started(&mut lines),
-            [] as [u128; 0],
+            Vec::<u128>::new(),
             "three are under way, and two may be"
         );
         lines.landed(endpoint(3), true);

@@ -20,6 +20,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 mod url;
+mod verification;
 
 pub use deliverer::Deliverer;
 pub use fate::{Fate, Health, HealthChange, Schedule, fate, health};
@@ -28,3 +29,4 @@ pub use model::*;
 pub use ports::*;
 pub use service::{Sweeper, Webhooks};
 pub use signature::{SecretBytes, sign};
+pub use verification::{Unverified, verify};

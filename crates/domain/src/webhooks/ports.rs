@@ -347,4 +347,7 @@ pub trait Bell: Send + Sync {
 
     /// Whether the server stops.
     fn stopping(&self) -> bool;
+
+    /// Tells whoever runs the server that this failed; it is tried again.
+    fn failed(&self, what: &'static str, error: &StoreError);
 }

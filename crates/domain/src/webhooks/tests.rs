@@ -196,6 +196,8 @@ impl Bell for Doorbell {
     fn stopping(&self) -> bool {
         *self.stop.borrow()
     }
+
+    fn failed(&self, _: &'static str, _: &StoreError) {}
 }
 
 /// A deliverer at work.

@@ -9,8 +9,8 @@ pub(super) fn fault(url: &str, plain_http: bool) -> Option<&'static str> {
         return Some("must have at most 2048 characters");
     }
     let lower = url.to_ascii_lowercase();
-    let secure = lower.starts_with("https://");
-    if !secure && !(plain_http && lower.starts_with("http://")) {
+    let known = lower.starts_with("https://") || plain_http && lower.starts_with("http://");
+    if !known {
         return Some(match plain_http {
             true => "must be an http or https address",
             false => "must be an https address",

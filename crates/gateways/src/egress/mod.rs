@@ -169,8 +169,9 @@ fn fault(error: &legacy::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Broken(chain(error));
     }
-    let causes = std::iter::successors(Some(error as &(dyn Error + 'static)), |error| (*error).source());
-    match causes.into_iter().find_map(<dyn Error>::downcast_ref::<ConnectFault>) {
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    let mut known = causes.into_iter().filter_map(<dyn Error>::downcast_ref::<ConnectFault>);
+    match known.next() {
         Some(ConnectFault::Refused(refusal)) => Fault::Refused(*refusal),
         Some(ConnectFault::Resolution(detail)) => Fault::Resolution(detail.clone()),
         Some(ConnectFault::Connection(detail)) => Fault::Connection(detail.clone()),

@@ -2,9 +2,11 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "tests say what they expect by panicking"
 )]
 
+mod ai;
 mod egress;
 mod files;
 mod http;

@@ -7,6 +7,7 @@ mod api_keys;
 mod audience;
 mod audit;
 mod billing;
+mod brand;
 mod campaign_events;
 mod campaigns;
 mod contacts;

@@ -398,9 +398,8 @@ async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
     );
 }
 
-#[tokio::test]
-async fn logs_are_found_by_what_they_are() {
-    let world = World::new().await;
+/// One log of each sort, the later ones newer, of two endpoints in turn; the endpoints.
+async fn logged(world: &World) -> [uuid::Uuid; 2] {
     let account = world.account;
     let endpoints = [id(), id()];
     for (index, (direction, status)) in [
@@ -431,6 +430,14 @@ async fn logs_are_found_by_what_they_are() {
             ))
             .await;
     }
+    endpoints
+}
+
+#[tokio::test]
+async fn logs_are_found_by_what_they_are() {
+    let world = World::new().await;
+    let account = world.account;
+    let endpoints = logged(&world).await;
     let found = async |query: LogQuery| {
         let logs = store(&world)
             .logs(

@@ -20,7 +20,7 @@ impl From<CallError> for ApiError {
     fn from(error: CallError) -> Self {
         match error {
             CallError::NotFound => Self::NotFound,
-            CallError::Unproved => Self::Auth(error.to_string()),
+            CallError::Unverified(error) => Self::Auth(error.to_string()),
             CallError::Invalid(errors) => errors.into(),
             CallError::Webhook(error) => error.into(),
         }

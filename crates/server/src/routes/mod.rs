@@ -13,6 +13,7 @@ mod api_keys;
 mod audit;
 mod automations;
 mod billing;
+mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
@@ -141,6 +142,12 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(billing::callback)
     })
     .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
+    route(Method::GET, "/api/brand-context", Read, || web::to(brand::get)),
+    route(Method::PUT, "/api/brand-context", Write, || web::to(brand::update)),
+    route(Method::POST, "/api/brand-context/scrape", Write, || {
+        web::to(brand::scrape)
+    })
+    .at_most(Limit::API, "brand-scrape"),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
     route(Method::POST, "/api/contacts/import", Write, || {

@@ -201,9 +201,7 @@ pub(super) async fn receive(
     let body = body::read(&request, payload.into_inner(), CALLBACK_BYTES).await?;
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
     let call = Call {
-        message_id: header("webhook-id").unwrap_or_default(),
-        timestamp: header("webhook-timestamp").unwrap_or_default(),
-        signatures: header("webhook-signature").unwrap_or_default(),
+        headers: ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header),
         body: &body,
     };
     services.inbound.receive(id, call).await?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use recado_domain::shared::StoreError;
 use recado_domain::webhooks::Bell;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,10 @@ impl Bell for WorkerBell {
 
     fn stopping(&self) -> bool {
         self.stop.is_cancelled()
+    }
+
+    fn failed(&self, what: &'static str, error: &StoreError) {
+        tracing::warn!(worker = "deliverer", what, cause = %rounds::chain(error), "a step failed");
     }
 }
 

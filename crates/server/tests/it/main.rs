@@ -20,6 +20,7 @@ mod billing_cards;
 mod billing_changes;
 mod billing_events;
 mod billing_faults;
+mod brand;
 mod browsers;
 mod callbacks;
 mod campaigns;
