@@ -222,7 +222,7 @@ mod tests {
         ) {
             let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap();
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
-            prop_assert_eq!(window.dates.len() as i64, period.days());
+            prop_assert_eq!(i64::try_from(window.dates.len()), Ok(period.days()));
             prop_assert_eq!(window.bounds.len(), window.dates.len() + 1);
             prop_assert!(window.bounds.is_sorted() && window.dates.is_sorted());
             prop_assert!(window.bounds.iter().all(|bound| bound.unix_timestamp() % 900 == 0));

@@ -1,6 +1,8 @@
 //! Row-level security of every table, found in the catalogue, so that a new table cannot be forgotten.
 
+use recado_domain::shared::AccountId;
 use tokio_postgres::Client;
+use uuid::Uuid;
 
 use crate::support::{World, id};
 
@@ -70,20 +72,31 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
                    VALUES ('{account}', '{tag}', '{tag}');
                  INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id)
-                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}');
-                 INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{tag}', 'c', 'u');
-                 INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{tag}', 'a', 'active');
+                   VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
+            ))
+            .await;
+        world.sql(&recorded(account, contact, tag)).await;
+    }
+    let accounts = [world.account.to_string(), other.to_string()];
+    (world, accounts)
+}
+
+/// The same of what is recorded of customers, and of its roll-ups.
+fn recorded(account: AccountId, contact: Uuid, row: Uuid) -> String {
+    format!(
+        "INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{row}', 'c', 'u');
+                 INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{row}', 'a', 'active');
                  INSERT INTO automation_executions (account_id, id, automation_id, status, started_at, finished_at)
-                   VALUES ('{account}', '{tag}', '{tag}', 'failed', now(), now());
+                   VALUES ('{account}', '{row}', '{row}', 'failed', now(), now());
                  INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
-                   VALUES ('{account}', '{tag}', 'p', 'x', 'pending', 1, now());
-                 INSERT INTO order_items VALUES ('{account}', '{tag}', 0, 'p', 'n', 1, 1);
+                   VALUES ('{account}', '{row}', 'p', 'x', 'pending', 1, now());
+                 INSERT INTO order_items VALUES ('{account}', '{row}', 0, 'p', 'n', 1, 1);
                  INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
-                   VALUES ('{account}', '{tag}', 'p', 'x', 1, 'open', now());
+                   VALUES ('{account}', '{row}', 'p', 'x', 1, 'open', now());
                  INSERT INTO ad_spend VALUES ('{account}', '2026-03-01', 's', 1);
                  INSERT INTO metrics (account_id, metric_name) VALUES ('{account}', 'm');
                  INSERT INTO metric_events (account_id, id, metric_name, source, occurred_at)
-                   VALUES ('{account}', '{tag}', 'm', 's', now());
+                   VALUES ('{account}', '{row}', 'm', 's', now());
                  INSERT INTO metric_sources VALUES ('{account}', 'm', 's');
                  INSERT INTO metric_contacts (account_id, metric_name, contact_id)
                    VALUES ('{account}', 'm', '{contact}');
@@ -95,16 +108,12 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', 15, '2026-03-01', 'p');
                  INSERT INTO product_names VALUES ('{account}', 'p', 'n');
                  INSERT INTO attribution_rollups (account_id, span, at, kind, origin_id)
-                   VALUES ('{account}', 15, '2026-03-01', 'link', '{tag}');
-                 INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{tag}');
+                   VALUES ('{account}', 15, '2026-03-01', 'link', '{row}');
+                 INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{row}');
                  INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
                  INSERT INTO automation_rollups (account_id, span, at, automation_id)
-                   VALUES ('{account}', 15, '2026-03-01', '{tag}')"
-            ))
-            .await;
-    }
-    let accounts = [world.account.to_string(), other.to_string()];
-    (world, accounts)
+                   VALUES ('{account}', 15, '2026-03-01', '{row}')"
+    )
 }
 
 async fn list(client: &Client, query: &str) -> Vec<String> {

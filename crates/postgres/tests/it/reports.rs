@@ -20,7 +20,7 @@ use history::{History, step};
 use recount::Recount;
 
 /// Shortly after the clocks changed on Lord Howe.
-const NOW: OffsetDateTime = datetime!(2026-04-10 12:34:56 UTC);
+const NOW: OffsetDateTime = datetime!(2026-04-10 12:30 UTC);
 
 const ZONES: [&str; 5] = [
     "UTC",

@@ -418,7 +418,7 @@ fn automation(owner: &User<'_>) -> String {
         .post("/api/links", json!({ "original_url": "https://loja.example/" }))
         .created();
     let path = format!("/r/{}", text(&link["short_code"]));
-    assert_eq!(owner.get(&path).status, 302);
+    assert_eq!(owner.server.request("GET", &path).answer_head().0, 302);
     id
 }
 
