@@ -339,8 +339,6 @@ impl Stores {
 pub struct Services {
     /// Who asks.
     pub authenticator: Authenticator,
-    /// Administrators in support mode.
-    pub support: SupportCookies,
     /// Whose pages may act with a cookie.
     pub origins: OwnOrigins,
     /// How often.
@@ -411,7 +409,6 @@ impl Services {
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let media = shared.media()?;
         Ok(Self {
-            support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
@@ -494,6 +491,10 @@ fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys
         api_keys,
         clock: shared.clock.clone(),
         memory: shared.memory.clone(),
+        support: Arc::new(SupportCookies::new(
+            &shared.config.app_secret,
+            shared.config.cookie_secure,
+        )),
         cookie: shared.config.session_cookie.clone(),
         trusted_proxies: shared.config.trusted_proxies.clone(),
     }

@@ -58,7 +58,7 @@ async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usag
         "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
-           (SELECT count(*) FROM account_users WHERE account_id = $1) AS team,
+           (SELECT count(*) FROM account_users WHERE account_id = $1 AND NOT is_support) AS team,
            (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
     )
     .bind(account)

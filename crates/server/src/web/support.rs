@@ -10,11 +10,13 @@ use recado_domain::shared::{AccountId, UserId, timestamp};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::web::cookies;
+
 /// The cookie's name.
 pub const SUPPORT_MODE: &str = "svc-support-mode";
 
 /// How long support mode lasts.
-const LASTS: Duration = Duration::hours(4);
+pub const LASTS: Duration = Duration::hours(4);
 
 /// What an administrator is doing, as published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,10 +88,25 @@ impl SupportCookies {
             .finish()
     }
 
+    /// Takes the cookie back.
+    pub fn remove(&self) -> Cookie<'static> {
+        let mut cookie = Cookie::build(SUPPORT_MODE, "")
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .secure(self.secure)
+            .finish();
+        cookie.make_removal();
+        cookie
+    }
+
     /// What the cookie says of its administrator; none where there is none, it is forged, somebody else's, or over.
     pub fn read(&self, request: &HttpRequest, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
-        let cookie = request.cookie(SUPPORT_MODE)?;
-        let (content, signature) = cookie.value().split_once('.')?;
+        cookies::values(request, SUPPORT_MODE).find_map(|value| self.verified(&value, admin, now))
+    }
+
+    fn verified(&self, value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
+        let (content, signature) = value.split_once('.')?;
         let content = URL_SAFE_NO_PAD.decode(content).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         hmac::verify(&self.key, &content, &signature).ok()?;
