@@ -17,6 +17,7 @@ pub mod limits;
 pub mod mail;
 pub mod media;
 pub mod notifications;
+pub mod platform;
 pub mod segments;
 pub mod shared;
 pub mod team;
