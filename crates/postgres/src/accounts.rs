@@ -213,7 +213,7 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
 }
 
 /// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
-async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
+pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
     let base = account.slug.as_str();
     let prefix: String = base.chars().take(UNCUT_SLUG).collect();
     for _ in 0..SLUG_TRIES {

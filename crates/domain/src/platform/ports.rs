@@ -98,7 +98,7 @@ pub trait DeletionStore: Send + Sync {
     /// Takes an account whose removal nobody is at. Nobody else gets it before the lease is over.
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError>;
 
-    /// Removes some rows of the account, from every table, and renews the lease. False: there was none left.
+    /// Removes some rows of the account, from every table, and renews the lease. False: no more were found.
     async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError>;
 
     /// Removes the account itself, and the note that it is to be removed.
