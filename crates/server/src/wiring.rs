@@ -1,5 +1,8 @@
 //! Which adapter serves which port. One set of services a worker thread, with connections of its own.
 
+mod platform;
+mod sessions;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +29,6 @@ use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
@@ -38,14 +40,15 @@ use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::config::{Config, SessionProof};
+use crate::config::Config;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
-use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
+use platform::AdminServices;
+use sessions::{authenticator, verifier};
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
@@ -178,10 +181,15 @@ impl Shared {
         .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
     }
 
-    /// The store of files, with connections of its own.
+    /// Where files lie, with connections of its own.
+    fn media_store(&self) -> anyhow::Result<ObjectMedia> {
+        ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
+            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))
+    }
+
+    /// The files of templates.
     pub fn media(&self) -> anyhow::Result<Media> {
-        let store = ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
-            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))?;
+        let store = self.media_store()?;
         let address = MediaAddress::new(&self.config.media_public_url);
         Ok(Media::new(Arc::new(store), address, self.ids.clone()))
     }
@@ -207,29 +215,6 @@ fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
         SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
     })?;
     Ok(Some(Arc::new(mailer)))
-}
-
-/// Fails early on what would otherwise fail in every thread.
-fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
-    let expected = Expected {
-        issuer: config.session_issuer.clone(),
-        audience: config.session_audience.clone(),
-    };
-    match &config.session_proof {
-        SessionProof::Secret(secret) => {
-            let verifier = Hs256Verifier::new(secret, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
-            })?))
-        }
-        SessionProof::Jwks(url) => {
-            let http = Http::new().map_err(anyhow::Error::msg)?;
-            let verifier = JwksVerifier::new(http, url, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
-            })?))
-        }
-    }
 }
 
 /// The two kinds of connections.
@@ -389,6 +374,8 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
+    /// What platform administrators do.
+    pub admin: AdminServices,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -452,6 +439,7 @@ impl Services {
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            admin: AdminServices::new(shared, &stores)?,
             platform: stores.platform,
             shared: shared.clone(),
         })
@@ -482,20 +470,4 @@ fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
     let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
     let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
     Arc::new(ApiKeys::new(store, clock, ids, secrets))
-}
-
-fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
-    Authenticator {
-        verifier: shared.verifier.clone(),
-        accounts,
-        api_keys,
-        clock: shared.clock.clone(),
-        memory: shared.memory.clone(),
-        support: Arc::new(SupportCookies::new(
-            &shared.config.app_secret,
-            shared.config.cookie_secure,
-        )),
-        cookie: shared.config.session_cookie.clone(),
-        trusted_proxies: shared.config.trusted_proxies.clone(),
-    }
 }

@@ -17,6 +17,7 @@ mod conversations;
 mod folders;
 mod media;
 mod notifications;
+mod platform;
 mod segments;
 mod service;
 mod tags;
@@ -37,6 +38,8 @@ pub enum Access {
     Write,
     /// Owners and admins.
     Manage,
+    /// Platform administrators.
+    Platform,
 }
 
 /// One route.
@@ -72,6 +75,14 @@ impl RouteSpec {
         self
     }
 
+    const fn at_most_by_person(mut self, limit: Limit, key: &'static str) -> Self {
+        self.rate = Some(RateRule {
+            limit,
+            key: RateKey::Person(key),
+        });
+        self
+    }
+
     const fn at_most_by_address(mut self, limit: Limit, key: &'static str) -> Self {
         self.rate = Some(RateRule {
             limit,
@@ -81,7 +92,7 @@ impl RouteSpec {
     }
 }
 
-use Access::{Manage, Public, Read, Session, Write};
+use Access::{Manage, Platform, Public, Read, Session, Write};
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
@@ -272,4 +283,36 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/api/campaigns/{id}/sends", Read, || {
         web::to(campaigns::sends)
     }),
+    route(Method::GET, "/api/admin/accounts", Platform, || web::to(platform::list)),
+    route(Method::POST, "/api/admin/accounts", Platform, || {
+        web::to(platform::create)
+    }),
+    route(Method::GET, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::get)
+    }),
+    route(Method::PUT, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::update)
+    }),
+    route(Method::DELETE, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::delete)
+    }),
+    route(Method::POST, "/api/admin/accounts/{id}/action", Platform, || {
+        web::to(platform::act)
+    })
+    .at_most_by_person(Limit::API, "admin-action"),
+    route(Method::POST, "/api/admin/accounts/{id}/support", Platform, || {
+        web::to(platform::start_support)
+    })
+    .at_most_by_person(Limit::API, "admin-support"),
+    route(Method::POST, "/api/admin/stop-support", Platform, || {
+        web::to(platform::stop_support)
+    }),
+    route(Method::GET, "/api/admin/stats", Platform, || web::to(platform::stats)),
+    route(Method::GET, "/api/admin/revenue", Platform, || {
+        web::to(platform::revenue)
+    }),
+    route(Method::GET, "/api/admin/revenue/daily", Platform, || {
+        web::to(platform::daily_revenue)
+    }),
+    route(Method::GET, "/api/admin/churn", Platform, || web::to(platform::churn)),
 ];

@@ -109,6 +109,16 @@ impl Params {
         PageQuery::new(page, limit, default, largest)
     }
 
+    /// A whole number; out of range it is the nearest bound, from 1 on.
+    pub fn clamped(&mut self, name: &str, (default, largest): (i64, i64)) -> i64 {
+        self.number(name).unwrap_or(default).clamp(1, largest)
+    }
+
+    /// A fault of a parameter that was read as text.
+    pub fn blame(&mut self, name: &str, message: &str) {
+        self.errors.add(name, message);
+    }
+
     /// Whether `cursor` is there at all: empty, it asks for the first slice.
     pub fn has_cursor(&self) -> bool {
         self.values.contains_key("cursor")
