@@ -95,7 +95,8 @@ impl<'a> Browser<'a> {
     /// Enters support mode.
     #[track_caller]
     pub fn support(&self, account: &str) -> Value {
-        self.send(self.request("POST", &format!("/api/admin/accounts/{account}/support"))).ok()
+        self.send(self.request("POST", &format!("/api/admin/accounts/{account}/support")))
+            .ok()
     }
 
     /// Leaves it.
