@@ -35,7 +35,7 @@ fn furnished<'a>(server: &'a Server) -> (User<'a>, String) {
     ana.contacts(5);
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();
-    ana.upload("a.png", PNG).created();
+    ana.upload("a.png", PNG).ok();
     subscribe(&ana, card_order("4111 1111 1111 1111", "123")).created();
     becomes(&ana, "active");
     let key = api_keys::key(&ana);
