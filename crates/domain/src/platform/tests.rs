@@ -353,7 +353,8 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
     let (later, past) = (NOW + time::Duration::HOUR, NOW);
     type Found = Result<Option<&'static str>, GatewayFault>;
     type Answer = Result<(), GatewayFault>;
-    let cases: Vec<(Option<&str>, OffsetDateTime, Found, Answer, bool, bool)> = vec![
+    type Case = (Option<&'static str>, OffsetDateTime, Found, Answer, bool, bool);
+    let cases: Vec<Case> = vec![
         (Some("sub_1"), past, Ok(None), Ok(()), true, true),
         (Some("sub_1"), past, Ok(None), Err(GatewayFault::Missing), true, true),
         (Some("sub_1"), past, Ok(None), Err(silent()), false, false),

@@ -106,10 +106,9 @@ fn the_order_of_checks_and_the_limits() {
 }
 
 #[test]
-fn an_account_is_made_found_changed_and_listed() {
+fn an_account_is_made_with_nobody_in_it() {
     let server = Server::new();
     let root = server.root();
-    let ana = server.owner();
     let made = root
         .post(
             "/api/admin/accounts",
@@ -153,6 +152,17 @@ fn an_account_is_made_found_changed_and_listed() {
         ["name", "plan", "slug"]
     );
 
+    assert!(root.get(&format!("/api/admin/accounts/{id}")).ok()["users"] == json!([]));
+}
+
+#[test]
+fn an_account_is_found_and_changed() {
+    let server = Server::new();
+    let (root, ana) = (server.root(), server.owner());
+    let create = |body: Value| root.post("/api/admin/accounts", body).created();
+    let made = create(json!({ "name": "Padaria Sol" }));
+    create(json!({ "name": "Padaria Sol" }));
+    let id = text(&made["id"]);
     let get = root.get(&format!("/api/admin/accounts/{}", ana.account)).ok();
     let user = &get["users"][0];
     assert_eq!(

@@ -71,20 +71,6 @@ fn from_the_start_to_the_stop() {
     );
     assert_eq!(told["account_name"], "Loja");
 
-    let contact = json!({ "name": "Bia", "phone": "+5511961234567" });
-    browser.post("/api/contacts", contact).created();
-    assert_eq!(ana.get("/api/contacts").ok()["data"].as_array().unwrap().len(), 1);
-    browser.post("/api/api-keys", json!({ "name": "k" })).created();
-    // Whoever is there for support is none of the team.
-    assert_eq!(ana.get("/api/team/members").ok()["data"].as_array().unwrap().len(), 1);
-    ana.delete(&format!("/api/team/members/{}", browser.user.id))
-        .refused(404, "NOT_FOUND");
-    ana.put(
-        &format!("/api/team/members/{}", browser.user.id),
-        json!({ "role": "viewer" }),
-    )
-    .refused(404, "NOT_FOUND");
-
     assert_eq!(browser.stop().ok(), json!({ "account_id": own }));
     assert_eq!(
         (browser.cookie(SUPPORT), browser.cookie(ACTIVE)),
@@ -99,6 +85,29 @@ fn from_the_start_to_the_stop() {
         .send()
         .refused(401, "AUTH_ERROR");
     browser.get("/api/contacts").ok();
+}
+
+#[test]
+fn whoever_is_there_for_support_works_in_the_account_and_is_none_of_the_team() {
+    let server = Server::new();
+    let (ana, browser) = (server.owner(), Browser::new(server.root()));
+    let target = ana.account.clone();
+    let path = format!("/api/admin/accounts/{target}/support");
+    browser.post(&path, json!({ "reason": " ticket 7 " })).ok();
+    let contact = json!({ "name": "Bia", "phone": "+5511961234567" });
+    browser.post("/api/contacts", contact).created();
+    assert_eq!(ana.get("/api/contacts").ok()["data"].as_array().unwrap().len(), 1);
+    browser.post("/api/api-keys", json!({ "name": "k" })).created();
+    // Whoever is there for support is none of the team.
+    assert_eq!(ana.get("/api/team/members").ok()["data"].as_array().unwrap().len(), 1);
+    ana.delete(&format!("/api/team/members/{}", browser.user.id))
+        .refused(404, "NOT_FOUND");
+    ana.put(
+        &format!("/api/team/members/{}", browser.user.id),
+        json!({ "role": "viewer" }),
+    )
+    .refused(404, "NOT_FOUND");
+    browser.stop().ok();
 
     let logs = ana.get("/api/audit-logs").ok()["logs"].take();
     let [key, login] = logs.as_array().unwrap().as_slice() else {
