@@ -14,9 +14,11 @@ use crate::services::postgres::connect;
 use crate::services::wrk_or_install;
 use crate::{paths, process, token};
 
+type List = (&'static str, &'static str, Option<(f64, f64)>);
+
 /// What is asked, and how many times longer it may take and should take. The search finds one account in either database.
 /// A search looks at every account and is told, not judged.
-const LISTS: [(&str, &str, Option<(f64, f64)>); 2] = [
+const LISTS: [List; 2] = [
     ("the list", "/api/admin/accounts", Some((5.0, 1.5))),
     ("a search", "/api/admin/accounts?search=dono7%40", None),
 ];
