@@ -15,6 +15,7 @@ mod load;
 mod memory;
 mod million;
 mod pace;
+mod platform;
 mod proxy;
 mod read;
 mod report;
@@ -77,6 +78,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "import",
         run: import::run,
+    },
+    Bench {
+        name: "platform",
+        run: platform::run,
     },
     Bench {
         name: "million",

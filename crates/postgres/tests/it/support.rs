@@ -65,6 +65,7 @@ pub(crate) fn event(entity: Uuid) -> Event {
         entity_id: Some(entity),
         changes: None,
         ip_address: None,
+        support_admin: None,
     })
 }
 
@@ -271,6 +272,7 @@ impl World {
             actor: Some(Actor {
                 user_id: self.user,
                 ip_address: Some("10.0.0.1".into()),
+                support_admin: None,
             }),
             profile_id: None,
             monthly_limit: 1_000_000,

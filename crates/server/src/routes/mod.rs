@@ -22,6 +22,7 @@ mod ingestion;
 mod links;
 mod media;
 mod notifications;
+mod platform;
 mod segments;
 mod service;
 mod tags;
@@ -43,6 +44,8 @@ pub enum Access {
     Write,
     /// Owners and admins.
     Manage,
+    /// Platform administrators.
+    Platform,
 }
 
 /// One route.
@@ -78,6 +81,14 @@ impl RouteSpec {
         self
     }
 
+    const fn at_most_by_person(mut self, limit: Limit, key: &'static str) -> Self {
+        self.rate = Some(RateRule {
+            limit,
+            key: RateKey::Person(key),
+        });
+        self
+    }
+
     const fn at_most_by_address(mut self, limit: Limit, key: &'static str) -> Self {
         self.rate = Some(RateRule {
             limit,
@@ -87,7 +98,7 @@ impl RouteSpec {
     }
 }
 
-use Access::{Manage, Public, Read, Session, Write};
+use Access::{Manage, Platform, Public, Read, Session, Write};
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
@@ -342,4 +353,36 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/api/analytics/metrics/{name}/activity", Read, || {
         web::to(analytics::activity)
     }),
+    route(Method::GET, "/api/admin/accounts", Platform, || web::to(platform::list)),
+    route(Method::POST, "/api/admin/accounts", Platform, || {
+        web::to(platform::create)
+    }),
+    route(Method::GET, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::get)
+    }),
+    route(Method::PUT, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::update)
+    }),
+    route(Method::DELETE, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::delete)
+    }),
+    route(Method::POST, "/api/admin/accounts/{id}/action", Platform, || {
+        web::to(platform::act)
+    })
+    .at_most_by_person(Limit::API, "admin-action"),
+    route(Method::POST, "/api/admin/accounts/{id}/support", Platform, || {
+        web::to(platform::start_support)
+    })
+    .at_most_by_person(Limit::API, "admin-support"),
+    route(Method::POST, "/api/admin/stop-support", Platform, || {
+        web::to(platform::stop_support)
+    }),
+    route(Method::GET, "/api/admin/stats", Platform, || web::to(platform::stats)),
+    route(Method::GET, "/api/admin/revenue", Platform, || {
+        web::to(platform::revenue)
+    }),
+    route(Method::GET, "/api/admin/revenue/daily", Platform, || {
+        web::to(platform::daily_revenue)
+    }),
+    route(Method::GET, "/api/admin/churn", Platform, || web::to(platform::churn)),
 ];

@@ -5,6 +5,7 @@ mod billing;
 mod desk;
 mod mail;
 mod pacer;
+mod platform;
 mod relays;
 mod rounds;
 mod webhooks;
@@ -122,6 +123,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         swept,
     ));
     billing::start(shared, &stores, stop, tasks)?;
+    platform::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     unfold(runs.clone(), stop, tasks);
