@@ -276,7 +276,7 @@ CREATE TABLE metric_contacts (
   contact_id uuid NOT NULL,
   event_count bigint NOT NULL DEFAULT 0,
   total_value numeric NOT NULL DEFAULT 0,
-  last_event_at timestamptz NOT NULL,
+  last_event_at timestamptz,
   CONSTRAINT metric_contacts_pkey PRIMARY KEY (account_id, metric_name, contact_id),
   CONSTRAINT metric_contacts_metric_name_fkey FOREIGN KEY (account_id, metric_name)
     REFERENCES metrics (account_id, metric_name) ON DELETE CASCADE,

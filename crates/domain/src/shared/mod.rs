@@ -1,5 +1,6 @@
 //! What every context speaks: ids, tenants, pages, errors, events and the ports to time and randomness.
 
+mod amount;
 mod errors;
 mod events;
 mod ids;
@@ -10,6 +11,7 @@ pub mod text;
 pub mod timestamp;
 pub(crate) mod words;
 
+pub use amount::Amount;
 pub use errors::{FieldErrors, GatewayError, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;

@@ -47,17 +47,20 @@ struct UsageRow {
     #[diesel(sql_type = BigInt)]
     messages: i64,
     #[diesel(sql_type = BigInt)]
+    automations: i64,
+    #[diesel(sql_type = BigInt)]
     team: i64,
     #[diesel(sql_type = BigInt)]
     whatsapp: i64,
 }
 
-/// What an account uses. This version has no automations that could be counted.
+/// What an account uses.
 async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
     let row: UsageRow = sql(
         "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
+           (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
            (SELECT count(*) FROM account_users WHERE account_id = $1) AS team,
            (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
     )
@@ -67,7 +70,7 @@ async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usag
     Ok(Usage {
         contacts: row.contacts,
         messages: row.messages,
-        automations: 0,
+        automations: row.automations,
         team: row.team,
         whatsapp: row.whatsapp,
     })
