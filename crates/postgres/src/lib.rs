@@ -35,7 +35,7 @@ pub mod testing;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
-pub use analytics::PgAnalytics;
+pub use analytics::{PgAnalytics, PgExports, PgInsights, PgRfm};
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
 pub use automations::PgAutomations;

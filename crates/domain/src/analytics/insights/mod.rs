@@ -3,7 +3,9 @@
 mod model;
 mod ports;
 mod service;
+mod tally;
 
 pub use model::*;
 pub use ports::*;
 pub use service::Insights;
+pub use tally::MessageTally;

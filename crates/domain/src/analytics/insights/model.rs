@@ -1,6 +1,6 @@
 //! What the insights show, field by field as published, and the figures that they are made of.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
 
 use super::super::{Period, day};
@@ -8,7 +8,7 @@ use crate::conversations::ConversationStatus;
 use crate::shared::{Amount, CampaignId, timestamp};
 
 /// Messages by what became of them last: each is counted once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct MessageCounts {
     pub sent: i64,
     pub delivered: i64,
@@ -39,6 +39,16 @@ impl std::ops::AddAssign for MessageCounts {
         self.read += other.read;
         self.failed += other.failed;
         self.received += other.received;
+    }
+}
+
+impl std::ops::SubAssign for MessageCounts {
+    fn sub_assign(&mut self, other: Self) {
+        self.sent -= other.sent;
+        self.delivered -= other.delivered;
+        self.read -= other.read;
+        self.failed -= other.failed;
+        self.received -= other.received;
     }
 }
 
@@ -74,7 +84,7 @@ pub struct Dashboard {
     pub automations: AutomationsStanding,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContactsStanding {
     pub total: i64,
     pub new_this_week: i64,
@@ -95,13 +105,13 @@ pub struct ConversationsStanding {
     pub active: i64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CampaignsStanding {
     pub total: i64,
     pub this_month: i64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AutomationsStanding {
     pub active: i64,
 }
@@ -128,7 +138,7 @@ impl Newness {
 }
 
 /// What the store knows of how an account stands.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct DashboardFigures {
     pub contacts: ContactsStanding,
     /// Of all time.
@@ -178,11 +188,12 @@ pub struct CampaignReport {
 }
 
 /// What the store knows of a campaign that was executed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct CampaignFigures {
     pub id: CampaignId,
     pub name: String,
     pub template_name: Option<String>,
+    #[serde(with = "timestamp")]
     pub executed_at: OffsetDateTime,
     pub total_recipients: i64,
     pub messages: MessageCounts,
@@ -207,7 +218,7 @@ impl From<CampaignFigures> for CampaignReport {
 }
 
 /// Messages from outside in one hour of one day of the week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeatCell {
     /// 0 is Sunday.
     pub day: i64,
