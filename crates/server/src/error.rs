@@ -27,6 +27,8 @@ use serde_json::{Value, json};
 
 use crate::streams::NoStream;
 
+mod recorded;
+
 /// A refused request.
 #[derive(Debug)]
 pub enum ApiError {

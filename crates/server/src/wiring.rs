@@ -5,15 +5,19 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
+use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
+use recado_domain::automations::Automations;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
 use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
+use recado_domain::ingestion::Ingestion;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::links::Links;
 use recado_domain::mail::{Mailer, Post};
 use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
@@ -23,10 +27,8 @@ use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
-use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
@@ -38,7 +40,7 @@ use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::config::{Config, SessionProof};
+use crate::config::Config;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
@@ -46,6 +48,9 @@ use crate::web::auth::{Authenticator, Memory, RememberedStandings};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
+
+mod proofs;
+mod recorded;
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
@@ -93,6 +98,8 @@ pub struct Shared {
     pub streams: Streams,
     /// Wakes whoever carries mail out.
     pub mailed: Arc<Notify>,
+    /// Wakes whoever calculates scores of customers.
+    pub customers: Arc<Notify>,
     /// Woken after a change.
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
@@ -106,12 +113,13 @@ impl Shared {
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
-            mailer: mailer(&config)?,
-            verifier: verifier(&config, clock.clone())?,
+            mailer: proofs::mailer(&config)?,
+            verifier: proofs::verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
             mailed: Arc::default(),
+            customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
             config: Arc::new(config),
@@ -195,39 +203,6 @@ impl Shared {
                     anyhow::anyhow!("configuration: REDIS_URL: {fault}")
                 })?))
             }
-        }
-    }
-}
-
-/// Fails early on what would otherwise fail with the first mail.
-fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
-    let Some(url) = &config.smtp_url else { return Ok(None) };
-    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
-        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
-        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
-    })?;
-    Ok(Some(Arc::new(mailer)))
-}
-
-/// Fails early on what would otherwise fail in every thread.
-fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
-    let expected = Expected {
-        issuer: config.session_issuer.clone(),
-        audience: config.session_audience.clone(),
-    };
-    match &config.session_proof {
-        SessionProof::Secret(secret) => {
-            let verifier = Hs256Verifier::new(secret, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
-            })?))
-        }
-        SessionProof::Jwks(url) => {
-            let http = Http::new().map_err(anyhow::Error::msg)?;
-            let verifier = JwksVerifier::new(http, url, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
-            })?))
         }
     }
 }
@@ -377,6 +352,20 @@ pub struct Services {
     pub campaigns: Campaigns,
     /// Tests of campaigns.
     pub trials: Trials,
+    /// What is told of customers.
+    pub ingestion: Ingestion,
+    /// Short links.
+    pub links: Links,
+    /// Automations.
+    pub automations: Automations,
+    /// Reports.
+    pub analytics: Analytics,
+    /// How an account stands.
+    pub insights: Insights,
+    /// Exports.
+    pub exports: Exports,
+    /// Scores of customers.
+    pub rfm: Rfm,
     /// Conversations.
     pub conversations: Conversations,
     /// Notifications.
@@ -448,6 +437,13 @@ impl Services {
                 ids,
             ),
             notifications: shared.notifications(&stores.tenant)?,
+            ingestion: stores.ingestion(shared),
+            links: stores.links(shared),
+            automations: stores.automations(shared),
+            analytics: stores.analytics(shared),
+            insights: stores.insights(shared),
+            exports: stores.exports(shared),
+            rfm: stores.rfm(),
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),

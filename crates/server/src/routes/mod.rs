@@ -8,13 +8,19 @@ use recado_domain::limits::Limit;
 use crate::web::limit::{RateKey, RateRule};
 
 mod accounts;
+mod analytics;
 mod api_keys;
 mod audit;
+mod automations;
 mod billing;
 mod campaigns;
 mod contacts;
 mod conversations;
+mod exports;
 mod folders;
+mod ingestion;
+mod insights;
+mod links;
 mod media;
 mod notifications;
 mod segments;
@@ -271,5 +277,57 @@ pub static TABLE: &[RouteSpec] = &[
     }),
     route(Method::GET, "/api/campaigns/{id}/sends", Read, || {
         web::to(campaigns::sends)
+    }),
+    route(Method::POST, "/api/events", Write, || web::to(ingestion::events)),
+    route(Method::POST, "/api/orders", Write, || web::to(ingestion::orders)),
+    route(Method::POST, "/api/carts", Write, || web::to(ingestion::carts)),
+    route(Method::POST, "/api/ad-spend", Write, || web::to(ingestion::ad_spend)),
+    route(Method::GET, "/api/links", Read, || web::to(links::list)),
+    route(Method::POST, "/api/links", Write, || web::to(links::create)),
+    route(Method::GET, "/r/{code}", Public, || web::to(links::follow)),
+    route(Method::GET, "/api/automations", Read, || web::to(automations::list)),
+    route(Method::POST, "/api/automations", Write, || web::to(automations::create)),
+    route(Method::PUT, "/api/automations/{id}", Write, || {
+        web::to(automations::update)
+    }),
+    route(Method::POST, "/api/automations/{id}/executions", Write, || {
+        web::to(automations::record)
+    }),
+    route(Method::GET, "/api/analytics", Read, || web::to(insights::dashboard)),
+    route(Method::GET, "/api/analytics/messages", Read, || {
+        web::to(insights::messages)
+    }),
+    route(Method::GET, "/api/analytics/campaigns", Read, || {
+        web::to(insights::campaigns)
+    }),
+    route(Method::GET, "/api/analytics/heatmap", Read, || {
+        web::to(insights::heat_map)
+    }),
+    route(Method::GET, "/api/analytics/export", Read, || web::to(exports::export)),
+    route(Method::GET, "/api/analytics/rfm", Read, || web::to(insights::rfm)),
+    // The role is looked at by the use case: a wrong one is answered with 200.
+    route(Method::POST, "/api/analytics/rfm/recalculate", Read, || {
+        web::to(insights::recalculate)
+    }),
+    route(Method::GET, "/api/analytics/revenue", Read, || {
+        web::to(analytics::revenue)
+    }),
+    route(Method::GET, "/api/analytics/ecommerce", Read, || {
+        web::to(analytics::ecommerce)
+    }),
+    route(Method::GET, "/api/analytics/automations", Read, || {
+        web::to(analytics::automations)
+    }),
+    route(Method::GET, "/api/analytics/metrics", Read, || {
+        web::to(analytics::metrics)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}", Read, || {
+        web::to(analytics::metric)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}/top-contacts", Read, || {
+        web::to(analytics::top_contacts)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}/activity", Read, || {
+        web::to(analytics::activity)
     }),
 ];

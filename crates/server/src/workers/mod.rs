@@ -6,6 +6,7 @@ mod desk;
 mod mail;
 mod pacer;
 mod relays;
+mod rfm;
 mod rounds;
 
 use std::sync::Arc;
@@ -121,6 +122,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     billing::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
+    rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())

@@ -141,6 +141,61 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ),
     ("GET", "/api/campaigns/{id}/stats", Nothing),
     ("GET", "/api/campaigns/{id}/sends", Nothing),
+    (
+        "POST",
+        "/api/events",
+        Json(r#"{"events":[{"metric_name":"visit","contact_phone":"11961234567","source":"site"}]}"#),
+    ),
+    (
+        "POST",
+        "/api/orders",
+        Json(
+            r#"{"orders":[{"external_id":"1","platform":"loja","status":"pending","total":1,"items":[],
+                "placed_at":"2026-03-01T12:00:00Z"}]}"#,
+        ),
+    ),
+    (
+        "POST",
+        "/api/carts",
+        Json(
+            r#"{"carts":[{"external_id":"1","platform":"loja","status":"open","total":1,
+                "created_at":"2026-03-01T12:00:00Z"}]}"#,
+        ),
+    ),
+    (
+        "POST",
+        "/api/ad-spend",
+        Json(r#"{"entries":[{"date":"2026-03-01","source":"meta","amount":1}]}"#),
+    ),
+    ("GET", "/api/links", Nothing),
+    (
+        "POST",
+        "/api/links",
+        Json(r#"{"original_url":"https://loja.example/"}"#),
+    ),
+    ("GET", "/r/{code}", Public(404)),
+    ("GET", "/api/automations", Nothing),
+    (
+        "POST",
+        "/api/automations",
+        Json(r#"{"name":"Boas-vindas","status":"active"}"#),
+    ),
+    ("PUT", "/api/automations/{id}", Json(r#"{"name":"Changed"}"#)),
+    (
+        "POST",
+        "/api/automations/{id}/executions",
+        Json(
+            r#"{"executions":[{"status":"completed","started_at":"2026-03-01T12:00:00Z",
+                "finished_at":"2026-03-01T12:00:01Z"}]}"#,
+        ),
+    ),
+    ("GET", "/api/analytics/revenue", Nothing),
+    ("GET", "/api/analytics/ecommerce", Nothing),
+    ("GET", "/api/analytics/automations", Nothing),
+    ("GET", "/api/analytics/metrics", Nothing),
+    ("GET", "/api/analytics/metrics/{name}", Query("period=7d")),
+    ("GET", "/api/analytics/metrics/{name}/top-contacts", Query("limit=10")),
+    ("GET", "/api/analytics/metrics/{name}/activity", Query("limit=10")),
 ];
 
 /// The fields of the bodies of POST.
@@ -216,6 +271,16 @@ const FIELDS: &[(&str, &[&str])] = &[
             "folder_id",
         ],
     ),
+    ("/api/events", &["events"]),
+    ("/api/orders", &["orders"]),
+    ("/api/carts", &["carts"]),
+    ("/api/ad-spend", &["entries"]),
+    ("/api/links", &["original_url", "campaign_id"]),
+    ("/api/automations", &["name", "status"]),
+    (
+        "/api/automations/0190a1b2-0000-7000-8000-000000000000/executions",
+        &["executions"],
+    ),
 ];
 
 pub fn row(spec: &RouteSpec) -> &'static Takes {
@@ -263,6 +328,7 @@ pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
         ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
+        ("/api/automations/", automation(owner)),
         (
             "/api/team/members/",
             owner.server.member(&owner.account, "admin").id.to_string(),
@@ -284,6 +350,43 @@ fn conversation(owner: &User<'_>) -> String {
            VALUES ('{account}', '{id}', '{id}', 'inbound', 'text', 'oi', 'received', now())"
     ));
     id.to_string()
+}
+
+/// An automation, and one of everything that is recorded.
+fn automation(owner: &User<'_>) -> String {
+    let automation = json!({ "name": "Boas-vindas", "status": "active" });
+    let id = text(&owner.post("/api/automations", automation).created()["id"]);
+    let recorded = [
+        (
+            "/api/orders",
+            json!({ "orders": [{ "external_id": "1", "platform": "loja", "status": "paid", "total": 10,
+            "items": [{ "product_id": "1", "name": "Bolo", "quantity": 1, "price": 10 }],
+            "automation_id": id, "placed_at": "2026-03-01T12:00:00Z" }] }),
+        ),
+        (
+            "/api/carts",
+            json!({ "carts": [{ "external_id": "1", "platform": "loja", "status": "open", "total": 1,
+            "created_at": "2026-03-01T12:00:00Z" }] }),
+        ),
+        (
+            "/api/ad-spend",
+            json!({ "entries": [{ "date": "2026-03-01", "source": "meta", "amount": 1 }] }),
+        ),
+        (
+            "/api/events",
+            json!({ "events": [{ "metric_name": "visit", "contact_phone": "+5511962222222",
+            "source": "site", "value": 1 }] }),
+        ),
+    ];
+    for (path, body) in recorded {
+        assert_eq!(owner.post(path, body).ok()["accepted"], 1, "{path}");
+    }
+    let link = owner
+        .post("/api/links", json!({ "original_url": "https://loja.example/" }))
+        .created();
+    let path = format!("/r/{}", text(&link["short_code"]));
+    assert_eq!(owner.get(&path).status, 302);
+    id
 }
 
 fn notification(owner: &User<'_>) -> String {
@@ -328,6 +431,26 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "account_users",
         "team_invites",
         "audit_counts",
+        "orders",
+        "order_items",
+        "order_rollups",
+        "product_rollups",
+        "product_names",
+        "attribution_rollups",
+        "carts",
+        "cart_rollups",
+        "ad_spend",
+        "links",
+        "link_codes",
+        "link_rollups",
+        "automations",
+        "automation_executions",
+        "automation_rollups",
+        "metrics",
+        "metric_events",
+        "metric_sources",
+        "metric_contacts",
+        "metric_rollups",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -495,7 +618,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 40);
+    assert_eq!(seen, 42);
     assert_eq!(dump(&bia), before);
 }
 
