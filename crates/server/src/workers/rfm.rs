@@ -65,7 +65,7 @@ async fn carry_out(work: &RfmWork, claim: &RfmClaim, stop: &CancellationToken) -
             false => tracing::warn!(account = %claim.account_id, "somebody else scores these customers"),
         },
         () = kept => tracing::warn!(account = %claim.account_id, "somebody else scores these customers"),
-        () = stop.cancelled() => {}
+        () = stop.cancelled() => work.give_back(claim).await?,
     }
     Ok(())
 }

@@ -101,6 +101,11 @@ impl RfmWork {
         self.store.renew(claim, LEASE).await
     }
 
+    /// Leaves a calculation to whoever takes it up next.
+    pub async fn give_back(&self, claim: &RfmClaim) -> Result<(), StoreError> {
+        self.store.postpone(claim, self.clock.now()).await
+    }
+
     /// Carries a calculation out; false when somebody else has it. One that fails is tried again later, and the scores
     /// stay as they were.
     pub async fn calculate(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
