@@ -102,6 +102,14 @@ impl Large<'_> {
         (self.messages * OF_CAMPAIGNS / 10 / self.campaigns()).min(self.contacts())
     }
 
+    /// Whether somebody filled it before.
+    pub(crate) fn is_filled(&self) -> Result<bool> {
+        let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
+        let row = connect(self.database)?.query_one(query, &[&self.account]);
+        let row = row.context(|| "cannot look at the account".to_owned())?;
+        row.try_get(0).context(|| "cannot look at the account".to_owned())
+    }
+
     /// Fills the account, which is there and has nothing yet.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut client = connect(self.database)?;
@@ -119,10 +127,14 @@ impl Large<'_> {
             table.copy(&mut client, &mut progress)?;
         }
         progress.step("statistics");
-        client.batch_execute("VACUUM ANALYZE").context(|| "cannot vacuum".to_owned())?;
+        client
+            .batch_execute("VACUUM ANALYZE")
+            .context(|| "cannot vacuum".to_owned())?;
         progress.step("sums");
         self.rollups("rebuild")?;
-        client.batch_execute("VACUUM ANALYZE").context(|| "cannot vacuum".to_owned())?;
+        client
+            .batch_execute("VACUUM ANALYZE")
+            .context(|| "cannot vacuum".to_owned())?;
         progress.step("verification");
         self.rollups("verify")
     }
@@ -153,15 +165,31 @@ impl Large<'_> {
         let recipients = self.recipients();
         let (of_contact, of_campaign) = (account.clone(), account.clone());
         vec![
-            Table::new("contacts (account_id, id, name, phone, created_at, updated_at)", contacts, move |n| {
-                let made = year.ago(MINUTES_OF_YEAR * (contacts - n) / contacts);
-                let id = id(Kind::Contact, n);
-                format!("{of_contact}\t{id}\tCliente {n}\t+55119{:08}\t{made}\t{made}", 10_000_000 + n)
-            }),
-            Table::new("message_templates (account_id, id, name, category, language, template_type, body_text)", 1, {
-                let account = account.clone();
-                move |n| format!("{account}\t{}\tgrande\tMARKETING\tpt_BR\tstandard\tOi {{{{1}}}}", id(Kind::Template, n))
-            }),
+            Table::new(
+                "contacts (account_id, id, name, phone, created_at, updated_at)",
+                contacts,
+                move |n| {
+                    let made = year.ago(MINUTES_OF_YEAR * (contacts - n) / contacts);
+                    let id = id(Kind::Contact, n);
+                    format!(
+                        "{of_contact}\t{id}\tCliente {n}\t+55119{:08}\t{made}\t{made}",
+                        10_000_000 + n
+                    )
+                },
+            ),
+            Table::new(
+                "message_templates (account_id, id, name, category, language, template_type, body_text)",
+                1,
+                {
+                    let account = account.clone();
+                    move |n| {
+                        format!(
+                            "{account}\t{}\tgrande\tMARKETING\tpt_BR\tstandard\tOi {{{{1}}}}",
+                            id(Kind::Template, n)
+                        )
+                    }
+                },
+            ),
             Table::new(
                 "campaigns (account_id, id, name, template_id, status, total_recipients, executed_at, quota_month, created_at)",
                 campaigns,
@@ -172,14 +200,18 @@ impl Large<'_> {
                     format!("{of_campaign}\t{id}\tOferta {n}\t{template}\tcompleted\t{recipients}\t{at}\t{month}\t{at}")
                 },
             ),
-            Table::new("conversations (account_id, id, contact_id, status, last_message_at, last_inbound_at)", contacts, {
-                let account = account.clone();
-                move |n| {
-                    let (contact, at) = (id(Kind::Contact, n), year.sometime(n));
-                    let status = if n % 3 == 0 { "open" } else { "closed" };
-                    format!("{account}\t{contact}\t{contact}\t{status}\t{at}\t{at}")
-                }
-            }),
+            Table::new(
+                "conversations (account_id, id, contact_id, status, last_message_at, last_inbound_at)",
+                contacts,
+                {
+                    let account = account.clone();
+                    move |n| {
+                        let (contact, at) = (id(Kind::Contact, n), year.sometime(n));
+                        let status = if n % 3 == 0 { "open" } else { "closed" };
+                        format!("{account}\t{contact}\t{contact}\t{status}\t{at}\t{at}")
+                    }
+                },
+            ),
         ]
     }
 
@@ -189,19 +221,23 @@ impl Large<'_> {
         let sends = recipients * campaigns;
         let of_message = account.clone();
         vec![
-            Table::new("campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)", sends, move |n| {
-                let (campaign, place) = (n / recipients, n % recipients);
-                let at = year.ago(MINUTES_OF_YEAR * (campaigns - campaign) / campaigns);
-                let contact = id(Kind::Contact, (campaign * 7919 + place) % contacts);
-                let status = match scattered(n, 100) {
-                    0..60 => "read",
-                    60..90 => "delivered",
-                    90..97 => "sent",
-                    _ => "failed",
-                };
-                let (send, campaign) = (id(Kind::Send, n), id(Kind::Campaign, campaign));
-                format!("{account}\t{send}\t{campaign}\t{contact}\t{status}\t{at}")
-            }),
+            Table::new(
+                "campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)",
+                sends,
+                move |n| {
+                    let (campaign, place) = (n / recipients, n % recipients);
+                    let at = year.ago(MINUTES_OF_YEAR * (campaigns - campaign) / campaigns);
+                    let contact = id(Kind::Contact, (campaign * 7919 + place) % contacts);
+                    let status = match scattered(n, 100) {
+                        0..60 => "read",
+                        60..90 => "delivered",
+                        90..97 => "sent",
+                        _ => "failed",
+                    };
+                    let (send, campaign) = (id(Kind::Send, n), id(Kind::Campaign, campaign));
+                    format!("{account}\t{send}\t{campaign}\t{contact}\t{status}\t{at}")
+                },
+            ),
             Table::new(
                 "messages (account_id, id, conversation_id, direction, type, text, status, created_at, recorded_at)",
                 self.messages.saturating_sub(sends),
@@ -290,7 +326,10 @@ impl Large<'_> {
                     let minutes = 1 + scattered(n ^ 0x1111, MINUTES_OF_YEAR);
                     let (began, ended) = (year.ago(minutes), year.ago(minutes - 1));
                     let status = if n % 20 == 0 { "failed" } else { "completed" };
-                    format!("{of_execution}\t{}\t{automation}\t{status}\t{began}\t{ended}", id(Kind::Execution, n))
+                    format!(
+                        "{of_execution}\t{}\t{automation}\t{status}\t{began}\t{ended}",
+                        id(Kind::Execution, n)
+                    )
                 },
             ),
             Table::new("metrics (account_id, metric_name, display_name)", METRICS, move |n| {
@@ -310,12 +349,20 @@ impl Large<'_> {
                 },
             ),
             // Clicks have no rows but these.
-            Table::new("link_rollups (account_id, span, at, link_id, clicks)", LINKS * DAYS, move |n| {
-                let day = n / LINKS;
-                let second = year.now / 900 * 900;
-                let at = Year { now: second }.ago(day * 24 * 60);
-                format!("{of_click}\t15\t{at}\t{}\t{}", id(Kind::Link, n % LINKS), 1 + scattered(n, 50))
-            }),
+            Table::new(
+                "link_rollups (account_id, span, at, link_id, clicks)",
+                LINKS * DAYS,
+                move |n| {
+                    let day = n / LINKS;
+                    let second = year.now / 900 * 900;
+                    let at = Year { now: second }.ago(day * 24 * 60);
+                    format!(
+                        "{of_click}\t15\t{at}\t{}\t{}",
+                        id(Kind::Link, n % LINKS),
+                        1 + scattered(n, 50)
+                    )
+                },
+            ),
         ]
     }
 }
@@ -339,7 +386,8 @@ impl<'y> Table<'y> {
         while first < self.rows {
             let end = self.rows.min(first + PART);
             progress.step(&format!("{name} {end}/{}", self.rows));
-            self.copy_part(client, first, end).context(|| format!("cannot fill {name}"))?;
+            self.copy_part(client, first, end)
+                .context(|| format!("cannot fill {name}"))?;
             first = end;
         }
         Ok(())
@@ -369,7 +417,9 @@ mod tests {
 
     #[test]
     fn moments_are_julian_days() {
-        let year = Year { now: 86_400 * 20_000 + 3_661 };
+        let year = Year {
+            now: 86_400 * 20_000 + 3_661,
+        };
         assert_eq!(year.ago(0), "J2460588 01:01:01+00");
         assert_eq!(year.ago(61), "J2460588 00:00:01+00");
         assert_eq!(year.ago(62), "J2460587 23:59:01+00");
@@ -377,9 +427,16 @@ mod tests {
 
     #[test]
     fn sizes_follow_from_the_number_of_messages() {
-        let large = |messages| Large { database: "", account: "", messages };
+        let large = |messages| Large {
+            database: "",
+            account: "",
+            messages,
+        };
         let all = large(MESSAGES);
-        assert_eq!((all.contacts(), all.campaigns(), all.recipients()), (200_000, 1000, 6000));
+        assert_eq!(
+            (all.contacts(), all.campaigns(), all.recipients()),
+            (200_000, 1000, 6000)
+        );
         let few = large(10_000);
         assert_eq!((few.contacts(), few.campaigns(), few.recipients()), (200, 20, 200));
     }

@@ -89,17 +89,17 @@ const CAMPAIGNS: &str = "
       WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.executed_at >= $2 AND c.executed_at < $3
       ORDER BY c.executed_at DESC, c.id DESC LIMIT $4) c";
 
-/// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC.
+/// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
+/// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
 const HEAT_MAP: &str = "
     SELECT coalesce(jsonb_agg(jsonb_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')
       AS figures
-    FROM (SELECT extract(dow FROM local)::int AS day, extract(hour FROM local)::int AS hour,
-        sum(received)::bigint AS received
-      FROM (SELECT (r.at AT TIME ZONE 'UTC') + s.ahead * interval '1 second' AS local, r.received
+    FROM (SELECT (hour_of_week / 24 + 4) % 7 AS day, hour_of_week % 24 AS hour, received
+      FROM (SELECT (date_part('epoch', r.at)::bigint + s.ahead) / 3600 % 168 AS hour_of_week,
+          sum(r.received)::bigint AS received
         FROM unnest($2, $3, $4) AS s (starts, ends, ahead)
         JOIN message_rollups r ON r.account_id = $1 AND r.span = 15 AND r.at >= s.starts AND r.at < s.ends
-        WHERE r.received <> 0) AS told
-      GROUP BY 1, 2) AS cells";
+        WHERE r.received <> 0 GROUP BY 1) AS hours) AS cells";
 
 #[async_trait]
 impl InsightStore for PgInsights {
