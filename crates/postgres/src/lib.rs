@@ -28,10 +28,12 @@ mod rollups;
 mod schema;
 mod segments;
 mod sql;
+mod statistics;
 mod team;
 mod templates;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
@@ -54,6 +56,8 @@ pub use outbox::PgOutbox;
 pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use rollups::PgRollups;
 pub use segments::PgSegments;
+pub use statistics::PgStatistics;
 pub use team::{PgInvites, PgMembers};
 pub use templates::PgTemplates;
+pub use webhooks::{PgDeliveryQueue, PgWebhooks};
 pub use whatsapp::{PgCallbacks, PgDeliveries, PgFileIds, PgProfiles};

@@ -62,6 +62,8 @@ impl PoolConfig {
         ] {
             options.push_str(&format!(" -c {setting}={}", time.as_millis()));
         }
+        // Every statement is short: compiling one takes longer than it does.
+        options.push_str(" -c jit=off");
         if let Some(role) = role {
             options.push_str(&format!(" -c role={role}"));
         }

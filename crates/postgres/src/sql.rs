@@ -160,6 +160,14 @@ impl Param for Vec<Option<Amount>> {
     }
 }
 
+impl<'a> Param for Option<&'a [u8]> {
+    type Sql = Nullable<sql_types::Binary>;
+    type Value = Self;
+    fn value(self) -> Option<&'a [u8]> {
+        self
+    }
+}
+
 /// As microseconds, which the statement multiplies with an interval.
 impl Param for Duration {
     type Sql = sql_types::BigInt;

@@ -6,16 +6,21 @@ use std::str::FromStr;
 use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_domain::egress::AllowList;
+use recado_domain::shared::Network;
+use recado_domain::webhooks::Schedule;
 use secrecy::SecretString;
 use thiserror::Error;
 use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
-use crate::web::peer::Network;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
 const SESSION_SECRET_BYTES: usize = 32;
+
+/// How many delays between the attempts of a delivery.
+const RETRIES: usize = 50;
 
 /// Where a variable's value comes from.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -92,12 +97,16 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
     pub media_public_url: String,
+    /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
+    pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
     /// `CAMPAIGN_RUNS`.
     pub runs: usize,
     /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
+    /// `WEBHOOK_RETRY_SCHEDULE`.
+    pub webhook_retry_schedule: Schedule,
     /// `LOG_FORMAT`.
     pub log_format: logging::Format,
 }
@@ -167,6 +176,12 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
+            egress_allow: list::<Network>(
+                get,
+                "EGRESS_ALLOW_CIDRS",
+                "a comma-separated list of networks like 10.0.0.0/8",
+            )?
+            .into(),
             message_delay: Duration::milliseconds(parsed(
                 get,
                 "CAMPAIGN_MESSAGE_DELAY_MS",
@@ -176,6 +191,7 @@ impl Config {
             )?),
             runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
+            webhook_retry_schedule: retry_schedule(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
         })
     }
@@ -293,20 +309,35 @@ fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
     }
 }
 
-/// `500ms`, `1s`, `5m`, `2h`.
 fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
     let Some(text) = source(name) else { return Ok(default) };
+    a_duration(&text).ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+}
+
+fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
+    let name = "WEBHOOK_RETRY_SCHEDULE";
+    let Some(text) = source(name) else {
+        return Ok(Schedule::default());
+    };
+    let delays: Option<Vec<Duration>> = text.split(',').map(a_duration).collect();
+    let delays = delays.filter(|delays| delays.len() <= RETRIES);
+    delays
+        .map(Schedule)
+        .ok_or_else(|| fault(name, "must be up to 50 durations like 5s,5m,2h"))
+}
+
+/// `500ms`, `1s`, `5m`, `2h`.
+fn a_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: Option<i64> = digits.parse().ok().filter(|number| (0..=1_000_000).contains(number));
-    let value = number.and_then(|number| match text.strip_prefix(digits)? {
+    number.and_then(|number| match text.strip_prefix(digits)? {
         "ms" => Some(Duration::milliseconds(number)),
         "s" => Some(Duration::seconds(number)),
         "m" => Some(Duration::minutes(number)),
         "h" => Some(Duration::hours(number)),
         _ => None,
-    });
-    value.ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+    })
 }
 
 #[cfg(test)]
@@ -341,6 +372,7 @@ mod tests {
             (None, "http://127.0.0.1:8080/media")
         );
         assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
+        assert_eq!(config.webhook_retry_schedule, Schedule::default());
     }
 
     #[test]
@@ -366,6 +398,8 @@ mod tests {
             ("CAMPAIGN_RUNS", "5000"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
+            ("WEBHOOK_RETRY_SCHEDULE", "5"),
+            ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
             ("LOG_FORMAT", "xml"),
             ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
             ("WHATSAPP_API_URL", "no address"),
@@ -400,10 +434,13 @@ mod tests {
     fn durations_and_lists() {
         let config = read(&[
             ("SEND_UNKNOWN_TTL", "500ms"),
+            ("WEBHOOK_RETRY_SCHEDULE", "10ms, 2h"),
             ("PLATFORM_ADMIN_EMAILS", "a@b.c, d@e.f,"),
         ])
         .unwrap();
         assert_eq!(config.send_unknown_ttl, Duration::milliseconds(500));
+        let delays = vec![Duration::milliseconds(10), Duration::hours(2)];
+        assert_eq!(config.webhook_retry_schedule, Schedule(delays));
         assert_eq!(config.platform_admin_emails, ["a@b.c", "d@e.f"]);
     }
 }

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 use crate::streams::NoStream;
 
 mod recorded;
+mod webhooks;
 
 /// A refused request.
 #[derive(Debug)]

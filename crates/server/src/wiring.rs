@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
+use recado_domain::accounts::{Accounts, SessionVerifier};
 use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
@@ -25,26 +25,30 @@ use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
+use recado_domain::webhooks::Webhooks;
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
-    PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
-    PgNotificationFeed, PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates,
-    PgTrials, PlatformPool, PoolConfig, TenantPool,
+    PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
+    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
+    PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
+mod people;
+mod webhooks;
+
 use crate::config::Config;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
-use crate::web::auth::{Authenticator, Memory, RememberedStandings};
+use crate::web::auth::{Authenticator, Memory};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
@@ -380,6 +384,8 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
+    /// Webhooks.
+    pub webhooks: Webhooks,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -393,15 +399,15 @@ impl Services {
         let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
         let stores = shared.request_stores(tenant_connections)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let accounts = accounts(shared, &stores);
-        let api_keys = api_keys(shared, &stores);
+        let accounts = people::accounts(shared, &stores);
+        let api_keys = people::api_keys(shared, &stores);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let media = shared.media()?;
         Ok(Self {
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
-            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
+            authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
@@ -449,48 +455,11 @@ impl Services {
             campaigns: stores.campaigns(shared),
             trials: stores.trials(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
-            invites: invites(shared, &stores),
+            invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            webhooks: stores.webhooks(shared),
             platform: stores.platform,
             shared: shared.clone(),
         })
-    }
-}
-
-fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
-    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
-    let store = Arc::new(RememberedStandings {
-        store,
-        memory: shared.memory.clone(),
-    });
-    let admins = &shared.config.platform_admin_emails;
-    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
-}
-
-fn invites(shared: &Shared, stores: &Stores) -> Invites {
-    Invites::new(
-        Arc::new(PgInvites::new(stores.platform.clone())),
-        shared.secrets.clone(),
-        shared.ids.clone(),
-        shared.mailer.is_some().then(|| shared.cipher.clone()),
-        &shared.config.public_url,
-    )
-}
-
-fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
-    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
-    let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
-    Arc::new(ApiKeys::new(store, clock, ids, secrets))
-}
-
-fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
-    Authenticator {
-        verifier: shared.verifier.clone(),
-        accounts,
-        api_keys,
-        clock: shared.clock.clone(),
-        memory: shared.memory.clone(),
-        cookie: shared.config.session_cookie.clone(),
-        trusted_proxies: shared.config.trusted_proxies.clone(),
     }
 }

@@ -99,3 +99,104 @@ impl Order {
         self.items.iter().map(cost).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::{Grain, Tally};
+    use super::*;
+
+    fn draft(status: OrderStatus) -> OrderDraft {
+        OrderDraft {
+            platform: "loja".into(),
+            external_id: "1".into(),
+            phone: None,
+            status,
+            total: Amount::from(10),
+            items: vec![OrderItem {
+                product_id: "p".into(),
+                name: "Bolo".into(),
+                quantity: Amount::from(2),
+                price: Amount::from(5),
+                cost: Some(Amount::from(1)),
+            }],
+            gateway_fee: None,
+            campaign_id: None,
+            automation_id: None,
+            link_code: None,
+            placed_at: datetime!(2026-03-01 12:07 UTC),
+            paid_at: None,
+        }
+    }
+
+    fn told(draft: &OrderDraft, known: Option<&Order>) -> Order {
+        let id = OrderId(Uuid::from_u128(u128::from(known.is_none())));
+        Order::told(id, draft, None, Origin::default(), known)
+    }
+
+    #[test]
+    fn what_is_left_out_stays_as_it_is_known() {
+        let mut first = draft(OrderStatus::Pending);
+        first.gateway_fee = Some(Amount::from(1));
+        let contact = ContactId(Uuid::from_u128(7));
+        let origin = Origin {
+            campaign_id: Some(CampaignId(Uuid::from_u128(8))),
+            ..Origin::default()
+        };
+        let known = Order::told(OrderId(Uuid::from_u128(1)), &first, Some(contact), origin, None);
+        assert_eq!((known.paid_at, known.earned_at()), (None, None));
+        let paid = told(&draft(OrderStatus::Paid), Some(&known));
+        assert_eq!(
+            (paid.id, paid.contact_id, paid.origin),
+            (known.id, Some(contact), origin)
+        );
+        assert_eq!(paid.gateway_fee, Amount::from(1));
+        assert_eq!(paid.earned_at(), Some(first.placed_at));
+        let refunded = told(&draft(OrderStatus::Refunded), Some(&paid));
+        assert_eq!((refunded.paid_at, refunded.earned_at()), (paid.paid_at, None));
+        assert_eq!(told(&draft(OrderStatus::Refunded), Some(&refunded)), refunded);
+    }
+
+    #[test]
+    fn what_is_named_comes_before_the_last_message() {
+        let campaign = |number| CampaignId(Uuid::from_u128(number));
+        let link = |campaign| Some((LinkId(Uuid::from_u128(9)), campaign));
+        let plain = draft(OrderStatus::Paid);
+        assert_eq!(Origin::new(&plain, None, None), Origin::default());
+        assert_eq!(
+            Origin::new(&plain, None, Some(campaign(1))).campaign_id,
+            Some(campaign(1))
+        );
+        assert_eq!(Origin::new(&plain, link(None), Some(campaign(1))).campaign_id, None);
+        let of_link = Origin::new(&plain, link(Some(campaign(2))), Some(campaign(1)));
+        assert_eq!(of_link.campaign_id, Some(campaign(2)));
+        let named = OrderDraft {
+            campaign_id: Some(campaign(3)),
+            ..plain
+        };
+        assert_eq!(
+            Origin::new(&named, link(Some(campaign(2))), None).campaign_id,
+            Some(campaign(3))
+        );
+    }
+
+    #[test]
+    fn a_change_there_and_back_changes_nothing() {
+        let pending = told(&draft(OrderStatus::Pending), None);
+        let paid = told(&draft(OrderStatus::Paid), Some(&pending));
+        let mut tally = Tally::default();
+        tally.order(Some(&pending), &paid);
+        let key = (Grain::Quarter, datetime!(2026-03-01 12:00 UTC), "loja".to_owned());
+        let figures = tally.orders[&key];
+        assert_eq!((figures.placed, figures.pending, figures.paid), (0, -1, 1));
+        assert_eq!(
+            (figures.revenue, figures.product_costs),
+            (Amount::from(10), Amount::from(2))
+        );
+        tally.order(Some(&paid), &pending);
+        tally.retain_changes();
+        assert_eq!(tally, Tally::default());
+    }
+}

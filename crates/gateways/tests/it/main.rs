@@ -5,11 +5,14 @@
     reason = "tests say what they expect by panicking"
 )]
 
+mod egress;
 mod files;
 mod http;
 mod mail;
 mod media;
+mod pages;
 mod payment;
 mod server;
 mod sessions;
+mod webhooks;
 mod whatsapp;

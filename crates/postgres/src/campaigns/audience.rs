@@ -191,7 +191,7 @@ pub(super) async fn leaves_empty(
              SELECT contact_id FROM campaign_sends WHERE account_id = $1 AND campaign_id = $4
              UNION ALL
              SELECT unnest(contact_ids) FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $4
-           ) s JOIN contacts c ON c.account_id = $1 AND c.id = s.contact_id
+           ) s CROSS JOIN LATERAL (SELECT * FROM contacts WHERE account_id = $1 AND id = s.contact_id OFFSET 0) c
            WHERE true"
             .to_owned(),
         Whom::Chosen(_) => chosen(4),

@@ -220,7 +220,7 @@ pub(super) async fn claim(
     Ok(Claim::Sends(sends))
 }
 
-/// Nothing is written: a run has one holder, and what is started has to be still unstarted then.
+/// Contacts by their key, each for itself, as in a list of sends. Nothing is written: a run has one holder, and what is started has to be still unstarted then.
 async fn due(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
@@ -238,8 +238,8 @@ async fn due(
             ORDER BY contact_id LIMIT $4)
            LIMIT $4)
          SELECT d.id, d.contact_id, d.attempts, c.name, c.phone, c.email, c.attributes, c.wa_id
-         FROM due d LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.contact_id
-           AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL")
+         FROM due d LEFT JOIN LATERAL (SELECT * FROM contacts WHERE account_id = $1 AND id = d.contact_id OFFSET 0) c
+           ON c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(after.unwrap_or(ContactId(Uuid::nil())))

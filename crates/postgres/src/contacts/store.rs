@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::told::telling;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
@@ -202,11 +203,10 @@ async fn insert(
     tags: &[TagId],
     now: OffsetDateTime,
 ) -> Attempt<Contact> {
-    let text = format!(
-        "INSERT INTO contacts
+    let statement = "INSERT INTO contacts
            (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9) RETURNING {COLUMNS}"
-    );
+         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9)";
+    let text = telling(statement, "contacts", "contact.created", COLUMNS, COLUMNS);
     let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?
@@ -228,11 +228,11 @@ async fn update(
     now: OffsetDateTime,
 ) -> Attempt<Option<Contact>> {
     // An opt-out that came meanwhile is not undone by whoever changes something else.
-    let text = format!(
-        "UPDATE contacts SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
+    let statement = "UPDATE contacts
+         SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
            opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) WHEN $8 IS NULL THEN opted_out_at END
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"
-    );
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let text = telling(statement, "contacts", "contact.updated", COLUMNS, COLUMNS);
     let row: Option<ContactRow> = written(text, account, id, draft, now)
         .get_result(&mut *conn)
         .await
@@ -256,14 +256,16 @@ struct MadeAt {
 /// The contact, and out of the counts what goes with it. Its conversation is locked until the end, so that whoever
 /// changes it meanwhile counts with or without it, but never both.
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, now: OffsetDateTime) -> Attempt<bool> {
-    let gone: Option<MadeAt> = sql("UPDATE contacts SET deleted_at = $3, updated_at = $3
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING created_at")
-    .bind(account)
-    .bind(id)
-    .bind(now)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
+    let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let text = telling(statement, "contacts", "contact.deleted", "created_at", "created_at");
+    let gone: Option<MadeAt> = sql(text)
+        .bind(account)
+        .bind(id)
+        .bind(now)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
     let Some(gone) = gone else {
         return Ok(false);
     };

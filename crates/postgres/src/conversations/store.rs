@@ -95,9 +95,9 @@ struct FactsRow {
 
 const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.created_at";
 
-/// A conversation of a contact who is there.
-const LIVE: &str = "conversations v JOIN contacts c
-    ON c.account_id = v.account_id AND c.id = v.contact_id AND c.deleted_at IS NULL";
+/// A conversation of a contact who is there; each is looked up by its key, as the sends of a campaign are.
+const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
+    WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
 
 /// The position behind a row of a list that is sorted by a moment: the moment and the id, as opaque text.
 fn cursor(at: OffsetDateTime, id: Uuid) -> String {

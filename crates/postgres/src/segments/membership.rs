@@ -78,9 +78,8 @@ pub(crate) fn belongs() -> String {
 pub(super) fn count(row: &str) -> String {
     let (member, conditions, met) = (is_member(row), has_conditions(row), met(columns(row)));
     format!(
-        "(SELECT count(*) FROM segment_members m
-            JOIN contacts c ON c.account_id = m.account_id AND c.id = m.contact_id AND c.deleted_at IS NULL
-            WHERE m.account_id = $1 AND m.segment_id = {row}.id)
+        "(SELECT count(*) FROM segment_members m WHERE m.account_id = $1 AND m.segment_id = {row}.id)
+         - (SELECT count(*) FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NOT NULL AND {member})
          + CASE WHEN {conditions} THEN
              (SELECT count(*) FROM contacts c
               WHERE c.account_id = $1 AND c.deleted_at IS NULL AND {met} AND NOT {member})

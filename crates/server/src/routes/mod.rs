@@ -28,6 +28,7 @@ mod service;
 mod tags;
 mod team;
 mod templates;
+mod webhooks;
 mod whatsapp;
 
 /// Who may use a route.
@@ -224,6 +225,27 @@ pub static TABLE: &[RouteSpec] = &[
     }),
     route(Method::POST, "/api/whatsapp/webhook", Public, || {
         web::to(whatsapp::callback)
+    }),
+    route(Method::GET, "/api/webhooks", Read, || web::to(webhooks::list)),
+    route(Method::POST, "/api/webhooks", Write, || web::to(webhooks::create)),
+    route(Method::GET, "/api/webhooks/logs", Read, || web::to(webhooks::logs)),
+    route(Method::POST, "/api/webhooks/logs/{id}/redeliver", Write, || {
+        web::to(webhooks::redeliver)
+    }),
+    route(Method::GET, "/api/webhooks/events", Read, || web::to(webhooks::events)),
+    route(Method::GET, "/api/webhooks/{id}", Read, || web::to(webhooks::get)),
+    route(Method::PUT, "/api/webhooks/{id}", Write, || web::to(webhooks::update)),
+    route(Method::DELETE, "/api/webhooks/{id}", Write, || {
+        web::to(webhooks::delete)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/rotate-secret", Write, || {
+        web::to(webhooks::rotate_secret)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/test", Write, || {
+        web::to(webhooks::test)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/recover", Write, || {
+        web::to(webhooks::recover)
     }),
     route(Method::GET, "/api/campaigns", Read, || web::to(campaigns::list)),
     route(Method::POST, "/api/campaigns", Write, || web::to(campaigns::create)).at_most(Limit::API, "camp-create"),

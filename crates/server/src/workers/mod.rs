@@ -1,5 +1,5 @@
-//! Background work: runs, callbacks left over, billing, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
-//! all of them end when the server stops.
+//! Background work: runs, callbacks left over, billing, the outbox, webhooks, mail, sweeps. Every loop survives a failing
+//! round and backs off; all of them end when the server stops.
 
 mod billing;
 mod desk;
@@ -8,6 +8,7 @@ mod pacer;
 mod relays;
 mod rfm;
 mod rounds;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use recado_domain::campaigns::{Dispatcher, RunStore};
 use recado_domain::conversations::ConversationStore;
 use recado_domain::idempotency::IdempotencyStore as _;
+use recado_postgres::PgStatistics;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -50,6 +52,7 @@ const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 const UNFOLD: Duration = Duration::from_millis(500);
+const LOOK_AT_TABLES: Duration = Duration::from_secs(2);
 
 /// For a server of routes alone: requests wait for runs that other processes carry out.
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
@@ -124,6 +127,8 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
+    know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
+    webhooks::start(shared, &stores, stop, tasks)?;
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
 }
@@ -142,6 +147,16 @@ fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker
         }
     };
     tasks.spawn(rounds::run("audiences", Rest::idle(UNFOLD), stop.clone(), None, round));
+}
+
+/// Keeps the planner's knowledge of tables that grow all of a sudden.
+fn know_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskTracker) {
+    let round = move || {
+        let statistics = statistics.clone();
+        async move { statistics.refresh().await }
+    };
+    let rest = Rest::idle(LOOK_AT_TABLES);
+    tasks.spawn(rounds::run("statistics", rest, stop.clone(), None, round));
 }
 
 /// Fails what nobody ever heard of again.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::people::User;
+use crate::harness::people::{User, phone};
 use crate::harness::setting::{adds_up, calls, counted, ended, lease_ends, silent};
 use crate::harness::{Options, Server, until};
 
@@ -69,6 +69,45 @@ fn crash_after_crash_nobody_gets_it_twice() {
     let stats = counted(&ana, &id, "pending", 0);
     adds_up(&stats);
     assert_eq!(stats["total"], 60);
+}
+
+/// Most of its sends are made while it goes on.
+#[test]
+fn a_large_audience_survives_a_crash_whole() {
+    let options = silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "0");
+    let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
+    let ana = server.owner();
+    ana.profile();
+    server.db.run("UPDATE accounts SET plan = 'growth'");
+    let people = 14_000;
+    let rows: String = (0..people).map(|n| format!("Ana,{}\n", phone(n))).collect();
+    ana.import(format!("name,phone\n{rows}")).ok();
+    let id = ana.plain_campaign();
+    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    std::thread::spawn(move || request.try_send().is_ok());
+    until("some were sent", || server.whatsapp.counters().accepted >= 100);
+    server.kill();
+    assert_eq!(server.db.text("SELECT total FROM campaign_counters"), "14000");
+    assert!(
+        server.db.text("SELECT count(*) FROM campaign_audiences") != "0",
+        "the kill came too late"
+    );
+    server.run(&["serve"]);
+    lease_ends(&server);
+    let status = ended(&ana, &id);
+    assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
+    let stats = counted(&ana, &id, "pending", 0);
+    assert_eq!(stats["total"], people);
+    assert_eq!(
+        ana.get(&format!("/api/campaigns/{id}/sends")).expect(200)["total"],
+        people
+    );
+    let calls = calls(&server);
+    assert!(calls.values().all(|calls| *calls == 1));
+    // What was in flight is in doubt, nobody else.
+    let failed = stats["failed"].as_u64().unwrap();
+    let called = u64::try_from(calls.len()).unwrap();
+    assert!(failed <= 50 && called + failed >= 14_000, "{stats} {called}");
 }
 
 #[test]

@@ -122,6 +122,25 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("DELETE", "/api/whatsapp/profiles/{id}", Nothing),
     ("GET", "/api/whatsapp/webhook", Public(403)),
     ("POST", "/api/whatsapp/webhook", Public(401)),
+    ("GET", "/api/webhooks", Nothing),
+    (
+        "POST",
+        "/api/webhooks",
+        Json(r#"{"name":"CI","url":"https://e.example","events":["test.ping"]}"#),
+    ),
+    ("GET", "/api/webhooks/logs", Nothing),
+    ("POST", "/api/webhooks/logs/{id}/redeliver", Nothing),
+    ("GET", "/api/webhooks/events", Nothing),
+    ("GET", "/api/webhooks/{id}", Nothing),
+    ("PUT", "/api/webhooks/{id}", Json(r#"{"name":"Changed"}"#)),
+    ("DELETE", "/api/webhooks/{id}", Nothing),
+    ("POST", "/api/webhooks/{id}/rotate-secret", Nothing),
+    ("POST", "/api/webhooks/{id}/test", Nothing),
+    (
+        "POST",
+        "/api/webhooks/{id}/recover",
+        Json(r#"{"since":"2026-01-01T00:00:00Z"}"#),
+    ),
     ("GET", "/api/campaigns", Nothing),
     ("POST", "/api/campaigns", Json(r#"{"name":"Oferta"}"#)),
     ("GET", "/api/campaigns/{id}", Nothing),
@@ -257,6 +276,8 @@ const FIELDS: &[(&str, &[&str])] = &[
         ],
     ),
     ("/api/templates/sync", &["profile_id"]),
+    ("/api/webhooks", &["name", "url", "events", "direction"]),
+    ("/api/webhooks/0190a1b2-0000-7000-8000-000000000000/recover", &["since"]),
     (
         "/api/whatsapp/profiles",
         &[
@@ -336,6 +357,8 @@ pub fn belongings(owner: &User<'_>) -> Vec<(&'static str, String)> {
         ("/api/tags/", owner.tag("rótulo")),
         ("/api/templates/", owner.template("own", "Oi", &[])),
         ("/api/whatsapp/profiles/", owner.profile()),
+        ("/api/webhooks/logs/", webhook_log(owner)),
+        ("/api/webhooks/", webhook(owner)),
         ("/api/campaigns/", owner.campaign(json!({ "name": "Minha" }))),
         ("/api/automations/", automation(owner)),
         (
@@ -396,6 +419,21 @@ fn automation(owner: &User<'_>) -> String {
     let path = format!("/r/{}", text(&link["short_code"]));
     assert_eq!(owner.get(&path).status, 302);
     id
+}
+
+/// An endpoint that nothing is delivered to.
+fn webhook(owner: &User<'_>) -> String {
+    let body = json!({ "name": "Meu", "url": "https://e.example", "events": ["test.ping"] });
+    text(&owner.post("/api/webhooks", body).created()["id"])
+}
+
+fn webhook_log(owner: &User<'_>) -> String {
+    let (account, id) = (&owner.account, Uuid::now_v7());
+    owner.server.db.run(&format!(
+        "INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, payload)
+         VALUES ('{account}', '{id}', '{id}', 'inbound', 'order.recorded', 'm', '{{}}')"
+    ));
+    id.to_string()
 }
 
 fn notification(owner: &User<'_>) -> String {
@@ -464,6 +502,9 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "metric_sources",
         "metric_contacts",
         "metric_rollups",
+        "webhook_endpoints",
+        "webhook_deliveries",
+        "webhook_logs",
     ];
     let dump = |table: &&str| {
         let account = &owner.account;
@@ -631,7 +672,7 @@ fn another_accounts_ids_are_unknown_ids() {
         unknown.refused(404, "NOT_FOUND");
         seen += 1;
     }
-    assert_eq!(seen, 42);
+    assert_eq!(seen, 49);
     assert_eq!(dump(&bia), before);
 }
 

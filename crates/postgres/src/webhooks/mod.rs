@@ -1,0 +1,8 @@
+//! Webhooks: the endpoints, logs and feed of one account, and the deliveries of all.
+
+mod feed;
+mod queue;
+mod store;
+
+pub use queue::PgDeliveryQueue;
+pub use store::PgWebhooks;

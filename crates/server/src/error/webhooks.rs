@@ -1,0 +1,17 @@
+//! How webhooks refuse.
+
+use recado_domain::webhooks::WebhookError;
+
+use super::ApiError;
+
+impl From<WebhookError> for ApiError {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::NotFound => Self::NotFound,
+            WebhookError::Invalid(errors) => errors.into(),
+            WebhookError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            WebhookError::Contended => Self::Conflict(error.to_string()),
+            WebhookError::Store(error) => error.into(),
+        }
+    }
+}
