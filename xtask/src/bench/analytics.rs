@@ -15,6 +15,7 @@ use super::figures::Figure;
 use super::stage::{Server, Stage, port};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
+use crate::paths;
 use crate::seed::large::Large;
 use crate::services::postgres::connect;
 
@@ -70,6 +71,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
             database: &database,
             account,
             messages,
+            recado: paths::released("recado"),
         };
         large.fill()?;
     }

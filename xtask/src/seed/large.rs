@@ -3,6 +3,7 @@
 //! Everything follows from its number, so that the same account is made every time.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use postgres::Client;
@@ -10,7 +11,7 @@ use postgres::Client;
 use crate::error::{Context, Result, fail};
 use crate::progress::Progress;
 use crate::services::postgres::connect;
-use crate::{paths, process};
+use crate::process;
 
 /// How many messages there are when nobody says otherwise, and how many rows one COPY writes: references are checked at
 /// its end, and until then remembered.
@@ -40,6 +41,8 @@ pub(crate) struct Large<'a> {
     pub(crate) database: &'a str,
     pub(crate) account: &'a str,
     pub(crate) messages: u64,
+    /// The server's binary, which counts everything anew.
+    pub(crate) recado: PathBuf,
 }
 
 /// What an id is of.
@@ -141,11 +144,10 @@ impl Large<'_> {
 
     /// The server's own command counts everything.
     fn rollups(&self, task: &str) -> Result<()> {
-        let built = [paths::released("recado"), paths::built("recado")];
-        let Some(binary) = built.iter().find(|binary| binary.is_file()) else {
-            return fail("recado is not built");
-        };
-        let mut command = Command::new(binary);
+        if !self.recado.is_file() {
+            return fail(format!("{} is missing: build it first", self.recado.display()));
+        }
+        let mut command = Command::new(&self.recado);
         command
             .args(["rollups", task, "--account", self.account])
             .env("DATABASE_URL", self.database);
@@ -431,6 +433,7 @@ mod tests {
             database: "",
             account: "",
             messages,
+            recado: PathBuf::new(),
         };
         let all = large(MESSAGES);
         assert_eq!(

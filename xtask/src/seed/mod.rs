@@ -16,7 +16,7 @@ use crate::http::{Client, Reply};
 use crate::progress::Progress;
 use crate::services::postgres::connect;
 use crate::state::{self, Env, value};
-use crate::token;
+use crate::{paths, process, token};
 
 pub(crate) const EMAIL: &str = "demo@recado.example";
 pub(crate) const NAME: &str = "Demonstração";
@@ -40,7 +40,10 @@ pub(crate) fn user() -> String {
 pub(crate) fn run(args: &[String]) -> Result<()> {
     match wanted(args)? {
         None => plant(&state::running()?),
-        Some(messages) => plant_large(value(&state::running()?, "DATABASE_URL")?, messages),
+        Some(messages) => match std::env::var("DATABASE_URL") {
+            Ok(url) => plant_large(&url, messages),
+            Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, messages),
+        },
     }
 }
 
@@ -60,6 +63,7 @@ fn wanted(args: &[String]) -> Result<Option<u64>> {
 
 /// The large account, of the demo account's owner.
 fn plant_large(database: &str, messages: u64) -> Result<()> {
+    process::run(paths::cargo().args(["build", "--bin", "recado"]), "cargo build")?;
     let user = user();
     rows(
         database,
@@ -87,6 +91,7 @@ fn plant_large(database: &str, messages: u64) -> Result<()> {
         database,
         account: LARGE_ACCOUNT,
         messages,
+        recado: paths::built("recado"),
     };
     if large.is_filled()? {
         println!("the account Loja Grande is there already");
