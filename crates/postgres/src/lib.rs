@@ -39,7 +39,7 @@ mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
-pub use analytics::PgAnalytics;
+pub use analytics::{PgAnalytics, PgExports, PgInsights, PgRfm};
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
 pub use automations::PgAutomations;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::accounts::{Accounts, SessionVerifier};
-use recado_domain::analytics::Analytics;
+use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::automations::Automations;
@@ -103,6 +103,8 @@ pub struct Shared {
     pub streams: Streams,
     /// Wakes whoever carries mail out.
     pub mailed: Arc<Notify>,
+    /// Wakes whoever calculates scores of customers.
+    pub customers: Arc<Notify>,
     /// Woken after a change.
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
@@ -122,6 +124,7 @@ impl Shared {
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
             mailed: Arc::default(),
+            customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
             config: Arc::new(config),
@@ -367,6 +370,12 @@ pub struct Services {
     pub automations: Automations,
     /// Reports.
     pub analytics: Analytics,
+    /// How an account stands.
+    pub insights: Insights,
+    /// Exports.
+    pub exports: Exports,
+    /// Scores of customers.
+    pub rfm: Rfm,
     /// Conversations.
     pub conversations: Conversations,
     /// Notifications.
@@ -448,6 +457,9 @@ impl Services {
             links: stores.links(shared),
             automations: stores.automations(shared),
             analytics: stores.analytics(shared),
+            insights: stores.insights(shared),
+            exports: stores.exports(shared),
+            rfm: stores.rfm(),
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),

@@ -16,6 +16,10 @@ use crate::sql::{Id, sql};
 /// Two who repair at the same time would each add what is missing.
 const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
 
+/// Roll-ups whose rows the database keeps from going below zero. What is inserted is checked even where it is added to
+/// a row in the end, so that the rows that are there are made right first.
+const NEVER_NEGATIVE: &[&str] = &["message_usage", "audit_counts"];
+
 /// Every roll-up, as the platform.
 #[derive(Clone, Debug)]
 pub struct PgRollups(PlatformPool);
@@ -89,7 +93,7 @@ impl Rollup {
 
     /// Adds what is missing, which may be less than nothing. What other writers add meanwhile is neither in the one
     /// nor in the other, and stays added.
-    fn repair(&self) -> String {
+    fn repair(&self, makes_rows: bool) -> String {
         let keys = self.keys.join(", ");
         let sums = Self::each(self.sums, |sum| {
             format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0) AS {sum}")
@@ -104,7 +108,7 @@ impl Rollup {
             let last = self.last.map(|last| format!(", {last} = {from}.{last}"));
             format!("{sums}{}", last.unwrap_or_default())
         };
-        if !self.makes_rows {
+        if !makes_rows {
             let same: Vec<String> = self.keys.iter().map(|key| format!("r.{key} = d.{key}")).collect();
             return format!(
                 "UPDATE {} AS r SET {} FROM ({differences}) AS d WHERE r.account_id = $1 AND {}",
@@ -143,7 +147,14 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
             .execute(&mut *conn)
             .await?;
     }
-    let repaired = sql(rollup.repair()).bind(account).execute(conn).await?;
+    let mut repaired = 0;
+    if NEVER_NEGATIVE.contains(&rollup.table) {
+        repaired += sql(rollup.repair(false)).bind(account).execute(&mut *conn).await?;
+    }
+    repaired += sql(rollup.repair(rollup.makes_rows))
+        .bind(account)
+        .execute(conn)
+        .await?;
     Ok(u64::try_from(repaired).unwrap_or(u64::MAX))
 }
 

@@ -18,6 +18,46 @@ const SYSTEM: [&str; 8] = [
     "whatsapp_numbers",
 ];
 
+/// What is recorded of customers, and what is kept counted.
+fn recorded(account: &str, tag: Uuid, contact: Uuid) -> String {
+    format!(
+        "INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{tag}', 'c', 'u');
+         INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{tag}', 'a', 'active');
+         INSERT INTO automation_executions (account_id, id, automation_id, status, started_at, finished_at)
+           VALUES ('{account}', '{tag}', '{tag}', 'failed', now(), now());
+         INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
+           VALUES ('{account}', '{tag}', 'p', 'x', 'pending', 1, now());
+         INSERT INTO order_items VALUES ('{account}', '{tag}', 0, 'p', 'n', 1, 1);
+         INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
+           VALUES ('{account}', '{tag}', 'p', 'x', 1, 'open', now());
+         INSERT INTO ad_spend VALUES ('{account}', '2026-03-01', 's', 1);
+         INSERT INTO metrics (account_id, metric_name) VALUES ('{account}', 'm');
+         INSERT INTO metric_events (account_id, id, metric_name, source, occurred_at)
+           VALUES ('{account}', '{tag}', 'm', 's', now());
+         INSERT INTO metric_sources VALUES ('{account}', 'm', 's');
+         INSERT INTO metric_contacts (account_id, metric_name, contact_id)
+           VALUES ('{account}', 'm', '{contact}');
+         INSERT INTO metric_rollups (account_id, metric_name, span, at)
+           VALUES ('{account}', 'm', 15, '2026-03-01');
+         INSERT INTO order_rollups (account_id, span, at, platform)
+           VALUES ('{account}', 15, '2026-03-01', 'p');
+         INSERT INTO product_rollups (account_id, span, at, product_id)
+           VALUES ('{account}', 15, '2026-03-01', 'p');
+         INSERT INTO product_names VALUES ('{account}', 'p', 'n');
+         INSERT INTO attribution_rollups (account_id, span, at, kind, origin_id)
+           VALUES ('{account}', 15, '2026-03-01', 'link', '{tag}');
+         INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{tag}');
+         INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
+         INSERT INTO automation_rollups (account_id, span, at, automation_id)
+           VALUES ('{account}', 15, '2026-03-01', '{tag}');
+         INSERT INTO message_rollups (account_id, span, at) VALUES ('{account}', 15, '2026-03-01');
+         INSERT INTO contact_counts VALUES ('{account}', '2026-03-01', 1);
+         INSERT INTO conversation_counts VALUES ('{account}', 'open', 1);
+         INSERT INTO rfm_calculations (account_id, due_at) VALUES ('{account}', now());
+         INSERT INTO rfm_counts VALUES ('{account}', 'champions', 1)"
+    )
+}
+
 /// A row of every tenant table for each of two accounts.
 async fn filled() -> (World, [String; 2]) {
     let world = World::new().await;
@@ -75,45 +115,10 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'outbound', 'message.sent', 'm', '{tag}')"
             ))
             .await;
-        world.sql(&recorded(account, contact, tag)).await;
+        world.sql(&recorded(&account.to_string(), tag, contact)).await;
     }
     let accounts = [world.account.to_string(), other.to_string()];
     (world, accounts)
-}
-
-/// The same of what is recorded of customers, and of its roll-ups.
-fn recorded(account: AccountId, contact: Uuid, row: Uuid) -> String {
-    format!(
-        "INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{account}', '{row}', 'c', 'u');
-                 INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{row}', 'a', 'active');
-                 INSERT INTO automation_executions (account_id, id, automation_id, status, started_at, finished_at)
-                   VALUES ('{account}', '{row}', '{row}', 'failed', now(), now());
-                 INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
-                   VALUES ('{account}', '{row}', 'p', 'x', 'pending', 1, now());
-                 INSERT INTO order_items VALUES ('{account}', '{row}', 0, 'p', 'n', 1, 1);
-                 INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
-                   VALUES ('{account}', '{row}', 'p', 'x', 1, 'open', now());
-                 INSERT INTO ad_spend VALUES ('{account}', '2026-03-01', 's', 1);
-                 INSERT INTO metrics (account_id, metric_name) VALUES ('{account}', 'm');
-                 INSERT INTO metric_events (account_id, id, metric_name, source, occurred_at)
-                   VALUES ('{account}', '{row}', 'm', 's', now());
-                 INSERT INTO metric_sources VALUES ('{account}', 'm', 's');
-                 INSERT INTO metric_contacts (account_id, metric_name, contact_id)
-                   VALUES ('{account}', 'm', '{contact}');
-                 INSERT INTO metric_rollups (account_id, metric_name, span, at)
-                   VALUES ('{account}', 'm', 15, '2026-03-01');
-                 INSERT INTO order_rollups (account_id, span, at, platform)
-                   VALUES ('{account}', 15, '2026-03-01', 'p');
-                 INSERT INTO product_rollups (account_id, span, at, product_id)
-                   VALUES ('{account}', 15, '2026-03-01', 'p');
-                 INSERT INTO product_names VALUES ('{account}', 'p', 'n');
-                 INSERT INTO attribution_rollups (account_id, span, at, kind, origin_id)
-                   VALUES ('{account}', 15, '2026-03-01', 'link', '{row}');
-                 INSERT INTO link_rollups VALUES ('{account}', 15, '2026-03-01', '{row}');
-                 INSERT INTO cart_rollups VALUES ('{account}', 15, '2026-03-01');
-                 INSERT INTO automation_rollups (account_id, span, at, automation_id)
-                   VALUES ('{account}', 15, '2026-03-01', '{row}')"
-    )
 }
 
 async fn list(client: &Client, query: &str) -> Vec<String> {
@@ -133,7 +138,7 @@ async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
-    assert!(tables.len() >= 48, "{tables:?}");
+    assert!(tables.len() >= 55, "{tables:?}");
     tables
         .into_iter()
         .map(|table| {

@@ -187,7 +187,9 @@ impl World {
         self.sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone)
              SELECT '{account}', md5('{account}' || i)::uuid, 'Contact ' || i, '+55119' || lpad(i::text, 8, '0')
-             FROM generate_series(1, {count}) i"
+             FROM generate_series(1, {count}) i;
+             INSERT INTO contact_counts VALUES ('{account}', (now() AT TIME ZONE 'UTC')::date, {count})
+             ON CONFLICT (account_id, day) DO UPDATE SET contacts = contact_counts.contacts + excluded.contacts"
         ))
         .await;
     }

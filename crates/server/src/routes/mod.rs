@@ -17,8 +17,10 @@ mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
+mod exports;
 mod folders;
 mod ingestion;
+mod insights;
 mod links;
 mod media;
 mod notifications;
@@ -331,6 +333,22 @@ pub static TABLE: &[RouteSpec] = &[
     }),
     route(Method::POST, "/api/automations/{id}/executions", Write, || {
         web::to(automations::record)
+    }),
+    route(Method::GET, "/api/analytics", Read, || web::to(insights::dashboard)),
+    route(Method::GET, "/api/analytics/messages", Read, || {
+        web::to(insights::messages)
+    }),
+    route(Method::GET, "/api/analytics/campaigns", Read, || {
+        web::to(insights::campaigns)
+    }),
+    route(Method::GET, "/api/analytics/heatmap", Read, || {
+        web::to(insights::heat_map)
+    }),
+    route(Method::GET, "/api/analytics/export", Read, || web::to(exports::export)),
+    route(Method::GET, "/api/analytics/rfm", Read, || web::to(insights::rfm)),
+    // The role is looked at by the use case: a wrong one is answered with 200.
+    route(Method::POST, "/api/analytics/rfm/recalculate", Read, || {
+        web::to(insights::recalculate)
     }),
     route(Method::GET, "/api/analytics/revenue", Read, || {
         web::to(analytics::revenue)

@@ -7,6 +7,7 @@ mod mail;
 mod pacer;
 mod platform;
 mod relays;
+mod rfm;
 mod rounds;
 mod webhooks;
 
@@ -126,6 +127,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     platform::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
+    rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
     know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;

@@ -16,6 +16,8 @@ pub enum Takes {
     Nothing,
     /// A query that names nothing.
     Query(&'static str),
+    /// A query that the route needs.
+    Needs(&'static str),
     Json(&'static str),
     /// The same, naming a page that nobody fetches.
     Unfetched(&'static str),
@@ -24,7 +26,7 @@ pub enum Takes {
     Public(u16),
 }
 
-use Takes::{Csv, Form, Json, Nothing, Public, Query, Unfetched};
+use Takes::{Csv, Form, Json, Needs, Nothing, Public, Query, Unfetched};
 
 const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/healthz", Public(200)),
@@ -217,6 +219,13 @@ const ROWS: &[(&str, &str, Takes)] = &[
                 "finished_at":"2026-03-01T12:00:01Z"}]}"#,
         ),
     ),
+    ("GET", "/api/analytics", Nothing),
+    ("GET", "/api/analytics/messages", Nothing),
+    ("GET", "/api/analytics/campaigns", Nothing),
+    ("GET", "/api/analytics/heatmap", Nothing),
+    ("GET", "/api/analytics/export", Needs("type=messages")),
+    ("GET", "/api/analytics/rfm", Nothing),
+    ("POST", "/api/analytics/rfm/recalculate", Nothing),
     ("GET", "/api/analytics/revenue", Nothing),
     ("GET", "/api/analytics/ecommerce", Nothing),
     ("GET", "/api/analytics/automations", Nothing),
@@ -352,7 +361,7 @@ pub fn row(spec: &RouteSpec) -> &'static Takes {
 pub fn with_body(request: Request, takes: &Takes) -> Request {
     match takes {
         Nothing | Public(_) => request,
-        Query(query) => request.query(query),
+        Query(query) | Needs(query) => request.query(query),
         Json(body) | Unfetched(body) => request.body("application/json", *body),
         Csv => request.body("text/csv", "name,phone\nAna,+5511961234567\n"),
         Form => request.body(media::FORM, media::form(&[("file", "a.png", media::PNG)])),
@@ -485,6 +494,10 @@ fn dump(owner: &User<'_>) -> Vec<String> {
         "contacts",
         "tags",
         "contact_tags",
+        "contact_rfm",
+        "contact_counts",
+        "conversation_counts",
+        "message_rollups",
         "segments",
         "segment_members",
         "folders",
@@ -757,7 +770,7 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
                 assert_eq!(call(media::FORM, "").status, 422, "{}", label(spec));
                 call("application/json", "{}").refused(415, "UNSUPPORTED_MEDIA_TYPE");
             }
-            Nothing | Query(_) | Public(_) => {}
+            Nothing | Query(_) | Needs(_) | Public(_) => {}
         }
     }
     assert_eq!(dump(&ana), before);
