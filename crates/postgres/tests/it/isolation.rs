@@ -39,13 +39,13 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO billing_history
                    (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status)
                    VALUES ('{account}', '{tag}', '{tag}', 'pay_1', 'PIX', 1, 'PENDING');
-                 INSERT INTO message_usage (account_id, month) VALUES ('{account}', '2026-03-01');
+                 INSERT INTO message_usage_slots (account_id, month) VALUES ('{account}', '2026-03-01');
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
                  INSERT INTO campaign_audiences VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
-                 INSERT INTO campaign_counters (account_id, campaign_id) VALUES ('{account}', '{campaign}');
+                 INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
                  INSERT INTO whatsapp_files VALUES ('{account}', '1', 'p', '2', now());
@@ -86,16 +86,23 @@ async fn list(client: &Client, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The tenant tables, with the column that names the account.
-async fn tenant_tables(world: &World) -> Vec<(String, &'static str)> {
+/// The tenant tables, and if asked for the views of them, with the column that names the account.
+async fn tenant_tables(world: &World, with_views: bool) -> Vec<(String, &'static str)> {
     let tables = list(
         &world.client,
         "SELECT tablename::text FROM pg_policies WHERE schemaname = 'public' ORDER BY 1",
     )
     .await;
     assert!(tables.len() >= 27, "{tables:?}");
+    let views = list(
+        &world.client,
+        "SELECT viewname::text FROM pg_views WHERE schemaname = 'public' ORDER BY 1",
+    )
+    .await;
+    assert_eq!(views, ["campaign_counters", "message_usage"]);
     tables
         .into_iter()
+        .chain(views.into_iter().filter(|_| with_views))
         .map(|table| {
             if table == "accounts" {
                 (table, "id")
@@ -124,7 +131,7 @@ async fn tenant(world: &World) -> Client {
 async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
     let (world, [a, b]) = filled().await;
     let client = tenant(&world).await;
-    for (table, column) in tenant_tables(&world).await {
+    for (table, column) in tenant_tables(&world, true).await {
         let all = format!("SELECT count(*) FROM {table}");
         assert_eq!(count(&client, &all).await, 0, "{table} without an account");
         for (mine, theirs) in [(&a, &b), (&b, &a)] {
@@ -152,7 +159,7 @@ async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
 async fn a_tenant_cannot_write_for_another() {
     let (world, [a, b]) = filled().await;
     let client = tenant(&world).await;
-    for (table, column) in tenant_tables(&world).await {
+    for (table, column) in tenant_tables(&world, false).await {
         for (what, statement) in [
             (
                 "insert",

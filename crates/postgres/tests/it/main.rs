@@ -22,6 +22,7 @@ mod members;
 mod migrations;
 mod model;
 mod notifications;
+mod old_snapshots;
 mod outbox;
 mod pool;
 mod preview;
