@@ -1,3 +1,5 @@
+ALTER TABLE campaign_sends SET (fillfactor = 70);
+
 -- Each sum becomes slot 0 before its slots become rows like all others.
 UPDATE campaign_counter_slots s SET total = n.total, pending = n.pending, sent = n.sent, delivered = n.delivered,
   read = n.read, failed = n.failed

@@ -3,6 +3,7 @@
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
+use recado_domain::whatsapp::DeliveryStore;
 
 use crate::deliveries::news;
 use crate::support::{LEASE, World, id};
