@@ -47,6 +47,20 @@ BEGIN
 END
 $$;
 
+-- A moment as it is published.
+CREATE FUNCTION published_moment(moment timestamptz) RETURNS text
+LANGUAGE sql STABLE AS $$
+  SELECT to_char(moment AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+$$;
+
+-- What an event says of a contact.
+CREATE FUNCTION told_contact(c contacts) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+  SELECT jsonb_build_object('id', c.id, 'name', c.name, 'phone', c.phone, 'email', c.email,
+    'wa_user_id', c.wa_user_id, 'opted_out_at', published_moment(c.opted_out_at),
+    'updated_at', published_moment(c.updated_at))
+$$;
+
 -- The feed. An event without a position is in nobody's feed: a test, which nothing happened for.
 CREATE TABLE webhook_events (
   account_id uuid NOT NULL CONSTRAINT webhook_events_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,

@@ -5,18 +5,25 @@
 //! same thing bears in the database crate, the routes and the URL.
 
 pub mod accounts;
+pub mod analytics;
 pub mod api_keys;
 pub mod audit;
+pub mod automations;
 pub mod billing;
+pub mod brand;
 pub mod campaigns;
 pub mod contacts;
 pub mod conversations;
+pub mod egress;
 pub mod folders;
 pub mod idempotency;
+pub mod ingestion;
 pub mod limits;
+pub mod links;
 pub mod mail;
 pub mod media;
 pub mod notifications;
+pub mod rollups;
 pub mod segments;
 pub mod shared;
 pub mod team;

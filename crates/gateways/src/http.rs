@@ -303,25 +303,35 @@ impl Http {
     async fn respond(
         &self,
         message: hyper::Request<Content>,
-        mut connection: CaptureConnection,
+        connection: CaptureConnection,
     ) -> Result<Response<Incoming>, CallError> {
-        let mut answer = pin!(self.client.request(message));
-        let connected = async {
-            connection.wait_for_connection_metadata().await;
-        };
-        let connecting = async {
-            tokio::select! {
-                biased;
-                early = &mut answer => Some(early),
-                () = connected => None,
-            }
-        };
-        let result = match tokio::time::timeout(self.connect_timeout, connecting).await {
-            Ok(Some(early)) => early,
-            Ok(None) => answer.await,
-            Err(_) => return Err(no_connection(self.connect_timeout)),
-        };
-        result.map_err(|error| failed(&error))
+        let answer = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
+        let answer = answer.ok_or_else(|| no_connection(self.connect_timeout))?;
+        answer.map_err(|error| failed(&error))
+    }
+}
+
+/// Waits for an answer as long as it takes, once there is a connection; none when there is no connection in time.
+pub(crate) async fn connected_within<T>(
+    timeout: Duration,
+    mut connection: CaptureConnection,
+    answer: impl Future<Output = T>,
+) -> Option<T> {
+    let mut answer = pin!(answer);
+    let connected = async {
+        connection.wait_for_connection_metadata().await;
+    };
+    let connecting = async {
+        tokio::select! {
+            biased;
+            early = &mut answer => Some(early),
+            () = connected => None,
+        }
+    };
+    match tokio::time::timeout(timeout, connecting).await {
+        Ok(Some(early)) => Some(early),
+        Ok(None) => Some(answer.await),
+        Err(_) => None,
     }
 }
 
@@ -339,7 +349,7 @@ fn failed(error: &legacy::Error) -> CallError {
 }
 
 /// An error with its causes: hyper's own texts name the kind alone.
-fn chain(error: &(dyn Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -11,6 +11,7 @@ const RETRIES: usize = 3;
 const TAKEN: &[(&str, &str)] = &[
     ("contacts_phone_unique", "phone"),
     ("contacts_wa_user_id_unique", "wa_user_id"),
+    ("link_codes_pkey", "short_code"),
     ("message_templates_name_unique", "name"),
     ("subscriptions_live_unique", "plan"),
     ("tags_name_unique", "name"),
@@ -25,6 +26,7 @@ const DANGLING: &[(&str, &str)] = &[
     ("campaigns_segment_id_fkey", "segment_id"),
     ("campaigns_template_id_fkey", "template_id"),
     ("contact_tags_tag_id_fkey", "tag_ids"),
+    ("links_campaign_id_fkey", "campaign_id"),
     ("message_templates_folder_id_fkey", "folder_id"),
     ("message_templates_profile_id_fkey", "profile_id"),
 ];
@@ -71,6 +73,11 @@ impl From<Fault> for StoreError {
 #[derive(Debug, ThisError)]
 #[error("transactions got in each other's way")]
 struct Conflict(#[source] Error);
+
+/// Another transaction made the row first that this one was about to make: tried again, it finds it.
+pub(crate) fn overtaken() -> Fault {
+    Fault::Store(StoreError::Unavailable(Box::new(Conflict(Error::NotFound))))
+}
 
 fn blame(error: Error) -> StoreError {
     let Error::DatabaseError(kind, information) = &error else {

@@ -10,9 +10,9 @@ use diesel::result::QueryResult;
 use diesel::serialize::ToSql;
 use diesel::sql_types::{self, Array, HasSqlType, Nullable, Untyped};
 use recado_domain::shared::{
-    AccountId, ApiKeyId, CallbackId, CampaignId, ContactId, ConversationId, FolderId, GatewayEventId, InviteId, MailId,
-    MessageId, NotificationId, PaymentId, ProfileId, SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId,
-    WebhookEventId, WebhookId, WebhookLogId,
+    AccountId, Amount, ApiKeyId, AutomationId, CallbackId, CampaignId, CartId, ContactId, ConversationId, ExecutionId,
+    FolderId, GatewayEventId, InviteId, LinkId, MailId, MessageId, MetricEventId, NotificationId, PaymentId, ProfileId,
+    SegmentId, SendId, SubscriptionId, TagId, TemplateId, UserId, WebhookEventId, WebhookId, WebhookLogId,
 };
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
@@ -141,6 +141,33 @@ impl<'a> Param for &'a [u8] {
     }
 }
 
+/// As digits, which the statement reads as `numeric`: the driver has no exact decimal of its own.
+impl Param for Vec<Amount> {
+    type Sql = Array<sql_types::Text>;
+    type Value = Vec<String>;
+    fn value(self) -> Vec<String> {
+        self.iter().map(Amount::to_string).collect()
+    }
+}
+
+impl Param for Vec<Option<Amount>> {
+    type Sql = Array<Nullable<sql_types::Text>>;
+    type Value = Vec<Option<String>>;
+    fn value(self) -> Vec<Option<String>> {
+        self.iter()
+            .map(|amount| amount.map(|amount| amount.to_string()))
+            .collect()
+    }
+}
+
+impl<'a> Param for Option<&'a [u8]> {
+    type Sql = Nullable<sql_types::Binary>;
+    type Value = Self;
+    fn value(self) -> Option<&'a [u8]> {
+        self
+    }
+}
+
 /// As microseconds, which the statement multiplies with an interval.
 impl Param for Duration {
     type Sql = sql_types::BigInt;
@@ -174,15 +201,20 @@ macro_rules! id_params {
 id_params!(
     AccountId,
     ApiKeyId,
+    AutomationId,
     CallbackId,
     CampaignId,
+    CartId,
     ContactId,
     ConversationId,
+    ExecutionId,
     FolderId,
     GatewayEventId,
     InviteId,
+    LinkId,
     MailId,
     MessageId,
+    MetricEventId,
     NotificationId,
     PaymentId,
     ProfileId,

@@ -6,16 +6,21 @@ use std::str::FromStr;
 use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_domain::egress::AllowList;
+use recado_domain::shared::Network;
+use recado_domain::webhooks::Schedule;
 use secrecy::SecretString;
 use thiserror::Error;
 use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
-use crate::web::peer::Network;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
 const SESSION_SECRET_BYTES: usize = 32;
+
+/// How many delays between the attempts of a delivery.
+const RETRIES: usize = 50;
 
 /// Where a variable's value comes from.
 pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -37,6 +42,27 @@ pub enum SessionProof {
     Secret(SecretString),
     /// By the identity provider's published keys.
     Jwks(String),
+}
+
+/// The AI service; without an address and a model nobody reads pages.
+#[derive(Clone, Debug)]
+pub struct AiAccess {
+    /// `AI_API_URL`, with the version segment.
+    pub url: Option<String>,
+    /// `AI_API_KEY`.
+    pub key: Option<SecretString>,
+    /// `AI_MODEL`.
+    pub model: Option<String>,
+}
+
+impl AiAccess {
+    fn read(source: Source<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            url: web_address(source, "AI_API_URL")?,
+            key: source("AI_API_KEY").map(|key| SecretString::from(key.trim())),
+            model: source("AI_MODEL").map(|model| model.trim().to_owned()),
+        })
+    }
 }
 
 /// Everything the server is told from outside.
@@ -92,12 +118,18 @@ pub struct Config {
     pub media_store_url: Option<String>,
     /// `MEDIA_PUBLIC_URL`: where stored files are fetched from, without a slash at the end.
     pub media_public_url: String,
+    /// Who reads pages.
+    pub ai: AiAccess,
+    /// `EGRESS_ALLOW_CIDRS`: private networks that pages and webhook endpoints may be in.
+    pub egress_allow: AllowList,
     /// `CAMPAIGN_MESSAGE_DELAY_MS`.
     pub message_delay: Duration,
     /// `CAMPAIGN_RUNS`.
     pub runs: usize,
     /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
+    /// `WEBHOOK_RETRY_SCHEDULE`.
+    pub webhook_retry_schedule: Schedule,
     /// `LOG_FORMAT`.
     pub log_format: logging::Format,
 }
@@ -145,11 +177,7 @@ impl Config {
                 "CORS_ORIGINS",
                 "a comma-separated list of origins like https://app.example.com",
             )?,
-            trusted_proxies: list(
-                get,
-                "TRUSTED_PROXIES",
-                "a comma-separated list of networks like 10.0.0.0/8",
-            )?,
+            trusted_proxies: networks(get, "TRUSTED_PROXIES")?,
             app_secret: app_secret(get)?,
             session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
             session_proof: session_proof(get)?,
@@ -167,15 +195,12 @@ impl Config {
             whatsapp_app_secret: get("WHATSAPP_APP_SECRET").map(SecretString::from),
             whatsapp_app_id: get("WHATSAPP_APP_ID").map(|id| id.trim().to_owned()),
             whatsapp_verify_token: get("WHATSAPP_VERIFY_TOKEN").map(SecretString::from),
-            message_delay: Duration::milliseconds(parsed(
-                get,
-                "CAMPAIGN_MESSAGE_DELAY_MS",
-                200,
-                |ms| (0..=60_000).contains(ms),
-                "0 to 60000",
-            )?),
+            ai: AiAccess::read(get)?,
+            egress_allow: egress_allow(get)?,
+            message_delay: message_delay(get)?,
             runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
+            webhook_retry_schedule: retry_schedule(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
         })
     }
@@ -227,6 +252,10 @@ fn list<T: FromStr>(source: Source<'_>, name: &'static str, shape: &str) -> Resu
     items
         .map(|item| item.parse().map_err(|_| fault(name, format!("must be {shape}"))))
         .collect()
+}
+
+fn networks(source: Source<'_>, name: &'static str) -> Result<Vec<Network>, ConfigError> {
+    list(source, name, "a comma-separated list of networks like 10.0.0.0/8")
 }
 
 /// Told without its value: an address may hold a password.
@@ -293,20 +322,45 @@ fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
     }
 }
 
-/// `500ms`, `1s`, `5m`, `2h`.
 fn duration(source: Source<'_>, name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
     let Some(text) = source(name) else { return Ok(default) };
+    a_duration(&text).ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+}
+
+fn egress_allow(source: Source<'_>) -> Result<AllowList, ConfigError> {
+    Ok(networks(source, "EGRESS_ALLOW_CIDRS")?.into())
+}
+
+fn message_delay(source: Source<'_>) -> Result<Duration, ConfigError> {
+    let name = "CAMPAIGN_MESSAGE_DELAY_MS";
+    let fits = |ms: &i64| (0..=60_000).contains(ms);
+    Ok(Duration::milliseconds(parsed(source, name, 200, fits, "0 to 60000")?))
+}
+
+fn retry_schedule(source: Source<'_>) -> Result<Schedule, ConfigError> {
+    let name = "WEBHOOK_RETRY_SCHEDULE";
+    let Some(text) = source(name) else {
+        return Ok(Schedule::default());
+    };
+    let delays: Option<Vec<Duration>> = text.split(',').map(a_duration).collect();
+    let delays = delays.filter(|delays| delays.len() <= RETRIES);
+    delays
+        .map(Schedule)
+        .ok_or_else(|| fault(name, "must be up to 50 durations like 5s,5m,2h"))
+}
+
+/// `500ms`, `1s`, `5m`, `2h`.
+fn a_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: Option<i64> = digits.parse().ok().filter(|number| (0..=1_000_000).contains(number));
-    let value = number.and_then(|number| match text.strip_prefix(digits)? {
+    number.and_then(|number| match text.strip_prefix(digits)? {
         "ms" => Some(Duration::milliseconds(number)),
         "s" => Some(Duration::seconds(number)),
         "m" => Some(Duration::minutes(number)),
         "h" => Some(Duration::hours(number)),
         _ => None,
-    });
-    value.ok_or_else(|| fault(name, "must be a duration like 500ms, 1s, 5m or 2h"))
+    })
 }
 
 #[cfg(test)]
@@ -341,6 +395,7 @@ mod tests {
             (None, "http://127.0.0.1:8080/media")
         );
         assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
+        assert_eq!(config.webhook_retry_schedule, Schedule::default());
     }
 
     #[test]
@@ -351,6 +406,9 @@ mod tests {
             ("DATABASE_POOL_SIZE", "3"),
             ("BIND", "localhost"),
             ("TRUSTED_PROXIES", "10.0.0.0/33"),
+            ("EGRESS_ALLOW_CIDRS", "10.0.0.0/8, 127.0.0.1/33"),
+            ("EGRESS_ALLOW_CIDRS", "localhost"),
+            ("AI_API_URL", "ai.example/v1"),
             ("PUBLIC_URL", "recado.example"),
             ("CORS_ORIGINS", "https://a.example, b.example"),
             ("SMTP_URL", "mail.example:25"),
@@ -366,6 +424,8 @@ mod tests {
             ("CAMPAIGN_RUNS", "5000"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
+            ("WEBHOOK_RETRY_SCHEDULE", "5"),
+            ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
             ("LOG_FORMAT", "xml"),
             ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
             ("WHATSAPP_API_URL", "no address"),
@@ -400,10 +460,13 @@ mod tests {
     fn durations_and_lists() {
         let config = read(&[
             ("SEND_UNKNOWN_TTL", "500ms"),
+            ("WEBHOOK_RETRY_SCHEDULE", "10ms, 2h"),
             ("PLATFORM_ADMIN_EMAILS", "a@b.c, d@e.f,"),
         ])
         .unwrap();
         assert_eq!(config.send_unknown_ttl, Duration::milliseconds(500));
+        let delays = vec![Duration::milliseconds(10), Duration::hours(2)];
+        assert_eq!(config.webhook_retry_schedule, Schedule(delays));
         assert_eq!(config.platform_admin_emails, ["a@b.c", "d@e.f"]);
     }
 }

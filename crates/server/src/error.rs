@@ -1,7 +1,6 @@
 //! Every way a request can be refused, in one place: status, code, message, details. What went wrong inside is logged
 //! once, here, with the request's id; the caller is told no more than they can act on.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use actix_web::http::{StatusCode, header};
@@ -9,7 +8,8 @@ use actix_web::{HttpResponse, ResponseError};
 use recado_domain::accounts::{AccountError, SessionError};
 use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
-use recado_domain::billing::{BillingError, Description, GatewayFault};
+use recado_domain::billing::{Description, GatewayFault};
+use recado_domain::brand::ExtractError;
 use recado_domain::campaigns::{CampaignError, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
@@ -26,6 +26,11 @@ use recado_domain::whatsapp::ProfileError;
 use serde_json::{Value, json};
 
 use crate::streams::NoStream;
+
+mod billing;
+mod brand;
+mod recorded;
+mod webhooks;
 
 /// A refused request.
 #[derive(Debug)]
@@ -60,6 +65,8 @@ pub enum ApiError {
     RefusedPayment(Vec<Description>),
     /// 502 `PAYMENT_ERROR`.
     Payment(GatewayFault),
+    /// 502 `VPS_ERROR`: the AI service.
+    Extraction(ExtractError),
     /// 502 `STORAGE_ERROR`: the store of files.
     Storage(MediaStoreError),
     /// 503 `UNAVAILABLE`: the database, or this server, cannot serve right now.
@@ -107,6 +114,7 @@ impl ApiError {
             Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
+            Self::Extraction(_) => "VPS_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
             Self::Unavailable(_) => "UNAVAILABLE",
             Self::Internal(_) => "INTERNAL_ERROR",
@@ -138,6 +146,7 @@ impl ApiError {
             }
             Self::Payment(GatewayFault::NotConfigured) => "The payment gateway is not configured".to_owned(),
             Self::Payment(_) => "The payment gateway is unavailable".to_owned(),
+            Self::Extraction(fault) => brand::told(fault).to_owned(),
             Self::Storage(MediaStoreError::NotConfigured) => "The media store is not configured".to_owned(),
             Self::Storage(MediaStoreError::Failed(_)) => "The media store is unavailable".to_owned(),
             Self::Unavailable(_) => "The service is temporarily unavailable".to_owned(),
@@ -149,7 +158,7 @@ impl ApiError {
         match self {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
-            Self::RefusedPayment(texts) => json!({ "fields": blamed(texts), "errors": texts }),
+            Self::RefusedPayment(texts) => json!({ "fields": billing::blamed(texts), "errors": texts }),
             Self::Auth(_)
             | Self::Forbidden(_)
             | Self::NotFound
@@ -163,6 +172,7 @@ impl ApiError {
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
             | Self::Unconfirmed(_)
             | Self::Payment(_)
+            | Self::Extraction(_)
             | Self::Storage(_)
             | Self::Unavailable(_)
             | Self::Internal(_) => json!({}),
@@ -175,6 +185,7 @@ impl ApiError {
             Self::Unavailable(cause) => tracing::warn!(cause = cause.chain(), "request found the service unavailable"),
             Self::Storage(MediaStoreError::Failed(cause)) => tracing::warn!(%cause, "the media store failed a request"),
             Self::Whatsapp(error) => tracing::warn!(cause = %error, "the messaging platform failed a request"),
+            Self::Extraction(fault) => tracing::warn!(cause = %fault, "the AI service failed a request"),
             Self::Payment(fault) => tracing::warn!(cause = %fault, "the payment gateway failed a request"),
             _ => {}
         }
@@ -202,6 +213,7 @@ impl ResponseError for ApiError {
             Self::Precondition(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
+            Self::Extraction(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -410,35 +422,6 @@ impl From<TrialError> for ApiError {
             TrialError::Platform(error) => Self::Whatsapp(error),
             TrialError::Unknown => Self::Unconfirmed(error.to_string()),
             TrialError::Store(error) => error.into(),
-        }
-    }
-}
-
-/// The gateway's words by our field that they are about.
-fn blamed(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
-    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for text in texts {
-        let field = match text.code.as_str() {
-            code if code.contains("creditCardHolderInfo") => "credit_card_holder_info",
-            code if code.contains("creditCard") || code.contains("CreditCard") => "credit_card",
-            code if code.contains("cpfCnpj") => "cpf_cnpj",
-            code if code.contains("mail") => "billing_email",
-            _ => "gateway",
-        };
-        fields.entry(field).or_default().push(&text.description);
-    }
-    fields
-}
-
-impl From<BillingError> for ApiError {
-    fn from(error: BillingError) -> Self {
-        match error {
-            BillingError::NotFound => Self::NotFound,
-            BillingError::Invalid(errors) => errors.into(),
-            BillingError::Refused(texts) => Self::RefusedPayment(texts),
-            BillingError::Gateway(fault) => Self::Payment(fault),
-            BillingError::Contended => Self::Conflict(error.to_string()),
-            BillingError::Store(error) => error.into(),
         }
     }
 }

@@ -1,15 +1,17 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use recado_server::config::Config;
+use recado_server::rollups::{self, Task};
 use recado_server::{logging, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate]";
+const USAGE: &str =
+    "usage: recado [serve [--no-workers] | worker | migrate | rollups (verify | rebuild) [--account ID]]";
 
 fn main() -> ExitCode {
     // A `.env` file is a convenience of development; what is set already wins over it.
@@ -21,6 +23,10 @@ fn main() -> ExitCode {
         ["serve", "--no-workers"] => serve::run(serve::Parts::Routes),
         ["worker"] => serve::run(serve::Parts::Workers),
         ["migrate"] => migrate(),
+        ["rollups", "verify"] => sums(Task::Verify, None),
+        ["rollups", "verify", "--account", id] => sums(Task::Verify, Some(id)),
+        ["rollups", "rebuild"] => sums(Task::Rebuild, None),
+        ["rollups", "rebuild", "--account", id] => sums(Task::Rebuild, Some(id)),
         _ => {
             tell(USAGE);
             return ExitCode::from(2);
@@ -32,6 +38,14 @@ fn main() -> ExitCode {
             tell(&format!("recado: {error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+fn sums(task: Task, account: Option<&str>) -> anyhow::Result<()> {
+    logging::start(logging::Format::from_env())?;
+    match rollups::run(task, account)? {
+        true => Ok(()),
+        false => anyhow::bail!("sums are kept that are not those of their rows"),
     }
 }
 

@@ -4,6 +4,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, RandomizedNonceKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::shared::{Cipher, Clock, Ids, Sealed, Secrets};
+use recado_domain::webhooks::Jitter;
 use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -38,6 +39,20 @@ impl Secrets for SystemSecrets {
             std::process::abort();
         }
         SecretString::from(URL_SAFE_NO_PAD.encode(random))
+    }
+}
+
+/// The operating system's randomness, as a number.
+pub struct SystemJitter;
+
+impl Jitter for SystemJitter {
+    fn spread(&self) -> f64 {
+        let mut random = [0; 4];
+        // Without it, delays are as planned: nobody's secret depends on them.
+        match aws_lc_rs::rand::fill(&mut random) {
+            Ok(()) => f64::from(i32::from_le_bytes(random)) / f64::from(i32::MAX),
+            Err(_) => 0.0,
+        }
     }
 }
 

@@ -4,16 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use recado_domain::accounts::{AccountStore, Accounts, SessionVerifier};
+use recado_domain::accounts::{Accounts, SessionVerifier};
+use recado_domain::analytics::Analytics;
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
+use recado_domain::automations::Automations;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
+use recado_domain::brand::Brand;
 use recado_domain::campaigns::{Campaigns, Trials};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
+use recado_domain::ingestion::Ingestion;
 use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::links::Links;
 use recado_domain::mail::{Mailer, Post};
 use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
@@ -21,31 +26,37 @@ use recado_domain::segments::Segments;
 use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
+use recado_domain::webhooks::{Inbound, Webhooks};
 use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
-use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
-use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAccounts, PgApiKeys, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries,
-    PgFileIds, PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers,
-    PgNotificationFeed, PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates,
-    PgTrials, PlatformPool, PoolConfig, TenantPool,
+    PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
+    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
+    PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
-use crate::config::{Config, SessionProof};
+mod brand;
+mod people;
+mod webhooks;
+
+use crate::config::Config;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
-use crate::web::auth::{Authenticator, Memory, RememberedStandings};
+use crate::web::auth::{Authenticator, Memory};
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
+
+mod proofs;
+mod recorded;
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
@@ -106,8 +117,8 @@ impl Shared {
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
-            mailer: mailer(&config)?,
-            verifier: verifier(&config, clock.clone())?,
+            mailer: proofs::mailer(&config)?,
+            verifier: proofs::verifier(&config, clock.clone())?,
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
@@ -195,39 +206,6 @@ impl Shared {
                     anyhow::anyhow!("configuration: REDIS_URL: {fault}")
                 })?))
             }
-        }
-    }
-}
-
-/// Fails early on what would otherwise fail with the first mail.
-fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
-    let Some(url) = &config.smtp_url else { return Ok(None) };
-    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
-        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
-        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
-    })?;
-    Ok(Some(Arc::new(mailer)))
-}
-
-/// Fails early on what would otherwise fail in every thread.
-fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
-    let expected = Expected {
-        issuer: config.session_issuer.clone(),
-        audience: config.session_audience.clone(),
-    };
-    match &config.session_proof {
-        SessionProof::Secret(secret) => {
-            let verifier = Hs256Verifier::new(secret, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
-            })?))
-        }
-        SessionProof::Jwks(url) => {
-            let http = Http::new().map_err(anyhow::Error::msg)?;
-            let verifier = JwksVerifier::new(http, url, expected, clock);
-            Ok(Arc::new(verifier.map_err(|fault| {
-                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
-            })?))
         }
     }
 }
@@ -373,10 +351,20 @@ pub struct Services {
     pub billing: Billing,
     /// The payment gateway's events.
     pub gateway_events: GatewayEvents,
+    /// The brand context.
+    pub brand: Brand,
     /// Campaigns.
     pub campaigns: Campaigns,
     /// Tests of campaigns.
     pub trials: Trials,
+    /// What is told of customers.
+    pub ingestion: Ingestion,
+    /// Short links.
+    pub links: Links,
+    /// Automations.
+    pub automations: Automations,
+    /// Reports.
+    pub analytics: Analytics,
     /// Conversations.
     pub conversations: Conversations,
     /// Notifications.
@@ -391,6 +379,10 @@ pub struct Services {
     pub invites: Invites,
     /// Who joins.
     pub invitations: Invitations,
+    /// What inbound endpoints receive.
+    pub inbound: Inbound,
+    /// Webhooks.
+    pub webhooks: Webhooks,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -404,15 +396,15 @@ impl Services {
         let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
         let stores = shared.request_stores(tenant_connections)?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let accounts = accounts(shared, &stores);
-        let api_keys = api_keys(shared, &stores);
+        let accounts = people::accounts(shared, &stores);
+        let api_keys = people::api_keys(shared, &stores);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let media = shared.media()?;
         Ok(Self {
             support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
-            authenticator: authenticator(shared, accounts.clone(), api_keys.clone()),
+            authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
@@ -441,6 +433,7 @@ impl Services {
             callbacks: stores.callbacks(shared),
             billing: stores.billing(shared)?,
             gateway_events: stores.gateway_events(shared),
+            brand: stores.brand(shared)?,
             conversations: Conversations::new(
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),
@@ -448,53 +441,21 @@ impl Services {
                 ids,
             ),
             notifications: shared.notifications(&stores.tenant)?,
+            ingestion: stores.ingestion(shared),
+            links: stores.links(shared),
+            automations: stores.automations(shared),
+            analytics: stores.analytics(shared),
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
             trials: stores.trials(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
-            invites: invites(shared, &stores),
+            invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            inbound: stores.inbound(shared),
+            webhooks: stores.webhooks(shared),
             platform: stores.platform,
             shared: shared.clone(),
         })
-    }
-}
-
-fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
-    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
-    let store = Arc::new(RememberedStandings {
-        store,
-        memory: shared.memory.clone(),
-    });
-    let admins = &shared.config.platform_admin_emails;
-    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
-}
-
-fn invites(shared: &Shared, stores: &Stores) -> Invites {
-    Invites::new(
-        Arc::new(PgInvites::new(stores.platform.clone())),
-        shared.secrets.clone(),
-        shared.ids.clone(),
-        shared.mailer.is_some().then(|| shared.cipher.clone()),
-        &shared.config.public_url,
-    )
-}
-
-fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
-    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
-    let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
-    Arc::new(ApiKeys::new(store, clock, ids, secrets))
-}
-
-fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
-    Authenticator {
-        verifier: shared.verifier.clone(),
-        accounts,
-        api_keys,
-        clock: shared.clock.clone(),
-        memory: shared.memory.clone(),
-        cookie: shared.config.session_cookie.clone(),
-        trusted_proxies: shared.config.trusted_proxies.clone(),
     }
 }

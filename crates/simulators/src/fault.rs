@@ -3,11 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::{Answer, Call};
+use crate::host::{Answer, Call, Reply};
 use crate::locked;
 
 /// What goes wrong.
@@ -22,10 +23,18 @@ pub enum FaultKind {
         #[serde(default)]
         retry_after_s: Option<u32>,
     },
+    /// Nothing is done; the caller is sent elsewhere.
+    Redirect { http_status: u16, location: String },
     /// The request is carried out and answered late.
     Hang { ms: u64 },
     /// The request is carried out, then the connection is closed without an answer.
     AcceptThenReset,
+    /// The request is carried out, then the connection is broken off: the caller sees a reset.
+    AcceptThenBreakOff,
+    /// The request is carried out, then answered byte by byte, with a pause before each.
+    Drip { ms: u64 },
+    /// The request is carried out, then answered with so many bytes.
+    Flood { bytes: u64 },
     /// The request is carried out, then answered with 500.
     AcceptThenStatus500,
     /// The request is carried out, then answered with 200 and broken JSON.
@@ -43,6 +52,9 @@ pub struct Fault {
     /// Only requests whose path holds this text.
     #[serde(default)]
     pub path: Option<String>,
+    /// Whether it stays for every request that fits, until the faults are forgotten.
+    #[serde(default)]
+    pub stays: bool,
 }
 
 impl Fault {
@@ -51,7 +63,14 @@ impl Fault {
             kind,
             method: None,
             path: None,
+            stays: false,
         }
+    }
+
+    /// Lets the fault stay for every request that fits.
+    #[must_use]
+    pub fn for_good(self) -> Self {
+        Self { stays: true, ..self }
     }
 
     /// Restricts the fault to a method and to paths that hold a text.
@@ -120,12 +139,24 @@ impl<F: for<'de> Deserialize<'de>> Script<F> {
 }
 
 impl Script<Fault> {
+    /// The first fault that fits; it goes, unless it is there to stay.
+    fn next(&self, call: &Call) -> Option<FaultKind> {
+        let mut faults = locked(&self.0);
+        let position = faults.iter().position(|fault| fault.fits(call))?;
+        let fault = faults.remove(position)?;
+        let kind = fault.kind.clone();
+        if fault.stays {
+            faults.insert(position, fault);
+        }
+        Some(kind)
+    }
+
     /// Answers a request, through the first fault that waits for it.
     pub(crate) fn through(&self, call: &Call, act: impl FnOnce() -> Answer) -> Answer {
-        let Some(fault) = self.take(|fault| fault.fits(call)) else {
+        let Some(kind) = self.next(call) else {
             return act();
         };
-        match fault.kind {
+        match kind {
             FaultKind::Status {
                 http_status,
                 body,
@@ -139,7 +170,26 @@ impl Script<Fault> {
                     None => answer,
                 }
             }
+            FaultKind::Redirect { http_status, location } => {
+                Answer::json(http_status, &Value::Null).with_header("Location", location)
+            }
             FaultKind::Hang { ms } => act().delayed(ms),
+            FaultKind::AcceptThenBreakOff => {
+                act();
+                Answer::now(Reply::Reset)
+            }
+            FaultKind::Drip { ms } => match act().reply {
+                Reply::Send { status, body, .. } => Answer::now(Reply::Drip {
+                    status,
+                    body,
+                    pause: Duration::from_millis(ms),
+                }),
+                reply => Answer::now(reply),
+            },
+            FaultKind::Flood { bytes } => {
+                let status = act().status().unwrap_or(200);
+                Answer::now(Reply::Flood { status, bytes })
+            }
             FaultKind::AcceptThenReset => {
                 act();
                 Answer::close()

@@ -1,8 +1,9 @@
 //! One small HTTP server on a thread of its own, stopped on drop. All simulators share it, so each of them is only a
 //! function from a request to an answer; waiting, closing the connection and recording happen here, once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll};
@@ -58,6 +59,11 @@ impl Call {
         }
     }
 
+    /// Every header, by its lower-case name.
+    pub(crate) fn headers(&self) -> &HashMap<String, String> {
+        &self.headers
+    }
+
     /// A header by its lower-case name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
@@ -100,8 +106,18 @@ pub(crate) enum Reply {
         headers: Vec<(&'static str, String)>,
         body: Vec<u8>,
     },
+    /// One byte after the other, each after a pause.
+    Drip {
+        status: u16,
+        body: Vec<u8>,
+        pause: Duration,
+    },
+    /// So many bytes of nothing, as fast as they are taken.
+    Flood { status: u16, bytes: u64 },
     /// Closes the connection without a byte.
     Close,
+    /// Breaks the connection off: the other side sees a reset, not an end.
+    Reset,
 }
 
 impl Answer {
@@ -126,9 +142,13 @@ impl Answer {
     }
 
     pub(crate) fn close() -> Self {
+        Self::now(Reply::Close)
+    }
+
+    pub(crate) fn now(reply: Reply) -> Self {
         Self {
             after: Duration::ZERO,
-            reply: Reply::Close,
+            reply,
         }
     }
 
@@ -152,23 +172,33 @@ impl Answer {
     /// The status sent; none when the connection is closed instead.
     pub(crate) fn status(&self) -> Option<u16> {
         match &self.reply {
-            Reply::Send { status, .. } => Some(*status),
-            Reply::Close => None,
+            Reply::Send { status, .. } | Reply::Drip { status, .. } | Reply::Flood { status, .. } => Some(*status),
+            Reply::Close | Reply::Reset => None,
         }
     }
 
-    fn into_response(self) -> HttpResponse {
+    fn into_response(self, request: &HttpRequest) -> HttpResponse {
+        let start =
+            |status| HttpResponse::build(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR));
         match self.reply {
             Reply::Close => HttpResponse::Ok().body(Broken),
+            Reply::Reset => {
+                if let Some(Socket(socket)) = request.conn_data::<Socket>() {
+                    // Without the setting the connection is closed instead, which a test then sees.
+                    let _ = socket2::SockRef::from(socket).set_linger(Some(Duration::ZERO));
+                }
+                HttpResponse::Ok().body(Broken)
+            }
             Reply::Send { status, headers, body } => {
-                let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-                let mut response = HttpResponse::build(status);
+                let mut response = start(status);
                 response.content_type("application/json");
                 for header in headers {
                     response.insert_header(header);
                 }
                 response.body(body)
             }
+            Reply::Drip { status, body, pause } => start(status).body(Drip::new(body, pause)),
+            Reply::Flood { status, bytes } => start(status).body(Flood(bytes)),
         }
     }
 }
@@ -187,6 +217,62 @@ impl MessageBody for Broken {
         Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())))
     }
 }
+
+/// A body that comes byte by byte.
+struct Drip {
+    left: VecDeque<u8>,
+    pause: Duration,
+    waits: Pin<Box<rt::time::Sleep>>,
+}
+
+impl Drip {
+    fn new(body: Vec<u8>, pause: Duration) -> Self {
+        Self {
+            left: body.into(),
+            pause,
+            waits: Box::pin(rt::time::sleep(pause)),
+        }
+    }
+}
+
+impl MessageBody for Drip {
+    type Error = io::Error;
+
+    fn size(&self) -> BodySize {
+        BodySize::Sized(u64::try_from(self.left.len()).unwrap_or(u64::MAX))
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<web::Bytes, io::Error>>> {
+        if self.waits.as_mut().poll(context).is_pending() {
+            return Poll::Pending;
+        }
+        self.waits = Box::pin(rt::time::sleep(self.pause));
+        let next = self.left.pop_front();
+        Poll::Ready(next.map(|byte| Ok(web::Bytes::copy_from_slice(&[byte]))))
+    }
+}
+
+/// A body of so many zeros, of no declared length.
+struct Flood(u64);
+
+impl MessageBody for Flood {
+    type Error = io::Error;
+
+    fn size(&self) -> BodySize {
+        BodySize::Stream
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<web::Bytes, io::Error>>> {
+        static ZEROS: [u8; 65_536] = [0; 65_536];
+        let length = usize::try_from(self.0).unwrap_or(usize::MAX).min(ZEROS.len());
+        self.0 -= u64::try_from(length).unwrap_or(u64::MAX).min(self.0);
+        let piece = ZEROS.get(..length).filter(|piece| !piece.is_empty());
+        Poll::Ready(piece.map(|piece| Ok(web::Bytes::from_static(piece))))
+    }
+}
+
+/// A connection's socket, held beside the server to be broken off.
+struct Socket(OwnedFd);
 
 /// A running server.
 pub(crate) struct Host {
@@ -245,6 +331,12 @@ fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
         let bound = HttpServer::new(app)
             .workers(1)
             .disable_signals()
+            .on_connect(|stream, connection| {
+                let stream = stream.downcast_ref::<rt::net::TcpStream>();
+                if let Some(Ok(socket)) = stream.map(|stream| stream.as_fd().try_clone_to_owned()) {
+                    connection.insert(Socket(socket));
+                }
+            })
             .shutdown_timeout(1)
             .bind(bind);
         let listening = bound.and_then(|server| {
@@ -277,5 +369,5 @@ async fn serve(request: HttpRequest, body: web::Bytes, service: web::Data<dyn Se
     if !answer.after.is_zero() {
         rt::time::sleep(answer.after).await;
     }
-    answer.into_response()
+    answer.into_response(&request)
 }

@@ -1,4 +1,5 @@
-//! The outside systems as small servers: [`whatsapp`], [`payment`], [`ai`] and [`smtp`]. The other modules are what they share: a
+//! The outside systems as small servers: [`whatsapp`], [`payment`], [`ai`] and [`smtp`],
+//! and the systems of our customers that webhooks go to: [`receiver`]. The other modules are what they share: a
 //! server on a thread of its own (`host`), the record of what it received ([`ledger`]), scripted faults ([`fault`])
 //! and the background worker that posts callbacks (`courier`).
 //!
@@ -10,6 +11,7 @@ pub mod fault;
 mod host;
 pub mod ledger;
 pub mod payment;
+pub mod receiver;
 pub mod smtp;
 pub mod whatsapp;
 

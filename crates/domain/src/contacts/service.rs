@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::import::row_of;
 use super::{
     Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Phone, Tag,
-    TagStore,
+    TagStore, Upserted,
 };
-use crate::shared::{Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
+use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
 
 const NAME_CHARS: usize = 200;
 const WA_USER_ID_CHARS: usize = 128;
@@ -102,6 +103,13 @@ impl Contacts {
             true => Ok(()),
             false => Err(ContactError::NotFound),
         }
+    }
+
+    /// Takes in one contact as a line of a file would: by its phone, new or not.
+    pub async fn upsert(&self, account: AccountId, fields: &Map<String, Value>) -> Result<Upserted, ContactError> {
+        let row = row_of(fields.clone()).map_err(|message| FieldErrors::one("data", message))?;
+        let ids = [self.ids.next().into()];
+        Ok(self.store.upsert(account, &ids, &[row], self.clock.now()).await?)
     }
 
     /// Begins to take in a file.
@@ -253,7 +261,7 @@ mod tests {
 
     use super::super::{MockContactStore, MockTagStore};
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, UserId};
+    use crate::shared::{MockClock, MockIds, Role, StoreError, UserId};
 
     fn contact(draft: &ContactDraft) -> Contact {
         Contact {

@@ -37,26 +37,38 @@ ids! {
     ApiKeyId,
     /// An entry of the audit log.
     AuditLogId,
+    /// What an account does by itself for its contacts.
+    AutomationId,
     /// A callback of the messaging platform, as it was received.
     CallbackId,
     /// A campaign.
     CampaignId,
     /// A person who receives messages.
     ContactId,
+    /// A cart of a shop.
+    CartId,
     /// What is said with one contact.
     ConversationId,
+    /// One time that an automation ran.
+    ExecutionId,
     /// A folder of campaigns or templates.
     FolderId,
     /// An event of the payment gateway, as it was received.
     GatewayEventId,
     /// An invitation into an account.
     InviteId,
+    /// A short link.
+    LinkId,
     /// A mail of the system's own, on its way out.
     MailId,
     /// A message of a conversation.
     MessageId,
+    /// An event of a metric.
+    MetricEventId,
     /// A notification inside the product.
     NotificationId,
+    /// An order of a shop.
+    OrderId,
     /// A payment of a subscription.
     PaymentId,
     /// A connected WhatsApp number.

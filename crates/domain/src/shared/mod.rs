@@ -1,8 +1,10 @@
 //! What every context speaks: ids, tenants, pages, errors, events and the ports to time and randomness.
 
+mod amount;
 mod errors;
 mod events;
 mod ids;
+mod network;
 mod pages;
 mod ports;
 mod tenant;
@@ -10,9 +12,11 @@ pub mod text;
 pub mod timestamp;
 pub(crate) mod words;
 
+pub use amount::Amount;
 pub use errors::{FieldErrors, GatewayError, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
+pub use network::Network;
 pub use pages::{Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
 pub(crate) use words::words;

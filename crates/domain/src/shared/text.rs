@@ -1,10 +1,22 @@
 //! Text that people typed: names made safe to show, slugs made safe for URLs.
 
+use serde_json::Value;
+
 /// The longest slug.
 const SLUG_CHARS: usize = 50;
 
 /// The longest e-mail address.
 const EMAIL_CHARS: usize = 254;
+
+/// Whether a NUL character is anywhere in it, which no text of the store can hold.
+pub fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
 
 /// Sanitizes a name: HTML tags and control characters are dropped, white space is collapsed and trimmed.
 pub fn sanitize(name: &str) -> String {

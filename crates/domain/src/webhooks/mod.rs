@@ -1,8 +1,32 @@
 //! Webhooks: the endpoints at which an account is told what happens, and how that reaches them.
 //!
 //! Does not own what happens: events commit with the change that they tell of (`shared::Event`), and the store's relay
-//! brings them here. Does not own what is received at inbound endpoints.
+//! brings them here. What is received at inbound endpoints is carried out by the contexts that own it.
 
+mod deliverer;
+mod endpoint;
+mod fate;
+mod guard;
+mod inbound;
+#[cfg(test)]
+mod inbound_tests;
+mod lines;
+mod model;
 mod ports;
+mod service;
+#[cfg(test)]
+mod service_tests;
+mod signature;
+#[cfg(test)]
+mod tests;
+mod url;
+mod verification;
 
+pub use deliverer::Deliverer;
+pub use fate::{Fate, Health, HealthChange, Schedule, fate, health};
+pub use inbound::{Call, CallError, Inbound, Receipt};
+pub use model::*;
 pub use ports::*;
+pub use service::{Sweeper, Webhooks};
+pub use signature::{SecretBytes, sign};
+pub use verification::{Unverified, verify};

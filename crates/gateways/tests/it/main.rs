@@ -2,14 +2,19 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "tests say what they expect by panicking"
 )]
 
+mod ai;
+mod egress;
 mod files;
 mod http;
 mod mail;
 mod media;
+mod pages;
 mod payment;
 mod server;
 mod sessions;
+mod webhooks;
 mod whatsapp;

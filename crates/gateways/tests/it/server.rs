@@ -15,6 +15,10 @@ pub(crate) enum Reply {
     Close,
     /// Nothing, ever.
     Silence,
+    /// The first text, then the second one again and again.
+    Endless(String, String),
+    /// The same as `Bytes`, of what is no text.
+    Raw(Vec<u8>),
 }
 
 impl Reply {
@@ -31,6 +35,7 @@ impl Reply {
 struct State {
     replies: Vec<Reply>,
     requests: Vec<String>,
+    connections: usize,
 }
 
 /// Serves until dropped.
@@ -49,16 +54,23 @@ impl Drop for Server {
 impl Server {
     /// Answers one request after another with these replies; the last one stays.
     pub(crate) async fn start(replies: Vec<Reply>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Self::start_at("127.0.0.1:0", replies).await
+    }
+
+    /// The same at another address.
+    pub(crate) async fn start_at(bind: &str, replies: Vec<Reply>) -> Self {
+        let listener = TcpListener::bind(bind).await.unwrap();
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State {
             replies,
             requests: vec![],
+            connections: 0,
         }));
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
+                shared.lock().unwrap().connections += 1;
                 tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });
@@ -68,6 +80,15 @@ impl Server {
     /// `http://127.0.0.1:PORT`
     pub(crate) fn origin(&self) -> &str {
         &self.origin
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.origin.rsplit_once(':').unwrap().1.parse().unwrap()
+    }
+
+    /// How many connections were made.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.lock().unwrap().connections
     }
 
     /// From now on.
@@ -96,6 +117,15 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
             Reply::Bytes(bytes) => stream.write_all(bytes.as_bytes()).await.unwrap(),
             Reply::Close => return,
             Reply::Silence => std::future::pending().await,
+            // The other side has had enough at some point.
+            Reply::Endless(start, again) => {
+                let mut going = stream.write_all(start.as_bytes()).await.is_ok();
+                while going {
+                    going = stream.write_all(again.as_bytes()).await.is_ok();
+                }
+                return;
+            }
+            Reply::Raw(bytes) => stream.write_all(&bytes).await.unwrap(),
         }
     }
 }

@@ -47,17 +47,20 @@ struct UsageRow {
     #[diesel(sql_type = BigInt)]
     messages: i64,
     #[diesel(sql_type = BigInt)]
+    automations: i64,
+    #[diesel(sql_type = BigInt)]
     team: i64,
     #[diesel(sql_type = BigInt)]
     whatsapp: i64,
 }
 
-/// What an account uses. This version has no automations that could be counted.
+/// What an account uses.
 async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
     let row: UsageRow = sql(
         "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
+           (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
            (SELECT count(*) FROM account_users WHERE account_id = $1) AS team,
            (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
     )
@@ -67,7 +70,7 @@ async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usag
     Ok(Usage {
         contacts: row.contacts,
         messages: row.messages,
-        automations: 0,
+        automations: row.automations,
         team: row.team,
         whatsapp: row.whatsapp,
     })
@@ -225,14 +228,27 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> Attempt<Writing
 }
 
 fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
-    let statement = sql(
-        "UPDATE subscriptions SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
+    let statement = sql("WITH before AS MATERIALIZED (
+           SELECT * FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 FOR UPDATE),
+         written AS (
+         UPDATE subscriptions SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
            gateway_subscription_id = $9, current_period_start = $10, current_period_end = $11, cancelled_at = $12,
            inactivated_at = $13, lapsed_at = $14, period_granted = $15, anchor_day = $16, check_at = $17,
            last_event_id = $18, intent = $19, intent_until = $20, attempt = $21, updated_at = $22,
            version = version + 1
-         WHERE account_id = $1 AND id = $2 AND version = $3",
-    );
+         WHERE account_id = $1 AND id = $2 AND version = $3
+         RETURNING *),
+         told AS (
+           INSERT INTO outbox_events (account_id, payload)
+           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'subscription.changed', 'items',
+             jsonb_build_array(jsonb_build_object('id', w.id, 'plan', w.plan, 'cycle', w.cycle, 'status', w.status,
+               'previous_status', CASE WHEN NOT b.attempt THEN b.status END, 'value', w.value,
+               'current_period_end', published_moment(w.current_period_end))))
+           FROM written w JOIN before b ON b.id = w.id
+           WHERE NOT w.attempt AND (b.plan, b.cycle, b.status, b.value, b.current_period_end, b.attempt)
+             IS DISTINCT FROM (w.plan, w.cycle, w.status, w.value, w.current_period_end, w.attempt)
+             AND (SELECT webhook_listens($1, 'subscription.changed')))
+         SELECT id FROM written");
     Ok(statement
         .bind(after.account_id)
         .bind(after.id)

@@ -10,6 +10,7 @@ use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::told::telling;
 use crate::errors::Attempt;
 use crate::sql::sql;
 
@@ -76,17 +77,16 @@ pub(crate) async fn withdraw(
             *consent = consent.withdrawn(*at);
         }
     }
-    sql(
-        "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at, updated_at = now()
+    let statement = "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at, updated_at = now()
          FROM unnest($2, $3, $4) AS w (id, opted_out_at, consent_at)
          WHERE c.account_id = $1 AND c.id = w.id
-           AND (c.opted_out_at, c.consent_at) IS DISTINCT FROM (w.opted_out_at, w.consent_at)",
-    )
-    .bind(account)
-    .bind(consents.keys().copied().collect::<Vec<_>>())
-    .bind(consents.values().map(|one| one.opted_out_at).collect::<Vec<_>>())
-    .bind(consents.values().map(|one| one.said_at).collect::<Vec<_>>())
-    .execute(conn)
-    .await?;
+           AND (c.opted_out_at, c.consent_at) IS DISTINCT FROM (w.opted_out_at, w.consent_at)";
+    sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+        .bind(account)
+        .bind(consents.keys().copied().collect::<Vec<_>>())
+        .bind(consents.values().map(|one| one.opted_out_at).collect::<Vec<_>>())
+        .bind(consents.values().map(|one| one.said_at).collect::<Vec<_>>())
+        .execute(conn)
+        .await?;
     Ok(())
 }

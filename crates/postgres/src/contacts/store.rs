@@ -14,12 +14,13 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::told::telling;
 use super::upsert;
 use crate::errors::{Attempt, Fault, corrupt, retry};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Sql, anywhere, bare, sql};
+use crate::sql::{Id, Sql, anywhere, bare, sql};
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -201,11 +202,10 @@ async fn insert(
     tags: &[TagId],
     now: OffsetDateTime,
 ) -> Attempt<Contact> {
-    let text = format!(
-        "INSERT INTO contacts
+    let statement = "INSERT INTO contacts
            (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9) RETURNING {COLUMNS}"
-    );
+         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9)";
+    let text = telling(statement, "contacts", "contact.created", COLUMNS, COLUMNS);
     let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
     if tags.is_empty() {
         return Ok(row.with(vec![])?);
@@ -224,11 +224,11 @@ async fn update(
     now: OffsetDateTime,
 ) -> Attempt<Option<Contact>> {
     // An opt-out that came meanwhile is not undone by whoever changes something else.
-    let text = format!(
-        "UPDATE contacts SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
+    let statement = "UPDATE contacts
+         SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
            opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) WHEN $8 IS NULL THEN opted_out_at END
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL RETURNING {COLUMNS}"
-    );
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let text = telling(statement, "contacts", "contact.updated", COLUMNS, COLUMNS);
     let row: Option<ContactRow> = written(text, account, id, draft, now)
         .get_result(&mut *conn)
         .await
@@ -292,15 +292,14 @@ impl ContactStore for PgContacts {
     }
 
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        let one = contacts::table
-            .filter(contacts::account_id.eq(account.0))
-            .filter(contacts::id.eq(id.0))
-            .filter(contacts::deleted_at.is_null());
-        let gone = (contacts::deleted_at.eq(now), contacts::updated_at.eq(now));
+        let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3
+             WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
+        let text = telling(statement, "contacts", "contact.deleted", "id", "id");
         retry(|| async {
             let mut tx = self.0.begin(account).await?;
-            let deleted = diesel::update(one).set(gone).execute(tx.conn()?).await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
+            let delete = sql(text.clone()).bind(account).bind(id).bind(now);
+            let deleted = delete.load::<Id>(tx.conn()?).await;
+            tx.end(deleted.map(|rows| !rows.is_empty()).map_err(Fault::from)).await
         })
         .await
     }

@@ -85,7 +85,10 @@ async fn write_contacts(
     now: OffsetDateTime,
 ) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
-    Ok(sql("INSERT INTO contacts
+    Ok(sql("WITH heard AS MATERIALIZED (
+           SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS wanted),
+         written AS (
+         INSERT INTO contacts
            (account_id, id, name, phone, email, attributes, opted_out_at, created_at, updated_at)
          SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN $8 END, $8, $8
          FROM unnest($2, $3, $4, $5, $6, $7) AS r (id, name, phone, email, attributes, opted_out) ORDER BY r.phone
@@ -95,7 +98,15 @@ async fn write_contacts(
            attributes = contacts.attributes || excluded.attributes,
            opted_out_at = coalesce(contacts.opted_out_at, excluded.opted_out_at),
            updated_at = excluded.updated_at
-         RETURNING id, phone, (xmax = 0) AS inserted")
+         RETURNING id, phone, (xmax = 0) AS inserted,
+           CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
+         told AS (
+           INSERT INTO outbox_events (account_id, payload)
+           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', w.type, 'items', w.items)
+           FROM (SELECT CASE WHEN inserted THEN 'contact.created' ELSE 'contact.updated' END AS type,
+               jsonb_agg(told) AS items FROM written WHERE told IS NOT NULL GROUP BY 1) w
+           WHERE webhook_listens($1, w.type))
+         SELECT id, phone, inserted FROM written")
     .bind(account)
     .bind(bare(ids))
     .bind(rows.iter().map(|row| row.contact.name.clone()).collect::<Vec<_>>())

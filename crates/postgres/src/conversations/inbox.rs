@@ -13,6 +13,7 @@ use recado_domain::shared::{AccountId, ProfileId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::contacts::telling;
 use crate::errors::{Attempt, retry, word};
 use crate::pool::TenantPool;
 use crate::sql::{Param, Word, sql};
@@ -204,21 +205,20 @@ async fn meet(
     if met.is_empty() {
         return Ok(());
     }
-    sql(
-        "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
+    let statement = "INSERT INTO contacts (account_id, id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)
          SELECT $1, m.* FROM unnest($2, $3, $4, $5, $6, $7, $8)
-           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)",
-    )
-    .bind(account)
-    .bind(column(met, |person| person.id.0))
-    .bind(column(met, |person| person.name.clone()))
-    .bind(column(met, |person| person.phone.clone()))
-    .bind(column(met, |person| person.wa_id.clone()))
-    .bind(column(met, |person| person.wa_user_id.clone()))
-    .bind(column(met, |person| person.consent.opted_out_at))
-    .bind(column(met, |person| person.consent.said_at))
-    .execute(conn)
-    .await?;
+           AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)";
+    sql(telling(statement, "contacts", "contact.created", "id", "id"))
+        .bind(account)
+        .bind(column(met, |person| person.id.0))
+        .bind(column(met, |person| person.name.clone()))
+        .bind(column(met, |person| person.phone.clone()))
+        .bind(column(met, |person| person.wa_id.clone()))
+        .bind(column(met, |person| person.wa_user_id.clone()))
+        .bind(column(met, |person| person.consent.opted_out_at))
+        .bind(column(met, |person| person.consent.said_at))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -230,21 +230,20 @@ async fn change(
     if changed.is_empty() {
         return Ok(());
     }
-    sql(
-        "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
+    let statement = "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
            opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now()
          FROM unnest($2, $3, $4, $5, $6, $7) AS m (id, phone, wa_id, wa_user_id, opted_out_at, consent_at)
-         WHERE c.account_id = $1 AND c.id = m.id",
-    )
-    .bind(account)
-    .bind(column(changed, |person| person.id.0))
-    .bind(column(changed, |person| person.phone.clone()))
-    .bind(column(changed, |person| person.wa_id.clone()))
-    .bind(column(changed, |person| person.wa_user_id.clone()))
-    .bind(column(changed, |person| person.consent.opted_out_at))
-    .bind(column(changed, |person| person.consent.said_at))
-    .execute(conn)
-    .await?;
+         WHERE c.account_id = $1 AND c.id = m.id";
+    sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+        .bind(account)
+        .bind(column(changed, |person| person.id.0))
+        .bind(column(changed, |person| person.phone.clone()))
+        .bind(column(changed, |person| person.wa_id.clone()))
+        .bind(column(changed, |person| person.wa_user_id.clone()))
+        .bind(column(changed, |person| person.consent.opted_out_at))
+        .bind(column(changed, |person| person.consent.said_at))
+        .execute(conn)
+        .await?;
     Ok(())
 }
 
@@ -275,6 +274,25 @@ async fn write_threads(
     Ok(())
 }
 
+/// Endpoints are told of every message by the statement that writes them.
+const WRITE_MESSAGES: &str = "WITH written AS (
+       INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
+         created_at)
+       SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.created_at
+       FROM unnest($4, $5, $6, $7, $8, $9, $10)
+         AS m (id, conversation_id, type, text, wa_message_id, payload, created_at)
+       RETURNING id, conversation_id, type, text, wa_message_id, created_at),
+     told AS (
+       INSERT INTO outbox_events (account_id, payload)
+       SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.received', 'items', jsonb_agg(
+         jsonb_build_object('id', w.id, 'conversation_id', w.conversation_id, 'contact_id', c.contact_id,
+           'profile_id', c.profile_id, 'type', w.type, 'text', w.text, 'wa_message_id', w.wa_message_id,
+           'created_at', published_moment(w.created_at)) ORDER BY w.created_at, w.id))
+       FROM written w JOIN conversations c ON c.account_id = $1 AND c.id = w.conversation_id
+       WHERE (SELECT webhook_listens($1, 'message.received'))
+       HAVING count(*) > 0)
+     SELECT id FROM written";
+
 async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -283,24 +301,18 @@ async fn write_messages(
     if messages.is_empty() {
         return Ok(());
     }
-    sql(
-        "INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
-           created_at)
-         SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.created_at
-         FROM unnest($4, $5, $6, $7, $8, $9, $10)
-           AS m (id, conversation_id, type, text, wa_message_id, payload, created_at)",
-    )
-    .bind(account)
-    .bind(Direction::Inbound.as_str())
-    .bind(MessageStatus::Received.as_str())
-    .bind(column(&messages, |(id, ..)| id.0))
-    .bind(column(&messages, |(_, conversation, _)| conversation.0))
-    .bind(column(&messages, |(.., message)| message.kind.clone()))
-    .bind(column(&messages, |(.., message)| message.text.clone()))
-    .bind(column(&messages, |(.., message)| message.wa_message_id.clone()))
-    .bind(column(&messages, |(.., message)| message.payload.clone()))
-    .bind(column(&messages, |(.., message)| message.at))
-    .execute(conn)
-    .await?;
+    sql(WRITE_MESSAGES)
+        .bind(account)
+        .bind(Direction::Inbound.as_str())
+        .bind(MessageStatus::Received.as_str())
+        .bind(column(&messages, |(id, ..)| id.0))
+        .bind(column(&messages, |(_, conversation, _)| conversation.0))
+        .bind(column(&messages, |(.., message)| message.kind.clone()))
+        .bind(column(&messages, |(.., message)| message.text.clone()))
+        .bind(column(&messages, |(.., message)| message.wa_message_id.clone()))
+        .bind(column(&messages, |(.., message)| message.payload.clone()))
+        .bind(column(&messages, |(.., message)| message.at))
+        .execute(conn)
+        .await?;
     Ok(())
 }

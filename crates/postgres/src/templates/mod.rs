@@ -12,11 +12,13 @@ use diesel::prelude::{
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::folders::FolderKind;
-use recado_domain::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
+use recado_domain::shared::{
+    AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write,
+};
 use recado_domain::templates::{
     MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort, TemplateStore,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -274,6 +276,9 @@ async fn update(
         > 0
     {
         outbox::append(conn, template.account_id, events).await?;
+        if template.meta_status != decided_on.meta_status {
+            outbox::append(conn, template.account_id, &[told(template, decided_on.meta_status)]).await?;
+        }
         return Ok(Write::Done);
     }
     let status: Option<String> = live
@@ -285,6 +290,13 @@ async fn update(
         Some(status) => Write::Stale(word(&status)?),
         None => Write::Missing,
     })
+}
+
+/// What webhook endpoints are told of a new status.
+fn told(template: &Template, before: MetaStatus) -> Event {
+    let item = json!({ "id": template.id, "name": template.name, "language": template.language,
+        "status": template.meta_status, "previous_status": before, "rejection_reason": template.rejection_reason });
+    Event::webhook(WebhookKind::TemplateStatusChanged, vec![item])
 }
 
 async fn delete(

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::Attempt;
-use crate::sql::sql;
+use crate::sql::{Id, sql};
 
 /// Templates in one statement.
 const BATCH: usize = 500;
@@ -70,19 +70,31 @@ async fn update(
     }
     let ids: Vec<Uuid> = templates.iter().map(|(template, _)| template.id.0).collect();
     let seen: Vec<OffsetDateTime> = templates.iter().map(|(_, seen)| *seen).collect();
-    let written = sql(
-        "UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
+    let written: Vec<Id> = sql("WITH known AS MATERIALIZED (
+           SELECT id, meta_status FROM message_templates WHERE account_id = $1 AND id = ANY ($3) AND deleted_at IS NULL
+           ORDER BY id FOR NO KEY UPDATE),
+         written AS (
+         UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
            meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
            quality_score = w.quality_score, updated_at = w.updated_at
          FROM jsonb_populate_recordset(NULL::message_templates, $2) w
          JOIN unnest($3, $4) AS seen (id, updated_at) ON seen.id = w.id
-         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.updated_at = seen.updated_at",
-    )
+         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.updated_at = seen.updated_at
+         RETURNING t.id, t.name, t.language, t.meta_status, t.rejection_reason),
+         told AS (
+           INSERT INTO outbox_events (account_id, payload)
+           SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'template.status_changed', 'items', jsonb_agg(
+             jsonb_build_object('id', n.id, 'name', n.name, 'language', n.language, 'status', n.meta_status,
+               'previous_status', k.meta_status, 'rejection_reason', n.rejection_reason)))
+           FROM written n JOIN known k ON k.id = n.id AND k.meta_status <> n.meta_status
+           WHERE (SELECT webhook_listens($1, 'template.status_changed'))
+           HAVING count(*) > 0)
+         SELECT id FROM written")
     .bind(account)
     .bind(rows(templates.iter().map(|(template, _)| *template)))
     .bind(ids)
     .bind(seen)
-    .execute(conn)
+    .load(conn)
     .await?;
-    Ok(written)
+    Ok(written.len())
 }

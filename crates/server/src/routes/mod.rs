@@ -8,13 +8,18 @@ use recado_domain::limits::Limit;
 use crate::web::limit::{RateKey, RateRule};
 
 mod accounts;
+mod analytics;
 mod api_keys;
 mod audit;
+mod automations;
 mod billing;
+mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
 mod folders;
+mod ingestion;
+mod links;
 mod media;
 mod notifications;
 mod segments;
@@ -22,6 +27,7 @@ mod service;
 mod tags;
 mod team;
 mod templates;
+mod webhooks;
 mod whatsapp;
 
 /// Who may use a route.
@@ -136,6 +142,12 @@ pub static TABLE: &[RouteSpec] = &[
         web::to(billing::callback)
     })
     .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
+    route(Method::GET, "/api/brand-context", Read, || web::to(brand::get)),
+    route(Method::PUT, "/api/brand-context", Write, || web::to(brand::update)),
+    route(Method::POST, "/api/brand-context/scrape", Write, || {
+        web::to(brand::scrape)
+    })
+    .at_most(Limit::API, "brand-scrape"),
     route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
     route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
     route(Method::POST, "/api/contacts/import", Write, || {
@@ -219,6 +231,28 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/whatsapp/webhook", Public, || {
         web::to(whatsapp::callback)
     }),
+    route(Method::POST, "/api/hooks/{id}", Public, || web::to(webhooks::receive)),
+    route(Method::GET, "/api/webhooks", Read, || web::to(webhooks::list)),
+    route(Method::POST, "/api/webhooks", Write, || web::to(webhooks::create)),
+    route(Method::GET, "/api/webhooks/logs", Read, || web::to(webhooks::logs)),
+    route(Method::POST, "/api/webhooks/logs/{id}/redeliver", Write, || {
+        web::to(webhooks::redeliver)
+    }),
+    route(Method::GET, "/api/webhooks/events", Read, || web::to(webhooks::events)),
+    route(Method::GET, "/api/webhooks/{id}", Read, || web::to(webhooks::get)),
+    route(Method::PUT, "/api/webhooks/{id}", Write, || web::to(webhooks::update)),
+    route(Method::DELETE, "/api/webhooks/{id}", Write, || {
+        web::to(webhooks::delete)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/rotate-secret", Write, || {
+        web::to(webhooks::rotate_secret)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/test", Write, || {
+        web::to(webhooks::test)
+    }),
+    route(Method::POST, "/api/webhooks/{id}/recover", Write, || {
+        web::to(webhooks::recover)
+    }),
     route(Method::GET, "/api/campaigns", Read, || web::to(campaigns::list)),
     route(Method::POST, "/api/campaigns", Write, || web::to(campaigns::create)).at_most(Limit::API, "camp-create"),
     route(Method::GET, "/api/campaigns/{id}", Read, || web::to(campaigns::get)),
@@ -271,5 +305,41 @@ pub static TABLE: &[RouteSpec] = &[
     }),
     route(Method::GET, "/api/campaigns/{id}/sends", Read, || {
         web::to(campaigns::sends)
+    }),
+    route(Method::POST, "/api/events", Write, || web::to(ingestion::events)),
+    route(Method::POST, "/api/orders", Write, || web::to(ingestion::orders)),
+    route(Method::POST, "/api/carts", Write, || web::to(ingestion::carts)),
+    route(Method::POST, "/api/ad-spend", Write, || web::to(ingestion::ad_spend)),
+    route(Method::GET, "/api/links", Read, || web::to(links::list)),
+    route(Method::POST, "/api/links", Write, || web::to(links::create)),
+    route(Method::GET, "/r/{code}", Public, || web::to(links::follow)),
+    route(Method::GET, "/api/automations", Read, || web::to(automations::list)),
+    route(Method::POST, "/api/automations", Write, || web::to(automations::create)),
+    route(Method::PUT, "/api/automations/{id}", Write, || {
+        web::to(automations::update)
+    }),
+    route(Method::POST, "/api/automations/{id}/executions", Write, || {
+        web::to(automations::record)
+    }),
+    route(Method::GET, "/api/analytics/revenue", Read, || {
+        web::to(analytics::revenue)
+    }),
+    route(Method::GET, "/api/analytics/ecommerce", Read, || {
+        web::to(analytics::ecommerce)
+    }),
+    route(Method::GET, "/api/analytics/automations", Read, || {
+        web::to(analytics::automations)
+    }),
+    route(Method::GET, "/api/analytics/metrics", Read, || {
+        web::to(analytics::metrics)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}", Read, || {
+        web::to(analytics::metric)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}/top-contacts", Read, || {
+        web::to(analytics::top_contacts)
+    }),
+    route(Method::GET, "/api/analytics/metrics/{name}/activity", Read, || {
+        web::to(analytics::activity)
     }),
 ];

@@ -12,13 +12,13 @@ use recado_domain::accounts::{
     Account, AccountHint, AccountStore, Accounts, Membership, Session, SessionVerifier, Standing,
 };
 use recado_domain::api_keys::ApiKeys;
-use recado_domain::shared::{AccountId, Clock, StoreError, Tenant, UserId};
+use recado_domain::shared::{AccountId, Clock, Network, StoreError, Tenant, UserId};
 use secrecy::SecretString;
 use time::OffsetDateTime;
 
 use crate::error::ApiError;
 use crate::web::cookies;
-use crate::web::peer::{self, Network};
+use crate::web::peer;
 
 /// How many tokens, users and memberships are remembered at most.
 const REMEMBERED: u64 = 50_000;

@@ -9,7 +9,7 @@ use actix_web::{FromRequest, HttpRequest};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use garde::Validate;
-use recado_domain::shared::FieldErrors;
+use recado_domain::shared::{FieldErrors, text};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -162,19 +162,10 @@ fn refuse_nul(body: &[u8]) -> Result<(), FieldErrors> {
         return Ok(());
     }
     let value: Value = serde_json::from_slice(body).unwrap_or_default();
-    if holds_nul(&value) {
+    if text::holds_nul(&value) {
         Err(FieldErrors::one("body", "holds a NUL character"))
     } else {
         Ok(())
-    }
-}
-
-fn holds_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -109,6 +109,11 @@ impl Params {
         PageQuery::new(page, limit, default, largest)
     }
 
+    /// `limit` alone.
+    pub fn limit_of(&mut self, (default, largest): (i64, i64)) -> i64 {
+        PageQuery::new(None, self.number("limit"), default, largest).limit()
+    }
+
     /// Whether `cursor` is there at all: empty, it asks for the first slice.
     pub fn has_cursor(&self) -> bool {
         self.values.contains_key("cursor")

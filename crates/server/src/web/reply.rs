@@ -20,6 +20,11 @@ pub fn created<T: Serialize>(data: T) -> HttpResponse {
     HttpResponse::Created().json(Envelope { data })
 }
 
+/// 202 `{ "data": T }`: it will be done.
+pub fn accepted<T: Serialize>(data: T) -> HttpResponse {
+    HttpResponse::Accepted().json(Envelope { data })
+}
+
 /// 204.
 pub fn gone() -> HttpResponse {
     HttpResponse::NoContent().finish()

@@ -1,7 +1,7 @@
 //! Shapes of input that serde alone cannot tell apart.
 
 use actix_web::dev::Payload;
-use actix_web::{FromRequest, HttpMessage as _, HttpRequest};
+use actix_web::{FromRequest, HttpMessage as _, HttpRequest, web};
 use futures_util::future::{Ready, ready};
 use recado_domain::accounts::Session;
 use recado_domain::shared::{FieldErrors, Tenant};
@@ -33,6 +33,23 @@ impl<T: From<Uuid>> FromRequest for Id<T> {
             id.map(|id| Self(id.into()))
                 .ok_or_else(|| FieldErrors::one("id", "must be a uuid").into()),
         )
+    }
+}
+
+/// The name in a path, which is its only part that varies, decoded: it may hold any sign, a slash too.
+pub struct Named(pub String);
+
+impl FromRequest for Named {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let path = web::Path::<String>::from_request(request, payload).into_inner();
+        ready(match path.map(web::Path::into_inner) {
+            Ok(name) if name.contains('\0') => Err(FieldErrors::one("name", "holds a NUL character").into()),
+            Ok(name) => Ok(Self(name)),
+            Err(_) => Err(ApiError::NotFound),
+        })
     }
 }
 

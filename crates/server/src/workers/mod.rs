@@ -1,5 +1,5 @@
-//! Background work: runs, callbacks left over, billing, the outbox, mail, sweeps. Every loop survives a failing round and backs off;
-//! all of them end when the server stops.
+//! Background work: runs, callbacks left over, billing, the outbox, webhooks, mail, sweeps. Every loop survives a failing
+//! round and backs off; all of them end when the server stops.
 
 mod billing;
 mod desk;
@@ -7,6 +7,7 @@ mod mail;
 mod pacer;
 mod relays;
 mod rounds;
+mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +126,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     relays::start(&shared.relays, &stores, stop, tasks);
     unfold(runs.clone(), stop, tasks);
     know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
+    webhooks::start(shared, &stores, stop, tasks)?;
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
 }

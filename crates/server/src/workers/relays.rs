@@ -15,6 +15,9 @@ use crate::wiring::Stores;
 /// Events moved in one transaction.
 const BATCH: usize = 500;
 
+/// The same of webhook events, one of which may stand for a whole batch of an import.
+const WEBHOOK_BATCH: usize = 50;
+
 /// A fault of an event's place is over for its readers within two seconds: the longest rest, and a round that takes
 /// no longer. So often is no burden, because nothing but the one place is asked.
 const REST: Rest = Rest {
@@ -28,6 +31,8 @@ pub struct Relays {
     audit: Arc<Notify>,
     notification: Arc<Notify>,
     webhook: Arc<Notify>,
+    /// Rings for whoever delivers webhooks.
+    pub(super) deliveries: Arc<Notify>,
 }
 
 impl Relays {
@@ -36,6 +41,11 @@ impl Relays {
         for &kind in EventKind::ALL {
             self.of(kind).notify_one();
         }
+    }
+
+    /// Something was queued for delivery.
+    pub fn deliver(&self) {
+        self.deliveries.notify_one();
     }
 
     fn of(&self, kind: EventKind) -> &Arc<Notify> {
@@ -51,10 +61,21 @@ pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, 
     for &kind in EventKind::ALL {
         let outbox = PgOutbox::new(stores.platform.clone());
         let wake = Some(relays.of(kind).clone());
+        let relays = relays.clone();
+        let batch = match kind {
+            EventKind::Audit | EventKind::Notification => BATCH,
+            EventKind::Webhook => WEBHOOK_BATCH,
+        };
         tasks.spawn(rounds::run(kind.as_str(), REST, stop.clone(), wake, move || {
-            let outbox = outbox.clone();
+            let (outbox, relays) = (outbox.clone(), relays.clone());
             // What comes while a round is under way wakes the next one.
-            async move { outbox.relay(kind, BATCH).await.map(|moved| moved >= BATCH) }
+            async move {
+                let moved = outbox.relay(kind, batch).await?;
+                if moved > 0 && kind == EventKind::Webhook {
+                    relays.deliver();
+                }
+                Ok(moved >= batch)
+            }
         }));
     }
 }

@@ -13,6 +13,7 @@ mod faults;
 mod payment;
 mod receiver;
 mod templates;
+mod webhooks;
 mod whatsapp;
 
 use std::time::{Duration, Instant};

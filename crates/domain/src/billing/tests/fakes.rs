@@ -158,7 +158,7 @@ impl World {
         self.with(|state| {
             let titles = state.told.iter().filter_map(|event| match event {
                 Event::Notification(told) => Some(told.title.clone()),
-                Event::Audit(_) => None,
+                Event::Audit(_) | Event::Webhook(_) => None,
             });
             titles.collect()
         })

@@ -20,6 +20,7 @@ use super::{ContactError, ContactStore, ImportRow, Phone, Upserted};
 use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Tenant};
 use encoding::Encoding;
 use objects::Objects;
+pub(super) use objects::row_of;
 use sheet::Sheet;
 
 /// How many lines a file may have.

@@ -6,6 +6,7 @@ use super::super::ImportRow;
 use super::Taken;
 use super::lines::{Line, LineDecoder};
 use super::row::{Written, tags_of};
+use crate::shared::text;
 
 /// What a published contact says of itself and nobody may set.
 const PUBLISHED: [&str; 5] = ["id", "account_id", "opted_out_at", "created_at", "updated_at"];
@@ -35,12 +36,18 @@ fn read_line(Line { line, bytes }: Line) -> Taken {
 fn read_object(bytes: &[u8]) -> Result<ImportRow, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8")?;
     let value: Value = serde_json::from_str(text).map_err(|_| "is not JSON")?;
-    if holds_nul(&value) {
+    if text::holds_nul(&value) {
         return Err("holds a NUL character".to_owned());
     }
-    let Value::Object(fields) = value else {
-        return Err("is not a JSON object".to_owned());
-    };
+    match value {
+        Value::Object(fields) => row_of(fields),
+        _ => Err("is not a JSON object".to_owned()),
+    }
+}
+
+/// A contact by the fields of a new one; tags by their names, and every other field that is a text, a number or a
+/// boolean is an attribute.
+pub(in crate::contacts) fn row_of(fields: Map<String, Value>) -> Result<ImportRow, String> {
     let mut written = Written::default();
     let mut others = Map::new();
     for (field, value) in fields {
@@ -101,14 +108,5 @@ fn attributes_of(value: Value) -> Result<Map<String, Value>, String> {
             Ok(attributes)
         }
         _ => Err("has attributes that are not an object of texts, numbers, booleans or nulls".to_owned()),
-    }
-}
-
-fn holds_nul(value: &Value) -> bool {
-    match value {
-        Value::String(text) => text.contains('\0'),
-        Value::Array(items) => items.iter().any(holds_nul),
-        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }

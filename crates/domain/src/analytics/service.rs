@@ -1,0 +1,323 @@
+//! The use cases of analytics: figures become reports.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::shared::{Amount, Clock, FieldErrors, MetricEventId, Tenant};
+
+/// How many links, products and automations are shown at most.
+const LINKS: i64 = 20;
+const PRODUCTS: i64 = 10;
+const AUTOMATIONS: i64 = 20;
+
+/// Microseconds in a second.
+const MICROSECONDS: i64 = 1_000_000;
+
+/// Which days a report is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// How many.
+    pub period: Period,
+    /// Whose days.
+    pub zone: Zone,
+}
+
+/// The use cases of analytics.
+pub struct Analytics {
+    store: Arc<dyn AnalyticsStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Analytics {
+    pub fn new(store: Arc<dyn AnalyticsStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    fn window(&self, span: &Span) -> Result<Window, FieldErrors> {
+        let window = Window::new(span.period, &span.zone, self.clock.now());
+        window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
+    }
+
+    /// Revenue, costs, and what the revenue is owed to.
+    pub async fn revenue(&self, tenant: &Tenant, span: &Span) -> Result<RevenueReport, AnalyticsError> {
+        let window = self.window(span)?;
+        let figures = self.store.revenue(tenant.account_id, &window, LINKS).await?;
+        Ok(revenue(&window, figures))
+    }
+
+    /// Orders, carts, platforms and products.
+    pub async fn ecommerce(&self, tenant: &Tenant, span: &Span) -> Result<EcommerceReport, AnalyticsError> {
+        let window = self.window(span)?;
+        let figures = self.store.ecommerce(tenant.account_id, &window, PRODUCTS).await?;
+        Ok(ecommerce(&window, figures))
+    }
+
+    /// What automations did.
+    pub async fn automations(&self, tenant: &Tenant, span: &Span) -> Result<AutomationsReport, AnalyticsError> {
+        let window = self.window(span)?;
+        let figures = self.store.automations(tenant.account_id, &window, AUTOMATIONS).await?;
+        Ok(automations(figures))
+    }
+
+    /// Every metric, or those that have the source.
+    pub async fn metrics(&self, tenant: &Tenant, source: Option<&str>) -> Result<MetricsReport, AnalyticsError> {
+        let (mut metrics, available_sources) = self.store.metrics(tenant.account_id, source).await?;
+        for metric in &mut metrics {
+            metric.total_value = metric.total_value.rounded();
+        }
+        Ok(MetricsReport {
+            metrics,
+            available_sources,
+        })
+    }
+
+    /// One metric over a period.
+    pub async fn metric(&self, tenant: &Tenant, name: &str, span: &Span) -> Result<MetricReport, AnalyticsError> {
+        let window = self.window(span)?;
+        let figures = self.store.metric(tenant.account_id, name, &window).await?;
+        let figures = figures.ok_or(AnalyticsError::NotFound)?;
+        Ok(metric(&window, span.period, figures))
+    }
+
+    /// Whom a metric counts most of.
+    pub async fn top_contacts(&self, tenant: &Tenant, name: &str, limit: i64) -> Result<TopContacts, AnalyticsError> {
+        let contacts = self.store.top_contacts(tenant.account_id, name, limit).await?;
+        let mut contacts = contacts.ok_or(AnalyticsError::NotFound)?;
+        for contact in &mut contacts {
+            contact.total_value = contact.total_value.rounded();
+        }
+        Ok(TopContacts { contacts })
+    }
+
+    /// A metric's events, newest first, after the one that the cursor names.
+    pub async fn activity(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        cursor: Option<MetricEventId>,
+        limit: i64,
+    ) -> Result<Activity, AnalyticsError> {
+        let read = self.store.activity(tenant.account_id, name, cursor, limit).await?;
+        let mut items = match read {
+            ActivityRead::NoMetric => return Err(AnalyticsError::NotFound),
+            ActivityRead::NoCursor => {
+                return Err(FieldErrors::one("cursor", "must be a cursor of an earlier answer").into());
+            }
+            ActivityRead::Events(items) => items,
+        };
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().map(|item| item.id);
+        Ok(Activity {
+            items,
+            next_cursor: last.filter(|_| more),
+        })
+    }
+}
+
+fn revenue(window: &Window, figures: RevenueFigures) -> RevenueReport {
+    let overview = revenue_overview(&figures);
+    let days = window.dates.iter().zip(&figures.days);
+    let daily = days.map(|(&date, day)| RevenueDay {
+        date,
+        total_revenue: day.revenue.rounded(),
+        attributed_revenue: day.attributed_revenue.rounded(),
+        order_count: day.orders,
+    });
+    let by_automation = figures.automations.into_iter().map(|credit| AutomationRevenue {
+        automation_id: credit.id.into(),
+        automation_name: credit.name,
+        revenue: credit.revenue.rounded(),
+        order_count: credit.orders,
+        avg_order_value: credit.revenue.ratio(credit.orders),
+    });
+    let by_campaign = figures.campaigns.into_iter().map(|credit| CampaignRevenue {
+        campaign_id: credit.id.into(),
+        campaign_name: credit.name,
+        revenue: credit.revenue.rounded(),
+        order_count: credit.orders,
+    });
+    let by_link = figures.links.into_iter().map(|link| LinkRevenue {
+        link_id: link.id,
+        short_code: link.short_code,
+        original_url: link.original_url,
+        clicks: link.clicks,
+        orders: link.orders,
+        revenue: link.revenue.rounded(),
+        conversion_rate: Amount::from(link.orders).percent_of(link.clicks),
+    });
+    RevenueReport {
+        overview,
+        daily: daily.collect(),
+        by_automation: by_automation.collect(),
+        by_campaign: by_campaign.collect(),
+        by_link: by_link.collect(),
+    }
+}
+
+/// From exact sums, and only then rounded: the parts of a difference are never rounded before it is taken.
+fn revenue_overview(figures: &RevenueFigures) -> RevenueOverview {
+    let sum = |part: fn(&DayFigures) -> Amount| figures.days.iter().map(part).sum::<Amount>();
+    let revenue = sum(|day| day.revenue);
+    let attributed = sum(|day| day.attributed_revenue);
+    let costs = sum(|day| day.product_costs);
+    let fees = sum(|day| day.gateway_fees);
+    let orders: i64 = figures.days.iter().map(|day| day.orders).sum();
+    RevenueOverview {
+        total_revenue: revenue.rounded(),
+        attributed_revenue: attributed.rounded(),
+        product_costs: costs.rounded(),
+        gateway_fees: fees.rounded(),
+        ad_spend: figures.ad_spend.rounded(),
+        profit: (revenue - costs - fees - figures.ad_spend).rounded(),
+        roas: attributed.ratio(figures.ad_spend),
+        total_orders: orders,
+        attributed_orders: figures.days.iter().map(|day| day.attributed_orders).sum(),
+        avg_order_value: revenue.ratio(orders),
+    }
+}
+
+fn ecommerce(window: &Window, figures: EcommerceFigures) -> EcommerceReport {
+    let revenue: Amount = figures.days.iter().map(|day| day.revenue).sum();
+    let paid: i64 = figures.days.iter().map(|day| day.orders).sum();
+    let overview = EcommerceOverview {
+        total_orders: figures.placed,
+        total_revenue: revenue.rounded(),
+        avg_ticket: revenue.ratio(paid),
+        pending_orders: figures.pending,
+        cancelled_orders: figures.cancelled,
+        refunded_orders: figures.refunded,
+        total_carts: figures.carts,
+        recovered_carts: figures.recovered,
+        recovery_rate: Amount::from(figures.recovered).percent_of(figures.carts),
+    };
+    let daily = window.dates.iter().zip(&figures.days).map(|(&date, day)| SalesDay {
+        date,
+        orders: day.orders,
+        revenue: day.revenue.rounded(),
+    });
+    let platforms = figures.platforms.into_iter().map(|platform| PlatformSales {
+        revenue: platform.revenue.rounded(),
+        ..platform
+    });
+    let products = figures.products.into_iter().map(|product| ProductSales {
+        revenue: product.revenue.rounded(),
+        ..product
+    });
+    EcommerceReport {
+        overview,
+        by_platform: platforms.collect(),
+        top_products: products.collect(),
+        daily: daily.collect(),
+    }
+}
+
+fn automations(figures: AutomationsFigures) -> AutomationsReport {
+    let seconds = |latency: Amount, executions: i64| latency.ratio(executions.saturating_mul(MICROSECONDS));
+    let total = figures.completed + figures.failed;
+    let data = figures.automations.into_iter().map(|automation| {
+        let executions = automation.completed + automation.failed;
+        AutomationExecutions {
+            automation_id: automation.id,
+            automation_name: automation.name,
+            total_executions: executions,
+            completed: automation.completed,
+            failed: automation.failed,
+            avg_latency_seconds: seconds(automation.latency, executions),
+        }
+    });
+    AutomationsReport {
+        data: data.collect(),
+        summary: ExecutionsSummary {
+            total_executions: total,
+            success_rate: Amount::from(figures.completed).percent_of(total),
+            avg_latency: seconds(figures.latency, total),
+        },
+    }
+}
+
+fn metric(window: &Window, period: Period, figures: MetricFigures) -> MetricReport {
+    let events: i64 = figures.days.iter().map(|day| day.events).sum();
+    let value: Amount = figures.days.iter().map(|day| day.value).sum();
+    let daily = window.dates.iter().zip(&figures.days).map(|(&date, day)| MetricDay {
+        date,
+        count: day.events,
+        value: day.value.rounded(),
+    });
+    MetricReport {
+        metric_name: figures.metric_name,
+        display_name: figures.display_name,
+        period,
+        summary: MetricSummary {
+            total_events: events,
+            total_value: value.rounded(),
+            avg_value: value.ratio(events),
+            unique_contacts: figures.unique_contacts,
+        },
+        daily: daily.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn amount(text: &str) -> Amount {
+        Amount::parse(text).unwrap()
+    }
+
+    fn week() -> Window {
+        Window::new(Period::Week, &Zone::UTC, datetime!(2026-03-01 12:00 UTC)).unwrap()
+    }
+
+    #[test]
+    fn profit_is_what_is_left_and_rounding_comes_last() {
+        let day = DayFigures {
+            orders: 3,
+            revenue: amount("10.005"),
+            attributed_orders: 1,
+            attributed_revenue: amount("5"),
+            product_costs: amount("3.001"),
+            gateway_fees: amount("0.001"),
+        };
+        let figures = RevenueFigures {
+            days: vec![day; 7],
+            ad_spend: amount("3"),
+            ..RevenueFigures::default()
+        };
+        let report = revenue(&week(), figures);
+        let overview = &report.overview;
+        assert_eq!(overview.total_revenue, amount("70.04"));
+        assert_eq!(overview.profit, amount("46.02"));
+        assert_eq!(overview.roas, amount("11.67"));
+        assert_eq!(overview.avg_order_value, amount("3.34"));
+        assert_eq!((overview.total_orders, report.daily.len()), (21, 7));
+    }
+
+    #[test]
+    fn without_anything_every_rate_is_zero() {
+        let report = revenue(&week(), RevenueFigures::default());
+        assert_eq!(report.overview, RevenueOverview::default());
+        let report = ecommerce(&week(), EcommerceFigures::default());
+        assert_eq!(report.overview, EcommerceOverview::default());
+        assert_eq!(
+            automations(AutomationsFigures::default()).summary,
+            ExecutionsSummary::default()
+        );
+    }
+
+    #[test]
+    fn latency_is_in_seconds() {
+        let report = automations(AutomationsFigures {
+            automations: vec![],
+            completed: 2,
+            failed: 1,
+            latency: amount("4000000"),
+        });
+        assert_eq!(report.summary.avg_latency, amount("1.33"));
+        assert_eq!(report.summary.success_rate, amount("66.67"));
+    }
+}

@@ -1,0 +1,105 @@
+//! Automations and their executions, as stored and published.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use crate::shared::words;
+use crate::shared::{AutomationId, ExecutionId, FieldErrors, StoreError, timestamp};
+
+words! {
+    /// Whether an automation runs.
+    AutomationStatus {
+        /// Not yet.
+        Draft = "draft",
+        /// It does.
+        Active = "active",
+        /// Not any more, for now.
+        Paused = "paused",
+    }
+}
+
+words! {
+    /// How an execution ended.
+    ExecutionStatus {
+        /// As it should.
+        Completed = "completed",
+        /// It did not get to its end.
+        Failed = "failed",
+    }
+}
+
+/// An automation, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Automation {
+    /// Its id.
+    pub id: AutomationId,
+    /// 1 to 200 characters, sanitized.
+    pub name: String,
+    /// Whether it runs.
+    pub status: AutomationStatus,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+    /// When it last changed.
+    #[serde(with = "timestamp")]
+    pub updated_at: OffsetDateTime,
+}
+
+/// What a caller wrote of an automation, unchecked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AutomationInput {
+    /// Kept on update when absent.
+    pub name: Option<String>,
+    /// Kept on update when absent.
+    pub status: Option<String>,
+}
+
+/// A checked change of an automation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AutomationChange {
+    /// Kept when none.
+    pub name: Option<String>,
+    /// Kept when none.
+    pub status: Option<AutomationStatus>,
+}
+
+/// What a caller wrote of an execution, unchecked but for types.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct ExecutionInput {
+    /// By which it is told apart; one that is known already changes nothing.
+    pub id: Option<ExecutionId>,
+    pub status: Option<String>,
+    #[serde(with = "timestamp::option")]
+    pub started_at: Option<OffsetDateTime>,
+    #[serde(with = "timestamp::option")]
+    pub finished_at: Option<OffsetDateTime>,
+}
+
+/// One time that an automation ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Its id.
+    pub id: ExecutionId,
+    /// How it ended.
+    pub status: ExecutionStatus,
+    /// When it began: the moment that it is counted at.
+    pub started_at: OffsetDateTime,
+    /// When it ended.
+    pub finished_at: OffsetDateTime,
+}
+
+/// Why an operation on automations did not happen.
+#[derive(Debug, Error)]
+pub enum AutomationError {
+    /// No such automation in the account.
+    #[error("not found")]
+    NotFound,
+    /// The input is wrong, or the plan allows no more.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,92 @@
+//! The use cases of the brand context.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::{BrandContext, BrandError, BrandExtractor, BrandInput, BrandStore, Extraction, Page, PageFetcher, Scrape};
+use crate::shared::{AuditAction, Clock, Event, Tenant};
+
+/// How much of a title is kept.
+const TITLE_CHARS: usize = 500;
+
+/// The use cases of the brand context.
+pub struct Brand {
+    store: Arc<dyn BrandStore>,
+    pages: Arc<dyn PageFetcher>,
+    extractor: Arc<dyn BrandExtractor>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Brand {
+    pub fn new(
+        store: Arc<dyn BrandStore>,
+        pages: Arc<dyn PageFetcher>,
+        extractor: Arc<dyn BrandExtractor>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            store,
+            pages,
+            extractor,
+            clock,
+        }
+    }
+
+    /// The account's brand context; none before anything was written.
+    pub async fn get(&self, tenant: &Tenant) -> Result<Option<BrandContext>, BrandError> {
+        Ok(self.store.find(tenant.account_id).await?)
+    }
+
+    /// Writes the given fields.
+    pub async fn update(&self, tenant: &Tenant, input: &BrandInput) -> Result<BrandContext, BrandError> {
+        input.check()?;
+        let written = input.fields().into_iter().filter(|(_, value)| value.is_some());
+        let names: Vec<&str> = written.map(|(name, _)| name).collect();
+        let audit = tenant.audit(AuditAction::Update, "brand_context", tenant.account_id);
+        let events = [Event::Audit(audit.with_changes(json!({ "fields": names })))];
+        Ok(self
+            .store
+            .update(tenant.account_id, input, self.clock.now(), &events)
+            .await?)
+    }
+
+    /// Reads a website into the six facts. Without a page, or without somebody who read it, nothing is stored.
+    pub async fn scrape(&self, tenant: &Tenant, url: &str) -> Result<BrandContext, BrandError> {
+        let url = url.trim();
+        let page = self.pages.fetch(url).await?;
+        let read = self.extractor.extract(&page).await?;
+        let scrape = Scrape {
+            raw_scrape_data: record(&page, &read),
+            facts: read.facts,
+            website_url: url.to_owned(),
+            scraped_at: self.clock.now(),
+        };
+        Ok(self.store.keep(tenant.account_id, &scrape).await?)
+    }
+}
+
+/// What was read and by whom; of the page itself no more than its title, and what tells it from another.
+fn record(page: &Page, read: &Extraction) -> Value {
+    let title = page.title.as_ref();
+    let title: Option<String> = title.map(|title| title.chars().take(TITLE_CHARS).collect());
+    json!({
+        "url": page.url,
+        "title": title,
+        "text_chars": page.text.chars().count(),
+        "text_sha256": hex(&Sha256::digest(page.text.as_bytes())),
+        "model": read.model,
+        "usage": read.usage,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! Which URLs may be called.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use thiserror::Error;
+use url::{Host, Url};
+
+use super::{AllowList, allowed};
+
+/// The longest URL.
+const LONGEST: usize = 2048;
+
+/// The ports that anything public may be called at.
+const PLAIN_PORTS: [u16; 1] = [80];
+const SECURE_PORTS: [u16; 2] = [443, 8443];
+
+/// Why a URL may not be called. The texts are for whoever gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Refusal {
+    /// It is none, has no host, or is too long.
+    #[error("must be a URL of at most {LONGEST} characters")]
+    Malformed,
+    /// Neither http nor https.
+    #[error("must begin with http:// or https://")]
+    Scheme,
+    /// It holds a name or a password.
+    #[error("must not hold a user name or a password")]
+    UserInfo,
+    /// It is at a port that is not the web's.
+    #[error("must use port 80 for http, or 443 or 8443 for https")]
+    Port,
+    /// It leads to an address that is not public.
+    #[error("must not lead to a private address")]
+    Address,
+}
+
+/// A URL that may be called, once the addresses of its name are judged too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(Url);
+
+impl Target {
+    /// Reads and judges a URL, without asking anybody for addresses: a name passes here, and each of its addresses is
+    /// judged by [`Target::may_be_at`] when it is known.
+    ///
+    /// Public hosts are called at the web's ports alone. Hosts of the list may be called at any; where there is a list,
+    /// a name's port is judged with its address.
+    pub fn parse(text: &str, allow: &AllowList) -> Result<Self, Refusal> {
+        if text.len() > LONGEST {
+            return Err(Refusal::Malformed);
+        }
+        let mut url = Url::parse(text).map_err(|_| Refusal::Malformed)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Refusal::Scheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refusal::UserInfo);
+        }
+        url.set_fragment(None);
+        if let Some(Host::Domain(name)) = url.host() {
+            // The root's dot means nothing to whoever is called, and would not stand in a certificate.
+            let bare = name.strip_suffix('.').unwrap_or(name).to_owned();
+            url.set_host(Some(&bare)).map_err(|_| Refusal::Malformed)?;
+        }
+        let target = Self(url);
+        target.judge(allow)?;
+        Ok(target)
+    }
+
+    /// The same judgement of where a redirect leads to.
+    pub fn redirected(&self, location: &str, allow: &AllowList) -> Result<Self, Refusal> {
+        let next = self.0.join(location).map_err(|_| Refusal::Malformed)?;
+        Self::parse(next.as_str(), allow)
+    }
+
+    fn judge(&self, allow: &AllowList) -> Result<(), Refusal> {
+        match self.0.host().ok_or(Refusal::Malformed)? {
+            Host::Domain("") => Err(Refusal::Malformed),
+            // Names of this machine, whatever the resolver says (RFC 6761).
+            Host::Domain(name) if name == "localhost" || name.ends_with(".localhost") => {
+                self.may_be_at(Ipv4Addr::LOCALHOST.into(), allow)
+            }
+            Host::Domain(_) if self.has_web_port() || !allow.is_empty() => Ok(()),
+            Host::Domain(_) => Err(Refusal::Port),
+            Host::Ipv4(address) => self.may_be_at(address.into(), allow),
+            Host::Ipv6(address) => self.may_be_at(address.into(), allow),
+        }
+    }
+
+    /// Whether it may be called at an address.
+    pub fn may_be_at(&self, address: IpAddr, allow: &AllowList) -> Result<(), Refusal> {
+        if !allowed(address, allow) {
+            return Err(Refusal::Address);
+        }
+        match self.has_web_port() || allow.contains(address) {
+            true => Ok(()),
+            false => Err(Refusal::Port),
+        }
+    }
+
+    fn has_web_port(&self) -> bool {
+        match self.is_secure() {
+            true => SECURE_PORTS.contains(&self.port()),
+            false => PLAIN_PORTS.contains(&self.port()),
+        }
+    }
+
+    /// The URL as it is called: in ASCII, without a fragment.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether it is https.
+    pub fn is_secure(&self) -> bool {
+        self.0.scheme() == "https"
+    }
+
+    /// The port, said or meant.
+    pub fn port(&self) -> u16 {
+        self.0.port_or_known_default().unwrap_or_default()
+    }
+
+    /// The name or the address, without brackets; for the log too, since the rest of a URL may hold secrets.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default().trim_matches(['[', ']'])
+    }
+
+    /// The address, where there is no name to ask for.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self.0.host()? {
+            Host::Domain(_) => None,
+            Host::Ipv4(address) => Some(address.into()),
+            Host::Ipv6(address) => Some(address.into()),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The rules against the corpus of URLs, which the guarded client is tried with too.
+
+use std::net::IpAddr;
+
+use super::*;
+
+const HOSTILE: &str = include_str!("corpus/hostile.txt");
+const PUBLIC: &str = include_str!("corpus/public.txt");
+
+/// A URL of the corpus and what its name is answered with.
+fn entries(corpus: &'static str) -> Vec<(&'static str, Vec<IpAddr>)> {
+    let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| match line.split_once(" => ") {
+            Some((url, answers)) => (url, answers.split(", ").map(|ip| ip.parse().unwrap()).collect()),
+            None => (line, vec![]),
+        })
+        .collect()
+}
+
+/// As the client judges: the URL, then every address of its name.
+fn judge(url: &str, answers: &[IpAddr], allow: &AllowList) -> Result<(), Refusal> {
+    let target = Target::parse(url, allow)?;
+    match target.address() {
+        Some(address) => target.may_be_at(address, allow),
+        None => answers.iter().try_for_each(|address| target.may_be_at(*address, allow)),
+    }
+}
+
+fn networks(list: &[&str]) -> AllowList {
+    let networks: Vec<_> = list.iter().map(|network| network.parse().unwrap()).collect();
+    networks.into()
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn nothing_of_the_hostile_corpus_is_called() {
+    let entries = entries(HOSTILE);
+    assert!(entries.len() >= 150, "{}", entries.len());
+    let passed: Vec<_> = entries
+        .iter()
+        .filter(|(url, answers)| judge(url, answers, &AllowList::default()).is_ok())
+        .collect();
+    assert!(passed.is_empty(), "{passed:?}");
+}
+
+#[test]
+fn all_of_the_public_corpus_is_called() {
+    let entries = entries(PUBLIC);
+    assert!(entries.len() >= 30, "{}", entries.len());
+    for (url, answers) in entries {
+        assert_eq!(judge(url, &answers, &AllowList::default()), Ok(()), "{url}");
+    }
+}
+
+#[test]
+fn a_host_is_an_address_before_it_is_judged() {
+    let any = networks(&["0.0.0.0/0", "::/0"]);
+    for (url, read) in [
+        ("http://0177.1/", "http://127.0.0.1/"),
+        ("http://2130706433/", "http://127.0.0.1/"),
+        ("http://0x7f.1/", "http://127.0.0.1/"),
+        ("http://１２７.０.０.１/", "http://127.0.0.1/"),
+        ("http://127。0。0。1/", "http://127.0.0.1/"),
+        ("http://%31%32%37.1/", "http://127.0.0.1/"),
+        ("http:\\\\127.1\\x", "http://127.0.0.1/x"),
+        (" ht\ntp://127.1#frag ", "http://127.0.0.1/"),
+        ("http://[::FFFF:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
+        ("https://EXAMPLE.com.:443/a b", "https://example.com/a%20b"),
+        ("https://pão.example/", "https://xn--po-sia.example/"),
+    ] {
+        assert_eq!(Target::parse(url, &any).unwrap().as_str(), read, "{url}");
+    }
+}
+
+#[test]
+fn addresses_at_the_edges_of_the_closed_networks() {
+    let closed = [
+        ("0.0.0.0", "0.255.255.255"),
+        ("10.0.0.0", "10.255.255.255"),
+        ("100.64.0.0", "100.127.255.255"),
+        ("127.0.0.0", "127.255.255.255"),
+        ("169.254.0.0", "169.254.255.255"),
+        ("172.16.0.0", "172.31.255.255"),
+        ("192.0.0.0", "192.0.0.255"),
+        ("192.0.2.0", "192.0.2.255"),
+        ("192.88.99.0", "192.88.99.255"),
+        ("192.168.0.0", "192.168.255.255"),
+        ("198.18.0.0", "198.19.255.255"),
+        ("198.51.100.0", "198.51.100.255"),
+        ("203.0.113.0", "203.0.113.255"),
+        ("224.0.0.0", "255.255.255.255"),
+        ("::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ("2001::", "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ("2001:db8::", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ("2002::", "2002:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ("3fff::", "3fff:fff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        ("4000::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+    ];
+    let none = AllowList::default();
+    for (first, last) in closed {
+        assert!(!allowed(address(first), &none), "{first}");
+        assert!(!allowed(address(last), &none), "{last}");
+    }
+    let open = [
+        "1.0.0.0",
+        "9.255.255.255",
+        "11.0.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "126.255.255.255",
+        "128.0.0.0",
+        "169.253.255.255",
+        "169.255.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "191.255.255.255",
+        "192.0.1.0",
+        "192.0.3.0",
+        "192.88.98.255",
+        "192.88.100.0",
+        "192.167.255.255",
+        "192.169.0.0",
+        "198.17.255.255",
+        "198.20.0.0",
+        "198.51.99.255",
+        "198.51.101.0",
+        "203.0.112.255",
+        "203.0.114.0",
+        "223.255.255.255",
+        "2000::",
+        "2001:200::",
+        "2001:db7:ffff::",
+        "2001:db9::",
+        "2001:4860:4860::8888",
+        "2003::",
+        "2a00:1450::1",
+        "3ffe::",
+        "3fff:1000::",
+    ];
+    for text in open {
+        assert!(allowed(address(text), &none), "{text}");
+    }
+}
+
+#[test]
+fn an_ipv4_address_inside_an_ipv6_one_is_judged() {
+    let none = AllowList::default();
+    for (text, open) in [
+        ("::ffff:8.8.8.8", true),
+        ("::ffff:10.0.0.1", false),
+        ("::8.8.8.8", false),
+        ("::ffff:0:8.8.8.8", false),
+        ("64:ff9b::8.8.8.8", true),
+        ("64:ff9b::10.0.0.1", false),
+        ("64:ff9b::169.254.169.254", false),
+        ("64:ff9b:1::8.8.8.8", false),
+        ("64:ff9b::1:808:808", false),
+        ("2002:808:808::", false),
+        ("2a00:1450::5efe:808:808", false),
+        ("2a00:1450::200:5efe:808:808", false),
+    ] {
+        assert_eq!(allowed(address(text), &none), open, "{text}");
+    }
+}
+
+#[test]
+fn the_list_opens_what_it_names_at_any_port() {
+    let list = networks(&["127.0.0.0/8", "fd00::/8"]);
+    for url in [
+        "http://127.0.0.1:9000/",
+        "http://localhost:1234/",
+        "https://[fd00::1]:1/",
+        "http://[::ffff:127.0.0.1]:5/",
+    ] {
+        assert_eq!(judge(url, &[address("127.0.0.1")], &list), Ok(()), "{url}");
+    }
+    let named = |at: &str| judge("http://hooks.example:9000/", &[address(at)], &list);
+    assert_eq!(named("127.0.0.9"), Ok(()));
+    assert_eq!(named("8.8.8.8"), Err(Refusal::Port));
+    assert_eq!(named("10.0.0.1"), Err(Refusal::Address));
+    // What stands behind a translator is not what the list names.
+    assert_eq!(judge("http://[64:ff9b::7f00:1]/", &[], &list), Err(Refusal::Address));
+    assert_eq!(judge("http://10.0.0.1:9000/", &[], &list), Err(Refusal::Address));
+    assert_eq!(judge("http://8.8.8.8:9000/", &[], &list), Err(Refusal::Port));
+}
+
+#[test]
+fn a_refusal_says_which_rule_it_is_of() {
+    let none = AllowList::default();
+    let long = format!("https://example.com/{}", "a".repeat(2048));
+    for (url, refusal) in [
+        ("", Refusal::Malformed),
+        ("example.com", Refusal::Malformed),
+        ("https://", Refusal::Malformed),
+        ("https://./", Refusal::Malformed),
+        (&long, Refusal::Malformed),
+        ("file:///etc/passwd", Refusal::Scheme),
+        ("https://ana@example.com/", Refusal::UserInfo),
+        ("https://:x@example.com/", Refusal::UserInfo),
+        ("https://example.com:80/", Refusal::Port),
+        ("http://example.com:443/", Refusal::Port),
+        ("http://10.0.0.1/", Refusal::Address),
+        ("http://localhost./", Refusal::Address),
+    ] {
+        assert_eq!(Target::parse(url, &none), Err(refusal), "{url}");
+    }
+}
+
+#[test]
+fn a_redirect_is_judged_like_a_first_url() {
+    let none = AllowList::default();
+    let start = Target::parse("https://example.com/a/b?c", &none).unwrap();
+    let next = |location: &str| {
+        start
+            .redirected(location, &none)
+            .map(|target| target.as_str().to_owned())
+    };
+    assert_eq!(next("../d"), Ok("https://example.com/d".into()));
+    assert_eq!(next("//other.example/x"), Ok("https://other.example/x".into()));
+    assert_eq!(next("http://example.com"), Ok("http://example.com/".into()));
+    for (location, refusal) in [
+        ("http://127.0.0.1/", Refusal::Address),
+        ("//169.254.169.254/latest", Refusal::Address),
+        ("file:///etc/passwd", Refusal::Scheme),
+        ("https://a:b@example.com/", Refusal::UserInfo),
+        ("https://example.com:22/", Refusal::Port),
+        ("https://[", Refusal::Malformed),
+    ] {
+        assert_eq!(next(location), Err(refusal), "{location}");
+    }
+}

@@ -1,0 +1,97 @@
+//! What events count towards: the metric's totals, its sums by time, what each contact did of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use time::OffsetDateTime;
+
+use super::{EventDraft, Grain};
+use crate::shared::{Amount, ContactId};
+
+/// Sums of a metric's events in a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricFigures {
+    pub events: i64,
+    pub value: Amount,
+    /// Contacts whose last event lies there.
+    pub last_contacts: i64,
+}
+
+/// What a metric gains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricTotals {
+    pub events: i64,
+    pub value: Amount,
+    pub last_event_at: Option<OffsetDateTime>,
+    /// What it is called from now on, where that was told.
+    pub display_name: Option<String>,
+    pub category: Option<String>,
+}
+
+/// What a contact gains in a metric.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContactFigures {
+    pub events: i64,
+    pub value: Amount,
+    pub last_event_at: Option<OffsetDateTime>,
+}
+
+/// By how much new events change the sums, by their keys in the order in which all writers write them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EventTally {
+    pub metrics: BTreeMap<String, MetricTotals>,
+    pub sources: BTreeSet<(String, String)>,
+    pub contacts: BTreeMap<(String, ContactId), ContactFigures>,
+    pub rollups: BTreeMap<(String, Grain, OffsetDateTime), MetricFigures>,
+}
+
+impl EventTally {
+    /// Counts a new event.
+    pub fn count(&mut self, event: &EventDraft, contact: Option<ContactId>) {
+        let (name, value, at) = (&event.metric_name, event.value.unwrap_or_default(), event.occurred_at);
+        let totals = self.metrics.entry(name.clone()).or_default();
+        totals.events += 1;
+        totals.value += value;
+        totals.last_event_at = totals.last_event_at.max(Some(at));
+        totals.display_name = event.display_name.clone().or(totals.display_name.take());
+        totals.category = event.category.clone().or(totals.category.take());
+        self.sources.insert((name.clone(), event.source.clone()));
+        for grain in Grain::ALL {
+            let figures = self.figures(name, grain, at);
+            figures.events += 1;
+            figures.value += value;
+        }
+        if let Some(contact) = contact {
+            let figures = self.contacts.entry((name.clone(), contact)).or_default();
+            figures.events += 1;
+            figures.value += value;
+            figures.last_event_at = figures.last_event_at.max(Some(at));
+        }
+    }
+
+    /// Moves contacts to where their last event lies now: given is where it lay before, of those that had any.
+    pub fn move_contacts(&mut self, before: &BTreeMap<(String, ContactId), OffsetDateTime>) {
+        let moves: Vec<_> = self
+            .contacts
+            .iter()
+            .map(|(key, figures)| (key.0.clone(), before.get(key).copied(), figures.last_event_at))
+            .collect();
+        for (name, before, told) in moves {
+            if told <= before {
+                continue;
+            }
+            for grain in Grain::ALL {
+                for (at, times) in [(before, -1), (told, 1)] {
+                    if let Some(at) = at {
+                        self.figures(&name, grain, at).last_contacts += times;
+                    }
+                }
+            }
+        }
+    }
+
+    fn figures(&mut self, name: &str, grain: Grain, at: OffsetDateTime) -> &mut MetricFigures {
+        self.rollups
+            .entry((name.to_owned(), grain, grain.begin(at)))
+            .or_default()
+    }
+}

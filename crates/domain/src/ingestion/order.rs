@@ -1,0 +1,202 @@
+//! An order as it is kept, and what becomes of it when it is told again.
+
+use time::OffsetDateTime;
+
+use super::{OrderDraft, OrderItem, OrderStatus};
+use crate::shared::{Amount, AutomationId, CampaignId, ContactId, LinkId, OrderId};
+
+/// What an order is owed to. Decided when the order is first recorded, for good: it neither moves with messages that
+/// are sent later, nor with who tells of the order next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// A campaign: named, or the link's, or that of the last message before the order.
+    pub campaign_id: Option<CampaignId>,
+    /// A named automation.
+    pub automation_id: Option<AutomationId>,
+    /// A named link.
+    pub link_id: Option<LinkId>,
+}
+
+impl Origin {
+    /// What an order names; else the campaign whose message its contact received last.
+    pub fn new(
+        draft: &OrderDraft,
+        link: Option<(LinkId, Option<CampaignId>)>,
+        last_message: Option<CampaignId>,
+    ) -> Self {
+        let named = Self {
+            campaign_id: draft.campaign_id.or_else(|| link.and_then(|(_, campaign)| campaign)),
+            automation_id: draft.automation_id,
+            link_id: link.map(|(link, _)| link),
+        };
+        if named.is_known() {
+            return named;
+        }
+        Self {
+            campaign_id: last_message,
+            ..named
+        }
+    }
+
+    /// Whether the order is owed to anything.
+    pub fn is_known(&self) -> bool {
+        *self != Self::default()
+    }
+}
+
+/// An order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Order {
+    pub id: OrderId,
+    pub platform: String,
+    pub contact_id: Option<ContactId>,
+    pub status: OrderStatus,
+    pub total: Amount,
+    pub gateway_fee: Amount,
+    pub items: Vec<OrderItem>,
+    pub origin: Origin,
+    pub placed_at: OffsetDateTime,
+    /// Never none when it is paid.
+    pub paid_at: Option<OffsetDateTime>,
+}
+
+impl Order {
+    /// The order after it was told. What the telling leaves out (contact, fee, moment of payment) stays as it is
+    /// known; what an order is owed to is never decided again. A paid order whose moment of payment nobody told was
+    /// paid when it was placed.
+    pub fn told(
+        id: OrderId,
+        draft: &OrderDraft,
+        contact: Option<ContactId>,
+        origin: Origin,
+        known: Option<&Self>,
+    ) -> Self {
+        let paid_at = draft.paid_at.or_else(|| known.and_then(|known| known.paid_at));
+        let placed = Some(draft.placed_at).filter(|_| draft.status == OrderStatus::Paid);
+        let fee = draft.gateway_fee.or_else(|| known.map(|known| known.gateway_fee));
+        Self {
+            id: known.map_or(id, |known| known.id),
+            platform: draft.platform.clone(),
+            contact_id: contact.or_else(|| known.and_then(|known| known.contact_id)),
+            status: draft.status,
+            total: draft.total,
+            gateway_fee: fee.unwrap_or_default(),
+            items: draft.items.clone(),
+            origin: known.map_or(origin, |known| known.origin),
+            placed_at: draft.placed_at,
+            paid_at: paid_at.or(placed),
+        }
+    }
+
+    /// The moment that its revenue belongs to; none while there is no revenue.
+    pub fn earned_at(&self) -> Option<OffsetDateTime> {
+        self.paid_at.filter(|_| self.status == OrderStatus::Paid)
+    }
+
+    /// What its products cost, as far as it was told.
+    pub fn product_costs(&self) -> Amount {
+        let cost = |item: &OrderItem| item.cost.unwrap_or_default() * item.quantity;
+        self.items.iter().map(cost).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::{Grain, Tally};
+    use super::*;
+
+    fn draft(status: OrderStatus) -> OrderDraft {
+        OrderDraft {
+            platform: "loja".into(),
+            external_id: "1".into(),
+            phone: None,
+            status,
+            total: Amount::from(10),
+            items: vec![OrderItem {
+                product_id: "p".into(),
+                name: "Bolo".into(),
+                quantity: Amount::from(2),
+                price: Amount::from(5),
+                cost: Some(Amount::from(1)),
+            }],
+            gateway_fee: None,
+            campaign_id: None,
+            automation_id: None,
+            link_code: None,
+            placed_at: datetime!(2026-03-01 12:07 UTC),
+            paid_at: None,
+        }
+    }
+
+    fn told(draft: &OrderDraft, known: Option<&Order>) -> Order {
+        let id = OrderId(Uuid::from_u128(u128::from(known.is_none())));
+        Order::told(id, draft, None, Origin::default(), known)
+    }
+
+    #[test]
+    fn what_is_left_out_stays_as_it_is_known() {
+        let mut first = draft(OrderStatus::Pending);
+        first.gateway_fee = Some(Amount::from(1));
+        let contact = ContactId(Uuid::from_u128(7));
+        let origin = Origin {
+            campaign_id: Some(CampaignId(Uuid::from_u128(8))),
+            ..Origin::default()
+        };
+        let known = Order::told(OrderId(Uuid::from_u128(1)), &first, Some(contact), origin, None);
+        assert_eq!((known.paid_at, known.earned_at()), (None, None));
+        let paid = told(&draft(OrderStatus::Paid), Some(&known));
+        assert_eq!(
+            (paid.id, paid.contact_id, paid.origin),
+            (known.id, Some(contact), origin)
+        );
+        assert_eq!(paid.gateway_fee, Amount::from(1));
+        assert_eq!(paid.earned_at(), Some(first.placed_at));
+        let refunded = told(&draft(OrderStatus::Refunded), Some(&paid));
+        assert_eq!((refunded.paid_at, refunded.earned_at()), (paid.paid_at, None));
+        assert_eq!(told(&draft(OrderStatus::Refunded), Some(&refunded)), refunded);
+    }
+
+    #[test]
+    fn what_is_named_comes_before_the_last_message() {
+        let campaign = |number| CampaignId(Uuid::from_u128(number));
+        let link = |campaign| Some((LinkId(Uuid::from_u128(9)), campaign));
+        let plain = draft(OrderStatus::Paid);
+        assert_eq!(Origin::new(&plain, None, None), Origin::default());
+        assert_eq!(
+            Origin::new(&plain, None, Some(campaign(1))).campaign_id,
+            Some(campaign(1))
+        );
+        assert_eq!(Origin::new(&plain, link(None), Some(campaign(1))).campaign_id, None);
+        let of_link = Origin::new(&plain, link(Some(campaign(2))), Some(campaign(1)));
+        assert_eq!(of_link.campaign_id, Some(campaign(2)));
+        let named = OrderDraft {
+            campaign_id: Some(campaign(3)),
+            ..plain
+        };
+        assert_eq!(
+            Origin::new(&named, link(Some(campaign(2))), None).campaign_id,
+            Some(campaign(3))
+        );
+    }
+
+    #[test]
+    fn a_change_there_and_back_changes_nothing() {
+        let pending = told(&draft(OrderStatus::Pending), None);
+        let paid = told(&draft(OrderStatus::Paid), Some(&pending));
+        let mut tally = Tally::default();
+        tally.order(Some(&pending), &paid);
+        let key = (Grain::Quarter, datetime!(2026-03-01 12:00 UTC), "loja".to_owned());
+        let figures = tally.orders[&key];
+        assert_eq!((figures.placed, figures.pending, figures.paid), (0, -1, 1));
+        assert_eq!(
+            (figures.revenue, figures.product_costs),
+            (Amount::from(10), Amount::from(2))
+        );
+        tally.order(Some(&paid), &pending);
+        tally.retain_changes();
+        assert_eq!(tally, Tally::default());
+    }
+}

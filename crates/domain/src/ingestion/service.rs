@@ -1,0 +1,74 @@
+//! The use cases of ingestion. Whoever tells, they take the account and the items: a route a whole batch, a webhook a
+//! single one.
+
+use std::sync::Arc;
+
+use super::{
+    AdSpendInput, CartInput, EventInput, IngestionError, IngestionStore, OrderInput, Recorded, Recording, check,
+    checked_batch,
+};
+use crate::shared::{AccountId, Clock, FieldErrors, Ids};
+
+/// The use cases of ingestion.
+pub struct Ingestion {
+    store: Arc<dyn IngestionStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Ingestion {
+    pub fn new(store: Arc<dyn IngestionStore>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self { store, clock, ids }
+    }
+
+    fn ids<T: From<uuid::Uuid>>(&self, count: usize) -> Vec<T> {
+        (0..count).map(|_| self.ids.next().into()).collect()
+    }
+
+    /// Orders: all of them, or none.
+    pub async fn orders(&self, account: AccountId, inputs: Vec<OrderInput>) -> Result<Recorded, IngestionError> {
+        let drafts = checked_batch("orders", inputs, check::order)?;
+        let ids = self.ids(drafts.len());
+        let recording = self.store.orders(account, &ids, &drafts, self.clock.now()).await?;
+        recorded("orders", recording)
+    }
+
+    /// Carts: all of them, or none.
+    pub async fn carts(&self, account: AccountId, inputs: Vec<CartInput>) -> Result<Recorded, IngestionError> {
+        let drafts = checked_batch("carts", inputs, check::cart)?;
+        let ids = self.ids(drafts.len());
+        Ok(self.store.carts(account, &ids, &drafts, self.clock.now()).await?)
+    }
+
+    /// Ad spend: all of it, or none.
+    pub async fn ad_spend(&self, account: AccountId, inputs: Vec<AdSpendInput>) -> Result<Recorded, IngestionError> {
+        let entries = checked_batch("entries", inputs, check::ad_spend)?;
+        Ok(self.store.ad_spend(account, &entries, self.clock.now()).await?)
+    }
+
+    /// Events of metrics: all of them, or none.
+    pub async fn events(&self, account: AccountId, inputs: Vec<EventInput>) -> Result<Recorded, IngestionError> {
+        let now = self.clock.now();
+        let drafts = checked_batch("events", inputs, |input, item| {
+            let id = input.id.unwrap_or_else(|| self.ids.next().into());
+            check::event(input, item, id, now)
+        })?;
+        let recording = self.store.events(account, &drafts, now).await?;
+        recorded("events", recording)
+    }
+}
+
+fn recorded(list: &str, recording: Recording) -> Result<Recorded, IngestionError> {
+    let dangling = match recording {
+        Recording::Done(recorded) => return Ok(recorded),
+        Recording::Dangling(dangling) => dangling,
+    };
+    let mut errors = FieldErrors::default();
+    for reference in dangling {
+        errors.add(
+            format!("{list}[{}].{}", reference.index, reference.field),
+            "does not exist",
+        );
+    }
+    Err(errors.into())
+}

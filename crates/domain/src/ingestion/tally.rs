@@ -1,0 +1,197 @@
+//! What each row counts towards. A change takes away what the row counted and adds what it counts now, so that the
+//! sums are right after any number of changes in any order.
+
+use std::collections::BTreeMap;
+
+use time::{OffsetDateTime, Time, UtcOffset};
+use uuid::Uuid;
+
+use super::{Cart, CartStatus, Order, OrderStatus};
+use crate::shared::{Amount, words};
+
+words! {
+    /// What an order can be owed to.
+    OriginKind {
+        /// A campaign.
+        Campaign = "campaign",
+        /// An automation.
+        Automation = "automation",
+        /// A link.
+        Link = "link",
+    }
+}
+
+/// How long the time is that one sum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Grain {
+    /// A quarter of an hour: days of every zone are made of these.
+    Quarter,
+    /// A day of UTC.
+    Day,
+}
+
+impl Grain {
+    /// Both, of which every row is counted in one each.
+    pub const ALL: [Self; 2] = [Self::Quarter, Self::Day];
+
+    /// As stored.
+    pub fn minutes(self) -> i32 {
+        match self {
+            Self::Quarter => 15,
+            Self::Day => 1440,
+        }
+    }
+
+    /// Where the time that a moment is counted in begins.
+    pub fn begin(self, moment: OffsetDateTime) -> OffsetDateTime {
+        match self {
+            Self::Quarter => quarter(moment),
+            Self::Day => utc_day(moment),
+        }
+    }
+}
+
+/// Where the quarter of an hour begins that a moment lies in.
+pub fn quarter(moment: OffsetDateTime) -> OffsetDateTime {
+    let moment = moment.to_offset(UtcOffset::UTC);
+    let time = Time::from_hms(moment.hour(), moment.minute() / 15 * 15, 0);
+    moment.replace_time(time.unwrap_or(Time::MIDNIGHT))
+}
+
+/// Where the day of UTC begins that a moment lies in.
+pub fn utc_day(moment: OffsetDateTime) -> OffsetDateTime {
+    moment.to_offset(UtcOffset::UTC).replace_time(Time::MIDNIGHT)
+}
+
+/// Sums of orders.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OrderFigures {
+    pub placed: i64,
+    pub pending: i64,
+    pub cancelled: i64,
+    pub refunded: i64,
+    pub paid: i64,
+    pub revenue: Amount,
+    pub product_costs: Amount,
+    pub gateway_fees: Amount,
+    pub attributed_orders: i64,
+    pub attributed_revenue: Amount,
+}
+
+/// Sums of a product's sales.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProductFigures {
+    pub quantity: Amount,
+    pub revenue: Amount,
+}
+
+/// Sums of what is owed to something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OriginFigures {
+    pub orders: i64,
+    pub revenue: Amount,
+}
+
+/// Sums of carts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CartFigures {
+    pub carts: i64,
+    pub recovered: i64,
+}
+
+type ByTime<K, V> = BTreeMap<(Grain, OffsetDateTime, K), V>;
+
+/// By how much a batch changes the sums, by their keys in the order in which all writers write them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Tally {
+    /// By platform.
+    pub orders: ByTime<String, OrderFigures>,
+    /// By product.
+    pub products: ByTime<String, ProductFigures>,
+    /// By what they are owed to.
+    pub origins: ByTime<(&'static str, Uuid), OriginFigures>,
+    /// All together.
+    pub carts: ByTime<(), CartFigures>,
+}
+
+impl Tally {
+    /// An order that was one thing and is another.
+    pub fn order(&mut self, before: Option<&Order>, after: &Order) {
+        if let Some(before) = before {
+            self.count_order(before, -1);
+        }
+        self.count_order(after, 1);
+    }
+
+    /// The same of a cart.
+    pub fn cart(&mut self, before: Option<&Cart>, after: &Cart) {
+        if let Some(before) = before {
+            self.count_cart(before, -1);
+        }
+        self.count_cart(after, 1);
+    }
+
+    /// What changes nothing is not written.
+    pub fn retain_changes(&mut self) {
+        self.orders.retain(|_, figures| *figures != OrderFigures::default());
+        self.products.retain(|_, figures| *figures != ProductFigures::default());
+        self.origins.retain(|_, figures| *figures != OriginFigures::default());
+        self.carts.retain(|_, figures| *figures != CartFigures::default());
+    }
+
+    fn count_order(&mut self, order: &Order, times: i64) {
+        for grain in Grain::ALL {
+            let key = (grain, grain.begin(order.placed_at), order.platform.clone());
+            let placed = self.orders.entry(key).or_default();
+            placed.placed += times;
+            match order.status {
+                OrderStatus::Pending => placed.pending += times,
+                OrderStatus::Paid => {}
+                OrderStatus::Cancelled => placed.cancelled += times,
+                OrderStatus::Refunded => placed.refunded += times,
+            }
+            if let Some(earned_at) = order.earned_at() {
+                self.count_earnings(order, grain, grain.begin(earned_at), times);
+            }
+        }
+    }
+
+    fn count_earnings(&mut self, order: &Order, grain: Grain, at: OffsetDateTime, times: i64) {
+        let sign = Amount::from(times);
+        let earned = self.orders.entry((grain, at, order.platform.clone())).or_default();
+        earned.paid += times;
+        earned.revenue += order.total * sign;
+        earned.product_costs += order.product_costs() * sign;
+        earned.gateway_fees += order.gateway_fee * sign;
+        if order.origin.is_known() {
+            earned.attributed_orders += times;
+            earned.attributed_revenue += order.total * sign;
+        }
+        for item in &order.items {
+            let sold = self.products.entry((grain, at, item.product_id.clone())).or_default();
+            sold.quantity += item.quantity * sign;
+            sold.revenue += item.price * item.quantity * sign;
+        }
+        let origin = &order.origin;
+        for (kind, id) in [
+            (OriginKind::Automation, origin.automation_id.map(Uuid::from)),
+            (OriginKind::Campaign, origin.campaign_id.map(Uuid::from)),
+            (OriginKind::Link, origin.link_id.map(Uuid::from)),
+        ] {
+            let Some(id) = id else { continue };
+            let owed = self.origins.entry((grain, at, (kind.as_str(), id))).or_default();
+            owed.orders += times;
+            owed.revenue += order.total * sign;
+        }
+    }
+
+    fn count_cart(&mut self, cart: &Cart, times: i64) {
+        for grain in Grain::ALL {
+            let figures = self.carts.entry((grain, grain.begin(cart.created_at), ())).or_default();
+            figures.carts += times;
+            if cart.status == CartStatus::Recovered {
+                figures.recovered += times;
+            }
+        }
+    }
+}

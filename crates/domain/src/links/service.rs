@@ -1,0 +1,169 @@
+//! The use cases of links.
+
+use std::sync::Arc;
+
+use secrecy::ExposeSecret as _;
+
+use super::{Link, LinkError, LinkStore};
+use crate::shared::{CampaignId, Clock, FieldErrors, Ids, Secrets, Slice, SliceQuery, Tenant};
+
+/// The randomness of a code: nobody finds a link by trying.
+const CODE_BYTES: usize = 9;
+
+/// The longest address that browsers are sure to follow.
+const URL_CHARS: usize = 2000;
+
+/// The use cases of links.
+pub struct Links {
+    store: Arc<dyn LinkStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    secrets: Arc<dyn Secrets>,
+    public_url: String,
+}
+
+impl Links {
+    pub fn new(
+        store: Arc<dyn LinkStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        secrets: Arc<dyn Secrets>,
+        public_url: &str,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            ids,
+            secrets,
+            public_url: public_url.trim_end_matches('/').to_owned(),
+        }
+    }
+
+    fn short_url(&self, code: &str) -> String {
+        format!("{}/r/{code}", self.public_url)
+    }
+
+    /// Links of the account, newest first.
+    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Link>, LinkError> {
+        let mut slice = self.store.list(tenant.account_id, query).await?;
+        for link in &mut slice.data {
+            link.short_url = self.short_url(&link.short_code);
+        }
+        Ok(slice)
+    }
+
+    /// A new link to a page of the web.
+    pub async fn create(
+        &self,
+        tenant: &Tenant,
+        original_url: &str,
+        campaign_id: Option<CampaignId>,
+    ) -> Result<Link, LinkError> {
+        let original_url = original_url.trim();
+        if !is_web_address(original_url) {
+            let message = format!("must be an http or https URL of at most {URL_CHARS} characters");
+            return Err(FieldErrors::one("original_url", message).into());
+        }
+        let short_code = self.secrets.token(CODE_BYTES).expose_secret().to_owned();
+        let link = Link {
+            id: self.ids.next().into(),
+            short_url: self.short_url(&short_code),
+            short_code,
+            original_url: original_url.to_owned(),
+            campaign_id,
+            clicks: 0,
+            created_at: self.clock.now(),
+        };
+        self.store.insert(tenant.account_id, &link).await?;
+        Ok(link)
+    }
+
+    /// Where a code leads; the click is counted.
+    pub async fn follow(&self, short_code: &str) -> Result<String, LinkError> {
+        let now = self.clock.now();
+        let target = self.store.follow(short_code, now).await?;
+        target.ok_or(LinkError::NotFound)
+    }
+}
+
+/// What can stand in a `Location` header and opens a page, and no program.
+fn is_web_address(url: &str) -> bool {
+    let lower = url.to_ascii_lowercase();
+    let rest = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://"));
+    let host = rest
+        .and_then(|rest| rest.split(['/', '?', '#']).next())
+        .unwrap_or_default();
+    let printable = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
+    printable && !host.is_empty() && !host.starts_with(':') && url.len() <= URL_CHARS
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::MockLinkStore;
+    use super::*;
+    use crate::shared::{AccountId, MockClock, MockIds, MockSecrets, Role, UserId};
+
+    fn links(store: MockLinkStore) -> Links {
+        let (mut clock, mut ids, mut secrets) = (MockClock::new(), MockIds::new(), MockSecrets::new());
+        clock.expect_now().returning(|| datetime!(2026-03-01 12:00 UTC));
+        ids.expect_next().returning(|| Uuid::from_u128(1));
+        secrets
+            .expect_token()
+            .withf(|bytes| *bytes >= 8)
+            .returning(|_| "c0de".to_owned().into());
+        Links::new(
+            Arc::new(store),
+            Arc::new(clock),
+            Arc::new(ids),
+            Arc::new(secrets),
+            "https://api.example/",
+        )
+    }
+
+    fn tenant() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::nil()), Role::Member)
+    }
+
+    #[tokio::test]
+    async fn a_link_leads_to_the_web_alone() {
+        let mut store = MockLinkStore::new();
+        store.expect_insert().returning(|_, _| Ok(()));
+        let links = links(store);
+        for wrong in [
+            "",
+            "loja.example",
+            "javascript:alert(1)",
+            "ftp://a.example",
+            "https://",
+            "http://:80/",
+            "https:///x",
+            "https://a.example/\r\nSet-Cookie: x",
+            "https://a.example/ b",
+            "data:text/html,x",
+            "https://é.example",
+        ] {
+            assert!(
+                matches!(links.create(&tenant(), wrong, None).await, Err(LinkError::Invalid(_))),
+                "{wrong}"
+            );
+        }
+        let long = format!("https://a.example/{}", "x".repeat(2000));
+        assert!(links.create(&tenant(), &long, None).await.is_err());
+        let made = links
+            .create(&tenant(), " HTTPS://loja.example/a?b=%20#c ", None)
+            .await
+            .unwrap();
+        assert_eq!(made.original_url, "HTTPS://loja.example/a?b=%20#c");
+        assert_eq!(made.short_url, "https://api.example/r/c0de");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_code_leads_nowhere() {
+        let mut store = MockLinkStore::new();
+        store.expect_follow().returning(|_, _| Ok(None));
+        assert!(matches!(links(store).follow("x").await, Err(LinkError::NotFound)));
+    }
+}

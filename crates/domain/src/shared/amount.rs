@@ -1,0 +1,237 @@
+//! Exact decimal numbers: money in currency units, quantities, the values of metrics. Never a binary float.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul, Neg, Sub};
+
+use rust_decimal::{Decimal, RoundingStrategy};
+use serde::de::Visitor;
+use serde::ser::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// How many digits an amount that somebody tells may have before and after the point; together few enough that a
+/// product of two, and sums of very many, are still exact, and that reading one from JSON's numbers loses nothing.
+const WHOLE_DIGITS: u32 = 11;
+const DECIMALS: u32 = 4;
+
+/// How many digits are published of money, percentages and averages.
+const PUBLISHED_DECIMALS: u32 = 2;
+
+/// An exact decimal number. JSON: a number; read from a text of digits, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Amount(Decimal);
+
+impl Amount {
+    /// Nothing.
+    pub const ZERO: Self = Self(Decimal::ZERO);
+
+    /// Reads digits with or without a sign and a point; none when they are none, or too many.
+    pub fn parse(text: &str) -> Option<Self> {
+        let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+        Decimal::from_str_exact(text).ok().filter(|_| plain).map(Self)
+    }
+
+    /// Whether it is of a size that somebody may tell: below 100 billion, with at most four decimals.
+    pub fn is_tellable(self) -> bool {
+        let value = self.0.normalize();
+        value.scale() <= DECIMALS && value.trunc().abs() < Decimal::from(10_i64.pow(WHOLE_DIGITS))
+    }
+
+    /// Whether it is below zero.
+    pub fn is_negative(self) -> bool {
+        self < Self::ZERO
+    }
+
+    /// Whether it is zero.
+    pub fn is_zero(self) -> bool {
+        self == Self::ZERO
+    }
+
+    /// To two decimals, half to even.
+    #[must_use]
+    pub fn rounded(self) -> Self {
+        let strategy = RoundingStrategy::MidpointNearestEven;
+        Self(self.0.round_dp_with_strategy(PUBLISHED_DECIMALS, strategy))
+    }
+
+    /// How often the divisor goes into it, rounded; 0 when the divisor is 0.
+    #[must_use]
+    pub fn ratio(self, divisor: impl Into<Self>) -> Self {
+        let quotient = self.0.checked_div(divisor.into().0);
+        Self(quotient.unwrap_or_default()).rounded()
+    }
+
+    /// How many of a hundred parts it is of the whole, rounded; 0 when the whole is 0.
+    #[must_use]
+    pub fn percent_of(self, whole: impl Into<Self>) -> Self {
+        (self * Self::from(100)).ratio(whole)
+    }
+}
+
+impl From<i64> for Amount {
+    fn from(number: i64) -> Self {
+        Self(number.into())
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.normalize().fmt(f)
+    }
+}
+
+impl Add for Amount {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Amount {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Amount {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Mul for Amount {
+    type Output = Self;
+
+    fn mul(self, other: Self) -> Self {
+        Self(self.0.saturating_mul(other.0))
+    }
+}
+
+impl Neg for Amount {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self(-self.0)
+    }
+}
+
+impl Sum for Amount {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl Serialize for Amount {
+    /// Digit by digit: JSON's numbers may be longer than a binary float is exact.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let digits = RawValue::from_string(self.to_string()).map_err(S::Error::custom)?;
+        digits.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Digits)
+    }
+}
+
+struct Digits;
+
+impl Visitor<'_> for Digits {
+    type Value = Amount;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a decimal number")
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Amount, E> {
+        Ok(number.into())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Amount, E> {
+        Ok(Amount(number.into()))
+    }
+
+    /// By its shortest digits, which are those that were written as long as they were no more than fifteen.
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Amount, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Amount, E> {
+        Amount::parse(text).ok_or_else(|| E::custom("must be a decimal number of at most 28 digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn amount(text: &str) -> Amount {
+        Amount::parse(text).unwrap()
+    }
+
+    #[test]
+    fn money_is_rounded_half_to_even() {
+        for (exact, rounded) in [
+            ("0.125", "0.12"),
+            ("0.135", "0.14"),
+            ("-0.125", "-0.12"),
+            ("2.5", "2.5"),
+            ("1.00", "1"),
+        ] {
+            assert_eq!(amount(exact).rounded().to_string(), rounded);
+        }
+        assert_eq!(amount("10").ratio(3).to_string(), "3.33");
+        assert_eq!(amount("10").ratio(0), Amount::ZERO);
+        assert_eq!(Amount::from(2).percent_of(3).to_string(), "66.67");
+    }
+
+    #[test]
+    fn what_is_no_number_is_none() {
+        for text in ["", "-", ".", "1e3", "1_000", "0x1", "NaN", "1,5", " 1", "1.2.3"] {
+            assert_eq!(Amount::parse(text), None, "{text}");
+        }
+        assert!(serde_json::from_value::<Amount>(json!(-1.5e300)).is_err());
+        assert!(serde_json::from_value::<Amount>(json!(true)).is_err());
+    }
+
+    #[test]
+    fn a_size_that_may_be_told() {
+        for fine in ["0", "-3", "99999999999.9999", "1.20000000", "0.0001"] {
+            assert!(amount(fine).is_tellable(), "{fine}");
+        }
+        for wrong in ["100000000000", "-100000000000", "0.00001"] {
+            assert!(!amount(wrong).is_tellable(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_holds_every_digit() {
+        let long = amount("123456789012345678901.23");
+        assert_eq!(serde_json::to_string(&long).unwrap(), "123456789012345678901.23");
+        assert_eq!(
+            serde_json::to_string(&[amount("1.50"), amount("2.00")]).unwrap(),
+            "[1.5,2]"
+        );
+        assert_eq!(json!({ "n": amount("0.1") }), json!({ "n": 0.1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn a_number_of_json_is_read_as_it_is_written(whole in -99_999_999_999_i64..99_999_999_999, decimals in 0..10_000_u32) {
+            let text = format!("{whole}.{decimals:04}");
+            let read: Amount = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(read, amount(&text));
+            prop_assert!(read.is_tellable());
+            let written = serde_json::to_string(&read).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Amount>(&written).unwrap(), read);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Networks of addresses, as configuration and the rules of what may be reached name them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+/// What of an IPv6 address says that it is an IPv4 one.
+const MAPPED_BITS: u32 = 96;
+
+/// A network, for example `10.0.0.0/8` or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || format!("{text} is no network");
+        let (address, prefix) = text.split_once('/').map_or((text, None), |(a, p)| (a, Some(p)));
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix: u32 = prefix.map_or(Ok(bits), str::parse).map_err(|_| wrong())?;
+        // An IPv4 network written as IPv6 (`::ffff:10.0.0.0/104`) is the IPv4 network: addresses are compared so.
+        match (address, address.to_canonical()) {
+            _ if prefix > bits => Err(wrong()),
+            (IpAddr::V6(_), IpAddr::V4(address)) if prefix >= MAPPED_BITS => Ok(Self {
+                address: address.into(),
+                prefix: prefix - MAPPED_BITS,
+            }),
+            _ => Ok(Self { address, prefix }),
+        }
+    }
+}
+
+impl Network {
+    /// An IPv4 network of this program's own tables. Its prefix is at most 32.
+    pub(crate) const fn v4(address: [u8; 4], prefix: u32) -> Self {
+        let [a, b, c, d] = address;
+        Self {
+            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            prefix,
+        }
+    }
+
+    /// An IPv6 network of this program's own tables, by its first two groups. Its prefix is at most 128.
+    pub(crate) const fn v6(first: u16, second: u16, prefix: u32) -> Self {
+        Self {
+            address: IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0)),
+            prefix,
+        }
+    }
+
+    /// Whether an address lies in the network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let shift = 32 - self.prefix;
+                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let shift = 128 - self.prefix;
+                own.to_bits().checked_shr(shift) == other.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_read_and_hold_what_they_should() {
+        let network: Network = "172.16.0.0/12".parse().unwrap();
+        let holds = |text: &str| network.contains(text.parse().unwrap());
+        assert!(holds("172.31.255.255") && holds("::ffff:172.16.0.1"));
+        assert!(!holds("172.32.0.0") && !holds("::1"));
+        assert!("0.0.0.0/0".parse::<Network>().unwrap().contains([8, 8, 8, 8].into()));
+        for wrong in [
+            "10.0.0.0/33",
+            "::/129",
+            "::ffff:10.0.0.0/129",
+            "10.0.0/8",
+            "x",
+            "10.0.0.0/",
+            "10.0.0.0/-1",
+        ] {
+            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What is received, with mocked ports.
+
+use std::sync::{Arc, Mutex};
+
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{
+    Call, CallError, Direction, Inbound, MockInboundStore, Receipt, SealedSecrets, SecretBytes, StoredWebhook, Webhook,
+    sign,
+};
+use crate::contacts::{Contacts, MockContactStore, Upserted};
+use crate::ingestion::{Ingestion, MockIngestionStore, Recorded, Recording};
+use crate::shared::{
+    AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, Sealed, StoreError, WebhookId, WebhookLogId,
+};
+
+const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+const ENDPOINT: WebhookId = WebhookId(Uuid::from_u128(7));
+const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
+const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const OLD_SECRET: &str = "ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+
+/// Seals nothing.
+struct Open;
+
+impl Cipher for Open {
+    fn seal(&self, secret: &SecretString) -> Sealed {
+        use secrecy::ExposeSecret as _;
+        Sealed(secret.expose_secret().as_bytes().to_vec())
+    }
+
+    fn open(&self, sealed: &Sealed) -> Option<SecretString> {
+        String::from_utf8(sealed.0.clone()).ok().map(SecretString::from)
+    }
+}
+
+fn endpoint() -> StoredWebhook {
+    let sealed = |secret: &str| Sealed(secret.as_bytes().to_vec());
+    StoredWebhook {
+        webhook: Webhook {
+            id: ENDPOINT,
+            name: "loja".into(),
+            url: None,
+            events: vec!["*".into()],
+            direction: Direction::Inbound,
+            is_active: true,
+            secret_hint: "1e1f".into(),
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: NOW,
+            updated_at: NOW,
+        },
+        secrets: SealedSecrets {
+            current: sealed(SECRET),
+            previous: Some((sealed(OLD_SECRET), NOW + Duration::HOUR)),
+        },
+    }
+}
+
+#[derive(Default)]
+struct World {
+    receipts: Arc<Mutex<Vec<Receipt>>>,
+    taken: bool,
+    broken: bool,
+    event_ids: Arc<Mutex<Vec<MetricEventId>>>,
+}
+
+impl World {
+    fn inbound(&self, now: OffsetDateTime) -> Inbound {
+        let mut store = MockInboundStore::new();
+        store
+            .expect_endpoint()
+            .returning(|id| Ok((id == ENDPOINT).then(|| (ACCOUNT, endpoint()))));
+        let taken = self.taken;
+        store.expect_is_taken().returning(move |_, _, _| Ok(taken));
+        let receipts = self.receipts.clone();
+        store.expect_log().returning(move |account, receipt| {
+            assert_eq!(account, ACCOUNT);
+            receipts.lock().unwrap().push(receipt.clone());
+            Ok(())
+        });
+        let mut ingested = MockIngestionStore::new();
+        let (seen, broken) = (self.event_ids.clone(), self.broken);
+        ingested.expect_events().returning(move |_, drafts, _| {
+            if broken {
+                return Err(StoreError::Unavailable("gone".into()));
+            }
+            seen.lock().unwrap().extend(drafts.iter().map(|draft| draft.id));
+            Ok(Recording::Done(Recorded::of(1, 1)))
+        });
+        let mut contacts = MockContactStore::new();
+        contacts.expect_upsert().returning(|_, _, rows, _| {
+            assert_eq!(rows.len(), 1);
+            Ok(Upserted::default())
+        });
+        let (clock, ids) = (Arc::new(clock(now)), Arc::new(ids()));
+        Inbound {
+            store: Arc::new(store),
+            ingestion: Ingestion::new(Arc::new(ingested), clock.clone(), ids.clone()),
+            contacts: Contacts::new(Arc::new(contacts), clock.clone(), ids.clone()),
+            cipher: Arc::new(Open),
+            clock,
+            ids,
+        }
+    }
+
+    async fn receive(&self, body: &Value) -> Result<(), CallError> {
+        self.receive_signed(body, SECRET, NOW, NOW).await
+    }
+
+    async fn receive_signed(
+        &self,
+        body: &Value,
+        secret: &str,
+        at: OffsetDateTime,
+        now: OffsetDateTime,
+    ) -> Result<(), CallError> {
+        let body = body.to_string();
+        let secret = SecretBytes::of_hex(&SecretString::from(secret)).unwrap();
+        let signatures = sign(&[secret], "msg_1", at.unix_timestamp(), body.as_bytes());
+        let call = Call {
+            headers: [
+                Some("msg_1"),
+                Some(&at.unix_timestamp().to_string()),
+                Some(&format!("v1a,AAAA v1,AAAA {signatures}")),
+            ],
+            body: body.as_bytes(),
+        };
+        self.inbound(now).receive(ENDPOINT, call).await
+    }
+
+    fn logged(&self) -> Vec<(String, i32)> {
+        let receipts = self.receipts.lock().unwrap();
+        receipts
+            .iter()
+            .map(|receipt| (receipt.event_type.clone(), receipt.response_status))
+            .collect()
+    }
+}
+
+fn clock(now: OffsetDateTime) -> MockClock {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(now);
+    clock
+}
+
+fn ids() -> MockIds {
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(1));
+    ids
+}
+
+fn metric() -> Value {
+    json!({ "type": "metric.recorded",
+        "data": { "metric_name": "visit", "contact_phone": "+5511961234567", "source": "site" } })
+}
+
+fn faults(error: CallError) -> Vec<String> {
+    match error {
+        CallError::Invalid(FieldErrors(faults)) => faults.into_keys().collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_proved_is_carried_out_and_logged() {
+    let world = World::default();
+    world.receive(&metric()).await.unwrap();
+    let contact = json!({ "type": "contact.upserted", "data": { "name": "Ana", "phone": "+5511961234567" } });
+    world.receive(&contact).await.unwrap();
+    world
+        .receive(&json!({ "type": "something.else", "data": {} }))
+        .await
+        .unwrap();
+    let wanted = ["metric.recorded", "contact.upserted", "something.else"].map(|kind| (kind.to_owned(), 200));
+    assert_eq!(world.logged(), wanted);
+    let receipt = world.receipts.lock().unwrap()[0].clone();
+    assert_eq!(
+        (receipt.id, receipt.message_id.as_str()),
+        (WebhookLogId(Uuid::from_u128(1)), "msg_1")
+    );
+    assert_eq!(receipt.payload, metric());
+}
+
+#[tokio::test]
+async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
+    let world = World::default();
+    world.receive(&metric()).await.unwrap();
+    world.receive(&metric()).await.unwrap();
+    let ids = world.event_ids.lock().unwrap().clone();
+    assert_eq!(ids.len(), 2);
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[0].0, Uuid::from_u128(1));
+}
+
+#[tokio::test]
+async fn who_does_not_know_the_secret_now_is_refused_and_leaves_no_trace() {
+    let world = World::default();
+    let other = "aa0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+    let (minutes, second) = (Duration::minutes(5), Duration::SECOND);
+    for (secret, at, now) in [
+        (other, NOW, NOW),
+        (SECRET, NOW - minutes - second, NOW),
+        (SECRET, NOW + minutes + second, NOW),
+        // The secret before signs for a day.
+        (OLD_SECRET, NOW + Duration::HOUR, NOW + Duration::HOUR),
+    ] {
+        let refused = world.receive_signed(&metric(), secret, at, now).await;
+        assert!(matches!(refused, Err(CallError::Unverified(_))), "{refused:?}");
+    }
+    assert_eq!(world.logged(), []);
+    for (secret, at) in [(OLD_SECRET, NOW), (SECRET, NOW - minutes), (SECRET, NOW + minutes)] {
+        world.receive_signed(&metric(), secret, at, NOW).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_endpoint_is_not_found() {
+    let call = Call {
+        headers: [None; 3],
+        body: b"",
+    };
+    let world = World::default();
+    let unknown = world.inbound(NOW).receive(WebhookId(Uuid::nil()), call).await;
+    assert!(matches!(unknown, Err(CallError::NotFound)));
+}
+
+#[tokio::test]
+async fn a_call_that_was_taken_changes_nothing_more() {
+    let world = World {
+        taken: true,
+        ..World::default()
+    };
+    world.receive(&metric()).await.unwrap();
+    assert_eq!(world.logged(), []);
+    assert_eq!(world.event_ids.lock().unwrap().len(), 0);
+}
+
+#[tokio::test]
+async fn wrong_input_is_named_and_logged() {
+    let world = World::default();
+    let of = async |body: Value| faults(world.receive(&body).await.unwrap_err());
+    assert_eq!(of(json!([])).await, ["type"]);
+    assert_eq!(of(json!({ "type": "metric.recorded" })).await, ["data"]);
+    assert_eq!(of(json!({ "type": "a\u{0}", "data": {} })).await, ["body"]);
+    let nothing = of(json!({ "type": "metric.recorded", "data": {} })).await;
+    assert!(nothing.contains(&"data.metric_name".to_owned()), "{nothing:?}");
+    assert_eq!(
+        of(json!({ "type": "order.recorded", "data": { "items": 1 } })).await,
+        ["data"]
+    );
+    assert_eq!(
+        of(json!({ "type": "contact.upserted", "data": { "name": "Ana" } })).await,
+        ["data"]
+    );
+    let logged = world.logged();
+    assert!(logged.iter().all(|(_, status)| *status == 422), "{logged:?}");
+    assert_eq!(logged.len(), 6);
+    assert_eq!(logged[0].0, "unreadable");
+    let receipts = world.receipts.lock().unwrap();
+    let told = receipts[0].error.as_ref().unwrap();
+    assert!(told.starts_with("type must be"), "{told}");
+}
+
+#[tokio::test]
+async fn a_fault_of_ours_is_not_logged_as_an_answer() {
+    let world = World {
+        broken: true,
+        ..World::default()
+    };
+    let failed = world.receive(&metric()).await;
+    assert!(matches!(failed, Err(CallError::Webhook(_))), "{failed:?}");
+    assert_eq!(world.logged(), []);
+}

@@ -1,0 +1,342 @@
+//! The use cases of webhooks: endpoints, their secrets, logs, the feed, and delivering again.
+
+use std::sync::Arc;
+
+use secrecy::SecretString;
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use super::endpoint::{Addresses, Content, merge};
+use super::signature::SECRET_BYTES;
+use super::{
+    AddressGuard, Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
+    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookInsert, WebhookLog, WebhookStore,
+};
+use crate::shared::{
+    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Page, PageQuery, Secrets, Slice, Tenant, WebhookEventId,
+    WebhookId, WebhookKind, WebhookLogId, Write,
+};
+
+/// How many endpoints an account may have: every event may go to each.
+const WEBHOOKS: i64 = 200;
+
+/// How long a secret that was replaced signs too.
+const OVERLAP: Duration = Duration::hours(24);
+
+/// How often a change that came too late is tried again.
+const TRIES: usize = 5;
+
+/// How many deliveries are queued again in one transaction.
+const RECOVERY_BATCH: i64 = 5000;
+
+/// How long logs and events are kept.
+const KEPT: Duration = Duration::days(30);
+
+/// What an audit entry calls an endpoint.
+const ENTITY: &str = "webhook";
+
+/// The ports of [`Webhooks`].
+pub struct Webhooks {
+    /// Endpoints, logs, the feed.
+    pub store: Arc<dyn WebhookStore>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Ids.
+    pub ids: Arc<dyn Ids>,
+    /// New secrets.
+    pub secrets: Arc<dyn Secrets>,
+    /// Secrets at rest.
+    pub cipher: Arc<dyn Cipher>,
+    /// Who knows the addresses that are not called.
+    pub guard: Arc<dyn AddressGuard>,
+    /// Whether an endpoint may be reached by plain HTTP.
+    pub plain_http: bool,
+}
+
+impl Webhooks {
+    /// Endpoints of the account, newest first.
+    pub async fn page(&self, tenant: &Tenant, page: PageQuery) -> Result<Page<Webhook>, WebhookError> {
+        Ok(self.store.page(tenant.account_id, page).await?)
+    }
+
+    /// One endpoint.
+    pub async fn get(&self, tenant: &Tenant, id: WebhookId) -> Result<Webhook, WebhookError> {
+        Ok(self.stored(tenant, id).await?.webhook)
+    }
+
+    async fn stored(&self, tenant: &Tenant, id: WebhookId) -> Result<StoredWebhook, WebhookError> {
+        let found = self.store.find(tenant.account_id, id).await?;
+        found.ok_or(WebhookError::NotFound)
+    }
+
+    fn addresses(&self) -> Addresses<'_> {
+        Addresses {
+            plain_http: self.plain_http,
+            guard: &*self.guard,
+        }
+    }
+
+    /// A new endpoint. What this returns is the one place where its secret is shown, until it is rotated.
+    pub async fn create(&self, tenant: &Tenant, input: WebhookInput) -> Result<NewWebhook, WebhookError> {
+        let content = merge(None, input, &self.addresses())?;
+        let secret = self.new_secret()?;
+        let now = self.clock.now();
+        let webhook = Webhook {
+            id: self.ids.next().into(),
+            name: content.name,
+            url: content.url,
+            events: content.events,
+            direction: content.direction,
+            is_active: content.is_active,
+            secret_hint: secret.hint(),
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let changes = json!({ "name": webhook.name, "url": webhook.url, "events": webhook.events,
+            "direction": webhook.direction, "is_active": webhook.is_active });
+        let audit = tenant
+            .audit(AuditAction::Create, ENTITY, webhook.id)
+            .with_changes(changes);
+        let secrets = SealedSecrets {
+            current: self.cipher.seal(&secret.hex()),
+            previous: None,
+        };
+        let stored = StoredWebhook { webhook, secrets };
+        let events = [Event::Audit(audit)];
+        match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
+            WebhookInsert::Done => Ok(shown_once(stored.webhook, &secret)),
+            WebhookInsert::Full => Err(FieldErrors::one("name", too_many()).into()),
+        }
+    }
+
+    fn new_secret(&self) -> Result<SecretBytes, WebhookError> {
+        let token = self.secrets.token(SECRET_BYTES);
+        SecretBytes::of_token(&token).ok_or_else(|| {
+            let fault = "the port to randomness gave no base64url".to_owned();
+            WebhookError::Store(crate::shared::StoreError::Corrupt(fault))
+        })
+    }
+
+    /// Changes the given fields of an endpoint.
+    pub async fn update(&self, tenant: &Tenant, id: WebhookId, input: WebhookInput) -> Result<Webhook, WebhookError> {
+        self.check_alone(&input)?;
+        for _ in 0..TRIES {
+            let stored = self.stored(tenant, id).await?;
+            let content = merge(Some(Content::of(&stored)), input.clone(), &self.addresses())?;
+            let changed = self.changed(&stored, content);
+            let audit = tenant.audit(AuditAction::Update, ENTITY, id);
+            let changes = differences(&stored.webhook, &changed.webhook);
+            let events = [Event::Audit(audit.with_changes(changes))];
+            if self.write(tenant, &stored, &changed, &events).await? {
+                return Ok(changed.webhook);
+            }
+        }
+        Err(WebhookError::Contended)
+    }
+
+    /// What is wrong with the input is told first, whether or not there is such an endpoint.
+    fn check_alone(&self, input: &WebhookInput) -> Result<(), FieldErrors> {
+        let inbound = input.direction.as_deref() == Some(Direction::Inbound.as_str());
+        let clears_url = input.url.as_ref().is_some_and(Option::is_none);
+        let any = Content {
+            name: "-".to_owned(),
+            url: Some("https://e.example".to_owned()),
+            events: vec!["*".to_owned()],
+            direction: if inbound {
+                Direction::Inbound
+            } else {
+                Direction::Outbound
+            },
+            is_active: true,
+        };
+        // Whether the address may be cleared depends on the endpoint.
+        let url = if clears_url { None } else { input.url.clone() };
+        let input = WebhookInput { url, ..input.clone() };
+        merge(Some(any), input, &self.addresses()).map(|_| ())
+    }
+
+    fn changed(&self, stored: &StoredWebhook, content: Content) -> StoredWebhook {
+        let mut changed = stored.clone();
+        let webhook = &mut changed.webhook;
+        // Whoever switches an endpoint on or off by hand knows better than what switched it off before.
+        if content.is_active != webhook.is_active {
+            webhook.disabled_at = None;
+            webhook.disabled_reason = None;
+        }
+        webhook.name = content.name;
+        webhook.url = content.url;
+        webhook.events = content.events;
+        webhook.is_active = content.is_active;
+        webhook.updated_at = self.later_than(stored.webhook.updated_at);
+        changed
+    }
+
+    /// Now, but never the moment of the last change: a change is told from another by its moment.
+    fn later_than(&self, last: OffsetDateTime) -> OffsetDateTime {
+        self.clock.now().max(last + Duration::MICROSECOND)
+    }
+
+    /// False: somebody else was first.
+    async fn write(
+        &self,
+        tenant: &Tenant,
+        stored: &StoredWebhook,
+        changed: &StoredWebhook,
+        events: &[Event],
+    ) -> Result<bool, WebhookError> {
+        let read = stored.webhook.updated_at;
+        match self.store.update(tenant.account_id, changed, read, events).await? {
+            Write::Done => Ok(true),
+            Write::Stale(_) => Ok(false),
+            Write::Missing => Err(WebhookError::NotFound),
+        }
+    }
+
+    /// Gives an endpoint a new secret; the old one signs too for a day.
+    pub async fn rotate_secret(&self, tenant: &Tenant, id: WebhookId) -> Result<NewWebhook, WebhookError> {
+        let secret = self.new_secret()?;
+        for _ in 0..TRIES {
+            let stored = self.stored(tenant, id).await?;
+            let mut changed = stored.clone();
+            changed.webhook.updated_at = self.later_than(stored.webhook.updated_at);
+            changed.webhook.secret_hint = secret.hint();
+            changed.secrets = SealedSecrets {
+                current: self.cipher.seal(&secret.hex()),
+                previous: Some((stored.secrets.current.clone(), self.clock.now() + OVERLAP)),
+            };
+            let changes = json!({ "secret_hint": changed.webhook.secret_hint });
+            let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
+            if self.write(tenant, &stored, &changed, &[Event::Audit(audit)]).await? {
+                return Ok(shown_once(changed.webhook, &secret));
+            }
+        }
+        Err(WebhookError::Contended)
+    }
+
+    /// Removes an endpoint and what waits for it.
+    pub async fn delete(&self, tenant: &Tenant, id: WebhookId) -> Result<(), WebhookError> {
+        let audit = Event::Audit(tenant.audit(AuditAction::Delete, ENTITY, id));
+        match self.store.delete(tenant.account_id, id, &[audit]).await? {
+            true => Ok(()),
+            false => Err(WebhookError::NotFound),
+        }
+    }
+
+    /// Logs, newest first.
+    pub async fn logs(&self, tenant: &Tenant, query: &LogQuery) -> Result<Vec<WebhookLog>, WebhookError> {
+        Ok(self.store.logs(tenant.account_id, query).await?)
+    }
+
+    /// What happened, oldest first.
+    pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<Slice<Body>, WebhookError> {
+        Ok(self.store.feed(tenant.account_id, query).await?)
+    }
+
+    /// An endpoint that something can be delivered to.
+    async fn deliverable(&self, tenant: &Tenant, id: WebhookId) -> Result<Webhook, WebhookError> {
+        let webhook = self.get(tenant, id).await?;
+        match (webhook.direction, webhook.is_active) {
+            (Direction::Inbound, _) => Err(Refusal::Inbound.into()),
+            (Direction::Outbound, false) => Err(Refusal::Inactive.into()),
+            (Direction::Outbound, true) => Ok(webhook),
+        }
+    }
+
+    /// Delivers a test event to an endpoint, whatever kinds it wants; the event's id.
+    pub async fn test(&self, tenant: &Tenant, id: WebhookId) -> Result<WebhookEventId, WebhookError> {
+        let webhook = self.deliverable(tenant, id).await?;
+        let body = Body {
+            id: self.ids.next().into(),
+            kind: WebhookKind::TestPing.as_str().to_owned(),
+            timestamp: self.clock.now(),
+            account_id: tenant.account_id,
+            data: json!({ "webhook_id": webhook.id, "name": webhook.name }),
+        };
+        match self.store.ping(tenant.account_id, id, &body).await? {
+            true => Ok(body.id),
+            false => Err(WebhookError::NotFound),
+        }
+    }
+
+    /// Delivers the event of a log once more, to the endpoint of the log; the event's id.
+    pub async fn redeliver(&self, tenant: &Tenant, id: WebhookLogId) -> Result<WebhookEventId, WebhookError> {
+        let account = tenant.account_id;
+        let logged = self.store.logged(account, id).await?.ok_or(WebhookError::NotFound)?;
+        let event = logged.event_id.ok_or(Refusal::Inbound)?;
+        match self.deliverable(tenant, logged.endpoint_id).await {
+            Ok(_) => {}
+            Err(WebhookError::NotFound) => return Err(Refusal::Deleted.into()),
+            Err(error) => return Err(error),
+        }
+        match self.store.redeliver(account, logged.endpoint_id, event).await? {
+            true => Ok(event),
+            false => Err(Refusal::Forgotten.into()),
+        }
+    }
+
+    /// Delivers everything again that failed since, and did not succeed afterwards; how many events.
+    pub async fn recover(
+        &self,
+        tenant: &Tenant,
+        id: WebhookId,
+        since: Option<OffsetDateTime>,
+    ) -> Result<i64, WebhookError> {
+        let since = since.ok_or_else(|| FieldErrors::one("since", "is required"))?;
+        if since > self.clock.now() {
+            return Err(FieldErrors::one("since", "must not be in the future").into());
+        }
+        self.deliverable(tenant, id).await?;
+        let mut queued = 0;
+        loop {
+            let batch = self.store.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?;
+            queued += batch;
+            if batch < RECOVERY_BATCH {
+                return Ok(queued);
+            }
+        }
+    }
+}
+
+fn shown_once(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
+    let (hex, signing_secret): (SecretString, SecretString) = (secret.hex(), secret.signing_secret());
+    NewWebhook {
+        webhook,
+        secret: hex,
+        signing_secret,
+    }
+}
+
+/// The fields that changed, with their new values.
+fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
+    let mut changes = serde_json::Map::new();
+    let (before, after) = (json!(before), json!(after));
+    for field in ["name", "url", "events", "is_active"] {
+        let value = after.get(field);
+        if value != before.get(field) {
+            changes.insert(field.to_owned(), value.cloned().unwrap_or_default());
+        }
+    }
+    changes.into()
+}
+
+fn too_many() -> String {
+    format!("cannot be given to one more webhook: an account has at most {WEBHOOKS}; delete one first")
+}
+
+/// Forgets what is past its days.
+pub struct Sweeper {
+    queue: Arc<dyn DeliveryQueue>,
+}
+
+impl Sweeper {
+    pub fn new(queue: Arc<dyn DeliveryQueue>) -> Self {
+        Self { queue }
+    }
+
+    /// Forgets up to `limit` logs and events; true when there may be more.
+    pub async fn sweep(&self, limit: i64) -> Result<bool, crate::shared::StoreError> {
+        Ok(self.queue.sweep(KEPT, limit).await? > 0)
+    }
+}

@@ -1,0 +1,257 @@
+//! The use cases with mocked ports.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use time::Duration;
+use uuid::Uuid;
+
+use super::tests::NOW;
+use super::*;
+use crate::shared::{
+    AccountId, Event, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UserId, WebhookEventId,
+    WebhookId, WebhookLogId, Write,
+};
+
+fn tenant() -> Tenant {
+    Tenant::for_tests(AccountId(Uuid::from_u128(2)), UserId(Uuid::from_u128(3)), Role::Member)
+}
+
+fn webhooks(store: MockWebhookStore) -> Webhooks {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(NOW);
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(1));
+    let mut secrets = MockSecrets::new();
+    secrets
+        .expect_token()
+        .withf(|bytes| *bytes == 32)
+        .returning(|bytes| URL_SAFE_NO_PAD.encode(vec![0xab; bytes]).into());
+    let mut cipher = MockCipher::new();
+    cipher
+        .expect_seal()
+        .returning(|secret| Sealed(format!("sealed {}", secret.expose_secret()).into_bytes()));
+    let mut guard = MockAddressGuard::new();
+    guard.expect_allows_url().returning(|_| Ok(()));
+    Webhooks {
+        store: Arc::new(store),
+        clock: Arc::new(clock),
+        ids: Arc::new(ids),
+        secrets: Arc::new(secrets),
+        cipher: Arc::new(cipher),
+        guard: Arc::new(guard),
+        plain_http: false,
+    }
+}
+
+fn stored() -> StoredWebhook {
+    StoredWebhook {
+        webhook: Webhook {
+            id: WebhookId(Uuid::from_u128(1)),
+            name: "n".into(),
+            url: Some("https://e.example".into()),
+            events: vec!["*".into()],
+            direction: Direction::Outbound,
+            is_active: true,
+            secret_hint: "beef".into(),
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: NOW - Duration::DAY,
+            updated_at: NOW - Duration::DAY,
+        },
+        secrets: SealedSecrets {
+            current: Sealed(b"old".to_vec()),
+            previous: None,
+        },
+    }
+}
+
+fn input() -> WebhookInput {
+    WebhookInput {
+        name: Some("CI".into()),
+        url: Some(Some("https://e.example".into())),
+        events: Some(vec!["*".into()]),
+        ..WebhookInput::default()
+    }
+}
+
+/// A store that knows one endpoint.
+fn knowing(found: StoredWebhook) -> MockWebhookStore {
+    let mut store = MockWebhookStore::new();
+    store
+        .expect_find()
+        .returning(move |_, id| Ok((id == found.webhook.id).then(|| found.clone())));
+    store
+}
+
+#[tokio::test]
+async fn a_secret_is_shown_once_and_kept_sealed() {
+    let mut store = MockWebhookStore::new();
+    store.expect_insert().times(1).returning(|_, stored, at_most, events| {
+        let [Event::Audit(audit)] = events else {
+            panic!("{events:?}")
+        };
+        assert_eq!(
+            (audit.action.as_str(), audit.entity_type.as_str(), at_most),
+            ("create", "webhook", 200)
+        );
+        assert!(!format!("{events:?}").contains("abab"));
+        assert!(stored.secrets.current.0.starts_with(b"sealed abab") && stored.secrets.previous.is_none());
+        Ok(WebhookInsert::Done)
+    });
+    let made = webhooks(store).create(&tenant(), input()).await.unwrap();
+    assert_eq!(made.secret.expose_secret(), "ab".repeat(32));
+    assert_eq!(made.signing_secret.expose_secret().len(), "whsec_".len() + 44);
+    assert_eq!(made.webhook.secret_hint, "abab");
+    assert!(!format!("{made:?}").contains(&"ab".repeat(32)) && !json!(made.webhook).to_string().contains("ababab"));
+    let mut full = MockWebhookStore::new();
+    full.expect_insert().returning(|_, _, _, _| Ok(WebhookInsert::Full));
+    let refused = webhooks(full).create(&tenant(), input()).await;
+    assert!(matches!(refused, Err(WebhookError::Invalid(errors)) if errors.0.contains_key("name")));
+}
+
+#[tokio::test]
+async fn the_old_secret_stays_for_a_day() {
+    let mut store = knowing(stored());
+    store.expect_update().times(1).returning(|_, changed, read, events| {
+        assert_eq!(
+            changed.secrets.previous,
+            Some((Sealed(b"old".to_vec()), NOW + Duration::DAY))
+        );
+        assert_eq!(
+            (read, changed.webhook.updated_at, events.len()),
+            (NOW - Duration::DAY, NOW, 1)
+        );
+        Ok(Write::Done)
+    });
+    let made = webhooks(store)
+        .rotate_secret(&tenant(), WebhookId(Uuid::from_u128(1)))
+        .await
+        .unwrap();
+    assert_eq!(made.webhook.secret_hint, "abab");
+    let missing = webhooks(knowing(stored()))
+        .rotate_secret(&tenant(), WebhookId(Uuid::nil()))
+        .await;
+    assert!(matches!(missing, Err(WebhookError::NotFound)));
+}
+
+#[tokio::test]
+async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_late() {
+    let mut off = stored();
+    off.webhook.is_active = false;
+    off.webhook.disabled_at = Some(NOW);
+    off.webhook.disabled_reason = Some(DisabledReason::Failing);
+    let mut store = knowing(off.clone());
+    let mut late = 2;
+    store.expect_update().times(3).returning(move |_, changed, _, events| {
+        assert!(changed.webhook.is_active && changed.webhook.disabled_at.is_none());
+        let [Event::Audit(audit)] = events else {
+            panic!("{events:?}")
+        };
+        assert_eq!(audit.changes, Some(json!({ "is_active": true })));
+        late -= 1;
+        Ok(if late >= 0 { Write::Stale(NOW) } else { Write::Done })
+    });
+    let on = WebhookInput {
+        is_active: Some(true),
+        ..WebhookInput::default()
+    };
+    let id = off.webhook.id;
+    let changed = webhooks(store).update(&tenant(), id, on).await.unwrap();
+    assert_eq!(changed.disabled_reason, None);
+    // A change that says nothing of it leaves it as it is.
+    let mut store = knowing(off);
+    store.expect_update().returning(|_, changed, _, _| {
+        assert!(!changed.webhook.is_active && changed.webhook.disabled_reason.is_some());
+        Ok(Write::Done)
+    });
+    let renamed = WebhookInput {
+        name: Some("m".into()),
+        ..WebhookInput::default()
+    };
+    webhooks(store).update(&tenant(), id, renamed).await.unwrap();
+    let mut busy = knowing(stored());
+    busy.expect_update().returning(|_, _, _, _| Ok(Write::Stale(NOW)));
+    let contended = webhooks(busy).update(&tenant(), id, WebhookInput::default()).await;
+    assert!(matches!(contended, Err(WebhookError::Contended)));
+}
+
+#[tokio::test]
+async fn wrong_input_is_told_before_a_missing_endpoint() {
+    let wrong = WebhookInput {
+        events: Some(vec![]),
+        ..WebhookInput::default()
+    };
+    let missing = WebhookId(Uuid::nil());
+    let refused = webhooks(knowing(stored())).update(&tenant(), missing, wrong).await;
+    assert!(matches!(refused, Err(WebhookError::Invalid(_))));
+    let refused = webhooks(knowing(stored()))
+        .update(&tenant(), missing, WebhookInput::default())
+        .await;
+    assert!(matches!(refused, Err(WebhookError::NotFound)));
+    for since in [None, Some(NOW + Duration::SECOND)] {
+        let refused = webhooks(knowing(stored())).recover(&tenant(), missing, since).await;
+        assert!(matches!(refused, Err(WebhookError::Invalid(_))));
+    }
+}
+
+#[tokio::test]
+async fn only_active_outbound_endpoints_are_delivered_to() {
+    let id = WebhookId(Uuid::from_u128(1));
+    let mut inbound = stored();
+    inbound.webhook.direction = Direction::Inbound;
+    let mut off = stored();
+    off.webhook.is_active = false;
+    for (webhook, refusal) in [(inbound, Refusal::Inbound), (off, Refusal::Inactive)] {
+        let tested = webhooks(knowing(webhook.clone())).test(&tenant(), id).await;
+        assert!(matches!(tested, Err(WebhookError::Refused(told)) if told == refusal));
+        let recovered = webhooks(knowing(webhook)).recover(&tenant(), id, Some(NOW)).await;
+        assert!(matches!(recovered, Err(WebhookError::Refused(told)) if told == refusal));
+    }
+    let mut store = knowing(stored());
+    store.expect_ping().times(1).returning(|_, _, body| {
+        assert_eq!(body.kind, "test.ping");
+        Ok(true)
+    });
+    assert!(webhooks(store).test(&tenant(), id).await.is_ok());
+    let mut store = knowing(stored());
+    let mut batches = vec![5000, 5000, 17].into_iter();
+    store
+        .expect_recover()
+        .times(3)
+        .returning(move |_, _, _, _| Ok(batches.next().unwrap()));
+    assert_eq!(webhooks(store).recover(&tenant(), id, Some(NOW)).await.unwrap(), 10_017);
+}
+
+#[tokio::test]
+async fn a_log_is_redelivered_where_its_event_and_endpoint_are() {
+    let log = WebhookLogId(Uuid::from_u128(9));
+    let event = WebhookEventId(Uuid::from_u128(8));
+    for (endpoint, event_id, kept, expected) in [
+        (1, Some(event), true, None),
+        (1, Some(event), false, Some(Refusal::Forgotten)),
+        (1, None, true, Some(Refusal::Inbound)),
+        (7, Some(event), true, Some(Refusal::Deleted)),
+    ] {
+        let mut store = knowing(stored());
+        store.expect_logged().returning(move |_, _| {
+            Ok(Some(LoggedDelivery {
+                endpoint_id: WebhookId(Uuid::from_u128(endpoint)),
+                event_id,
+            }))
+        });
+        store.expect_redeliver().returning(move |_, _, _| Ok(kept));
+        match (webhooks(store).redeliver(&tenant(), log).await, expected) {
+            (Ok(told), None) => assert_eq!(told, event),
+            (Err(WebhookError::Refused(told)), Some(refusal)) => assert_eq!(told, refusal),
+            (other, expected) => panic!("{other:?} {expected:?}"),
+        }
+    }
+    let mut store = MockWebhookStore::new();
+    store.expect_logged().returning(|_, _| Ok(None));
+    let missing = webhooks(store).redeliver(&tenant(), log).await;
+    assert!(matches!(missing, Err(WebhookError::NotFound)));
+}

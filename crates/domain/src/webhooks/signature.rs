@@ -1,0 +1,128 @@
+//! Secrets and signatures, as Standard Webhooks 1.0.0 has them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::Sha256;
+
+/// How long a secret is.
+pub(super) const SECRET_BYTES: usize = 32;
+
+/// How much of a secret's end is shown, to tell it from others.
+const HINT_CHARS: usize = 4;
+
+/// The bytes of a secret: the key of its signatures.
+pub struct SecretBytes(Zeroizing<Vec<u8>>);
+
+impl SecretBytes {
+    /// Of a token of the port to randomness.
+    pub(super) fn of_token(token: &SecretString) -> Option<Self> {
+        let bytes = URL_SAFE_NO_PAD.decode(token.expose_secret()).ok()?;
+        Some(Self(Zeroizing::new(bytes)))
+    }
+
+    /// Of the published hexadecimal form, in which it is also kept.
+    pub fn of_hex(text: &SecretString) -> Option<Self> {
+        let bytes = hex::decode(text.expose_secret()).ok()?;
+        Some(Self(Zeroizing::new(bytes)))
+    }
+
+    /// The published form.
+    pub(super) fn hex(&self) -> SecretString {
+        SecretString::from(hex::encode(&*self.0))
+    }
+
+    /// The form that ready-made libraries want.
+    pub(super) fn signing_secret(&self) -> SecretString {
+        SecretString::from(format!("whsec_{}", STANDARD.encode(&*self.0)))
+    }
+
+    /// The last characters of the published form.
+    pub(super) fn hint(&self) -> String {
+        let hex = self.hex();
+        let text = hex.expose_secret();
+        text.chars().skip(text.len().saturating_sub(HINT_CHARS)).collect()
+    }
+
+    /// One entry of the header `webhook-signature`.
+    fn sign(&self, message_id: &str, timestamp: i64, body: &[u8]) -> String {
+        let mac = self.mac(message_id, timestamp, body);
+        mac.map_or_else(String::new, |mac| {
+            format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes()))
+        })
+    }
+
+    /// Whether a signature, as its bytes, is of this secret; takes as long whatever is wrong with it.
+    pub(super) fn signed(&self, signature: &[u8], message_id: &str, timestamp: i64, body: &[u8]) -> bool {
+        let mac = self.mac(message_id, timestamp, body);
+        mac.is_some_and(|mac| mac.verify_slice(signature).is_ok())
+    }
+
+    fn mac(&self, message_id: &str, timestamp: i64, body: &[u8]) -> Option<Hmac<Sha256>> {
+        // Every length is a key to HMAC.
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        mac.update(format!("{message_id}.{timestamp}.").as_bytes());
+        mac.update(body);
+        Some(mac)
+    }
+}
+
+/// The header `webhook-signature`: one signature a secret.
+pub fn sign(secrets: &[SecretBytes], message_id: &str, timestamp: i64, body: &[u8]) -> String {
+    let signatures: Vec<String> = secrets
+        .iter()
+        .map(|secret| secret.sign(message_id, timestamp, body))
+        .collect();
+    signatures.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_signing_secret(text: &str) -> SecretBytes {
+        let base64 = text.strip_prefix("whsec_").unwrap();
+        SecretBytes(Zeroizing::new(STANDARD.decode(base64).unwrap()))
+    }
+
+    #[test]
+    fn the_published_vectors() {
+        let library = of_signing_secret("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD");
+        let body = br#"{"email":"test@example.com","username":"test_user"}"#;
+        let id = "msg_27UH4WbU6Z5A5EzD8u03UvzRbpk";
+        let signature = sign(&[library], id, 1_649_367_553, body);
+        assert_eq!(signature, "v1,tZ1I4/hDygAJgO5TYxiSd6Sd0kDW6hPenDe+bTa3Kkw=");
+
+        let hex = SecretString::from("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f");
+        let ours = SecretBytes::of_hex(&hex).unwrap();
+        let signing = ours.signing_secret();
+        assert_eq!(
+            signing.expose_secret(),
+            "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+        );
+        assert_eq!(
+            (ours.hex().expose_secret(), ours.hint().as_str()),
+            (hex.expose_secret(), "1e1f")
+        );
+        let body = br#"{"type":"campaign.completed","timestamp":"2026-01-02T03:04:05Z","data":{"id":"11111111-1111-4111-8111-111111111111"}}"#;
+        let signature = sign(&[ours], "msg_test_1", 1_767_323_045, body);
+        assert_eq!(signature, "v1,WZEredzRFYANp8UrGiuHpdWs1P793MgX3wqDCSFhADM=");
+    }
+
+    #[test]
+    fn two_secrets_sign_side_by_side() {
+        let secrets = ["aa", "bb"].map(|hex| SecretBytes::of_hex(&SecretString::from(hex)).unwrap());
+        let both = sign(&secrets, "id", 1, b"{}");
+        let alone = secrets.map(|secret| sign(&[secret], "id", 1, b"{}"));
+        assert_eq!(both, alone.join(" "));
+        assert_ne!(alone[0], alone[1]);
+    }
+
+    #[test]
+    fn what_is_no_secret_is_none() {
+        assert!(SecretBytes::of_hex(&SecretString::from("no")).is_none());
+        assert!(SecretBytes::of_token(&SecretString::from("a b")).is_none());
+    }
+}

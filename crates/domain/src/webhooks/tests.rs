@@ -1,0 +1,385 @@
+//! The deliverer against a queue in memory and receivers by script.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration as StdDuration;
+
+use async_trait::async_trait;
+use secrecy::SecretString;
+use serde_json::{Value, json};
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+use tokio::sync::{Notify, watch};
+use uuid::Uuid;
+
+use super::*;
+use crate::shared::{AccountId, Ids, MockCipher, Sealed, StoreError, WebhookEventId, WebhookId};
+
+pub(super) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+pub(super) fn claimed(endpoint: WebhookId) -> Claimed {
+    Claimed {
+        key: DeliveryKey {
+            account_id: AccountId(Uuid::from_u128(1)),
+            event_id: WebhookEventId(Uuid::now_v7()),
+            endpoint_id: endpoint,
+        },
+        claim: 1,
+        attempts: 0,
+        url: format!("https://e.example/{}", endpoint.0.as_u128()),
+        secrets: SealedSecrets {
+            current: Sealed(b"aa".to_vec()),
+            previous: None,
+        },
+        health: Health::Well,
+        kind: "message.sent".into(),
+        occurred_at: NOW,
+        data: json!({ "n": 1 }),
+    }
+}
+
+/// What a row of the queue knows.
+#[derive(Clone)]
+struct Row {
+    claimed: Claimed,
+    leased: bool,
+}
+
+#[derive(Default)]
+struct Queue {
+    rows: Mutex<HashMap<WebhookEventId, Row>>,
+    attempts: Mutex<Vec<Attempt>>,
+    notes: Mutex<Vec<HealthNote>>,
+    released: AtomicUsize,
+    /// So many times, recording fails.
+    faults: AtomicUsize,
+}
+
+impl Queue {
+    fn fill(&self, endpoint: u128, count: usize) {
+        let mut rows = self.rows.lock().unwrap();
+        for _ in 0..count {
+            let claimed = claimed(WebhookId(Uuid::from_u128(endpoint)));
+            rows.insert(claimed.key.event_id, Row { claimed, leased: false });
+        }
+    }
+
+    fn left(&self) -> usize {
+        self.rows.lock().unwrap().len()
+    }
+}
+
+#[async_trait]
+impl DeliveryQueue for Queue {
+    async fn claim(&self, wanted: &Wanted, _: Duration) -> Result<Vec<Claimed>, StoreError> {
+        let mut room: HashMap<WebhookId, i64> = wanted.lines.iter().copied().collect();
+        let mut rows = self.rows.lock().unwrap();
+        let mut taken = Vec::new();
+        for row in rows.values_mut().filter(|row| !row.leased) {
+            let room = room.entry(row.claimed.key.endpoint_id).or_insert(wanted.others);
+            if *room > 0 && i64::try_from(taken.len()).unwrap() < wanted.limit {
+                *room -= 1;
+                row.leased = true;
+                taken.push(row.claimed.clone());
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn finish(
+        &self,
+        attempts: &[Attempt],
+        notes: &[(AccountId, WebhookId, HealthNote)],
+    ) -> Result<(), StoreError> {
+        let fault = |left: usize| left.checked_sub(1);
+        if self
+            .faults
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, fault)
+            .is_ok()
+        {
+            return Err(StoreError::Unavailable("gone".into()));
+        }
+        for attempt in attempts {
+            self.rows.lock().unwrap().remove(&attempt.key.event_id);
+            self.attempts.lock().unwrap().push(attempt.clone());
+        }
+        self.notes
+            .lock()
+            .unwrap()
+            .extend(notes.iter().map(|(.., note)| note.clone()));
+        Ok(())
+    }
+
+    async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
+        self.released.fetch_add(claims.len(), Ordering::SeqCst);
+        for (key, _) in claims {
+            if let Some(row) = self.rows.lock().unwrap().get_mut(&key.event_id) {
+                row.leased = false;
+            }
+        }
+        Ok(())
+    }
+
+    async fn sweep(&self, _: Duration, _: i64) -> Result<usize, StoreError> {
+        Ok(0)
+    }
+}
+
+/// Answers by endpoint: a status, or none, which hangs for 15 seconds.
+struct Receivers(HashMap<String, u16>, Mutex<Vec<Request>>);
+
+#[async_trait]
+impl DeliveryGateway for Receivers {
+    async fn deliver(&self, request: &Request) -> Outcome {
+        self.1.lock().unwrap().push(request.clone());
+        let endpoint = request.url.rsplit('/').next().unwrap();
+        match self.0.get(endpoint) {
+            Some(&status) => {
+                tokio::time::sleep(StdDuration::from_millis(1)).await;
+                Outcome::Answered {
+                    status,
+                    retry_after: None,
+                }
+            }
+            None => {
+                tokio::time::sleep(StdDuration::from_secs(15)).await;
+                Outcome::Unreachable(Failure::TimedOut)
+            }
+        }
+    }
+}
+
+struct Clock(tokio::time::Instant);
+
+impl crate::shared::Clock for Clock {
+    fn now(&self) -> OffsetDateTime {
+        NOW + Duration::try_from(self.0.elapsed()).unwrap()
+    }
+}
+
+struct SevenIds;
+
+impl Ids for SevenIds {
+    fn next(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+struct Even;
+
+impl Jitter for Even {
+    fn spread(&self) -> f64 {
+        0.0
+    }
+}
+
+struct Doorbell {
+    ring: Notify,
+    stop: watch::Sender<bool>,
+}
+
+#[async_trait]
+impl Bell for Doorbell {
+    async fn rung(&self, longest: StdDuration) {
+        drop(tokio::time::timeout(longest, self.ring.notified()).await);
+    }
+
+    async fn rest(&self, time: StdDuration) {
+        tokio::time::sleep(time).await;
+    }
+
+    async fn stopped(&self) {
+        drop(self.stop.subscribe().wait_for(|stop| *stop).await);
+    }
+
+    fn stopping(&self) -> bool {
+        *self.stop.borrow()
+    }
+
+    fn failed(&self, _: &'static str, _: &StoreError) {}
+}
+
+/// A deliverer at work.
+struct Stage {
+    queue: Arc<Queue>,
+    receivers: Arc<Receivers>,
+    bell: Arc<Doorbell>,
+    running: tokio::task::JoinHandle<()>,
+}
+
+impl Stage {
+    fn new(queue: Queue, answers: &[(u128, u16)]) -> Self {
+        let answers = answers.iter().map(|(id, status)| (id.to_string(), *status));
+        let receivers = Arc::new(Receivers(answers.collect(), Mutex::default()));
+        let (queue, bell) = (
+            Arc::new(queue),
+            Arc::new(Doorbell {
+                ring: Notify::new(),
+                stop: watch::channel(false).0,
+            }),
+        );
+        let mut cipher = MockCipher::new();
+        cipher
+            .expect_open()
+            .returning(|sealed| Some(SecretString::from(String::from_utf8(sealed.0.clone()).unwrap())));
+        let deliverer = Deliverer {
+            queue: queue.clone(),
+            gateway: receivers.clone(),
+            cipher: Arc::new(cipher),
+            clock: Arc::new(Clock(tokio::time::Instant::now())),
+            ids: Arc::new(SevenIds),
+            jitter: Arc::new(Even),
+            bell: bell.clone(),
+            schedule: Schedule::default(),
+        };
+        let running = tokio::spawn(async move { deliverer.run().await });
+        Self {
+            queue,
+            receivers,
+            bell,
+            running,
+        }
+    }
+
+    async fn stop(self) -> Arc<Queue> {
+        self.bell.stop.send_replace(true);
+        self.running.await.unwrap();
+        self.queue
+    }
+
+    async fn wait_until(&self, left: usize) {
+        while self.queue.left() > left {
+            tokio::time::sleep(StdDuration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_delivered_is_signed_and_logged_once() {
+    let queue = Queue::default();
+    queue.fill(1, 700);
+    let stage = Stage::new(queue, &[(1, 200)]);
+    stage.wait_until(0).await;
+    let requests = std::mem::take(&mut *stage.receivers.1.lock().unwrap());
+    let queue = stage.stop().await;
+    assert_eq!((requests.len(), queue.attempts.lock().unwrap().len()), (700, 700));
+    for request in requests {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let expected = json!({ "id": request.message_id, "type": "message.sent", "data": { "n": 1 },
+            "timestamp": "2026-03-01T12:00:00.000Z", "account_id": Uuid::from_u128(1) });
+        assert_eq!(body, expected);
+        let secret = [SecretBytes::of_hex(&SecretString::from("aa")).unwrap()];
+        let signatures = sign(&secret, &request.message_id, request.timestamp, &request.body);
+        assert_eq!(request.signatures, signatures);
+        assert!(!request.message_id.contains('.') && request.timestamp >= NOW.unix_timestamp());
+    }
+    let recovered = |note: &HealthNote| *note == HealthNote::Recovered;
+    assert!(queue.notes.lock().unwrap().iter().all(recovered));
+}
+
+#[tokio::test(start_paused = true)]
+async fn silent_endpoints_delay_no_other() {
+    let queue = Queue::default();
+    for silent in 2..=60 {
+        queue.fill(silent, 50);
+    }
+    queue.fill(1, 1000);
+    let began = tokio::time::Instant::now();
+    let stage = Stage::new(queue, &[(1, 200)]);
+    stage.wait_until(59 * 50).await;
+    assert!(began.elapsed() < StdDuration::from_secs(2), "{:?}", began.elapsed());
+    let asked = stage.receivers.1.lock().unwrap().len();
+    assert!(asked <= 1000 + 59 * 4, "{asked}");
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
+    let queue = Queue::default();
+    queue.fill(1, 1);
+    queue.fill(2, 1);
+    queue.fill(3, 1);
+    let stage = Stage::new(queue, &[(1, 500), (2, 410)]);
+    stage.wait_until(0).await;
+    let queue = stage.stop().await;
+    let attempts = queue.attempts.lock().unwrap();
+    let of = |endpoint: u128| {
+        let id = WebhookId(Uuid::from_u128(endpoint));
+        let one = attempts.iter().find(|attempt| attempt.key.endpoint_id == id).unwrap();
+        (
+            one.status,
+            one.error.clone(),
+            one.settlement,
+            one.number,
+            one.duration.whole_seconds(),
+        )
+    };
+    let later = Settlement::Waiting(Duration::seconds(5));
+    assert_eq!(of(1), (Some(500), None, later, 1, 0));
+    assert_eq!(of(2), (Some(410), None, Settlement::Failed, 1, 0));
+    assert_eq!(of(3), (None, Some("timed_out".into()), later, 1, 15));
+    let notes = queue.notes.lock().unwrap();
+    let gone = notes.iter().filter(
+        |note| matches!(note, HealthNote::Disabled { reason: DisabledReason::Gone, events, .. } if events.len() == 1),
+    );
+    let failing = notes.iter().filter(|note| matches!(note, HealthNote::Failing { .. }));
+    assert_eq!((gone.count(), failing.count()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_recorded_yet_is_recorded_later_and_not_called_again() {
+    let queue = Queue::default();
+    queue.fill(1, 20);
+    queue.faults.store(5, Ordering::SeqCst);
+    let stage = Stage::new(queue, &[(1, 200)]);
+    stage.wait_until(0).await;
+    assert_eq!(stage.receivers.1.lock().unwrap().len(), 20);
+    assert_eq!(stage.stop().await.attempts.lock().unwrap().len(), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deliverer_that_stops_ends_its_calls_and_gives_the_rest_back() {
+    let queue = Queue::default();
+    queue.fill(9, 30);
+    let stage = Stage::new(queue, &[]);
+    while stage.receivers.1.lock().unwrap().len() < 4 {
+        tokio::time::sleep(StdDuration::from_millis(1)).await;
+    }
+    let queue = stage.stop().await;
+    assert_eq!(
+        queue.attempts.lock().unwrap().len(),
+        4,
+        "what was under way is recorded"
+    );
+    assert_eq!(queue.released.load(Ordering::SeqCst), 26);
+    assert!(queue.rows.lock().unwrap().values().all(|row| !row.leased));
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_grow_old_behind_slow_ones_are_given_back() {
+    let queue = Queue::default();
+    queue.fill(9, 32);
+    let stage = Stage::new(queue, &[]);
+    tokio::time::sleep(StdDuration::from_secs(90)).await;
+    assert!(stage.queue.released.load(Ordering::SeqCst) > 0);
+    let asked = stage.receivers.1.lock().unwrap().len();
+    assert!((8..=12).contains(&asked), "{asked}: one at a time after the first four");
+    stage.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_cannot_be_read_calls_nobody() {
+    let queue = Queue::default();
+    queue.fill(1, 1);
+    for row in queue.rows.lock().unwrap().values_mut() {
+        row.claimed.secrets.current = Sealed(b"no hex".to_vec());
+    }
+    let stage = Stage::new(queue, &[(1, 200)]);
+    stage.wait_until(0).await;
+    assert!(stage.receivers.1.lock().unwrap().is_empty());
+    let queue = stage.stop().await;
+    let attempts = queue.attempts.lock().unwrap();
+    assert_eq!(attempts[0].error.as_deref(), Some("secret_unreadable"));
+    assert!(matches!(attempts[0].settlement, Settlement::Waiting(_)));
+}

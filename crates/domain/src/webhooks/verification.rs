@@ -1,0 +1,168 @@
+//! Whether a call at an inbound endpoint is genuine, as Standard Webhooks 1.0.0 has it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use super::SecretBytes;
+
+/// How far the caller's clock may be from ours, either way, in seconds.
+const TOLERANCE: i64 = 300;
+
+/// The longest id, in bytes: it is kept, to know a call that is repeated.
+const ID_BYTES: usize = 255;
+
+/// Why a call is not believed. The texts are for whoever set the caller up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Unverified {
+    /// A header is missing or cannot be read.
+    #[error("the headers webhook-id, webhook-timestamp and webhook-signature are required")]
+    Headers,
+    /// Signed too long ago, or by a clock ahead of ours.
+    #[error("webhook-timestamp is more than 5 minutes from now")]
+    Timestamp,
+    /// No signature is of a secret of the endpoint.
+    #[error("webhook-signature does not fit")]
+    Signature,
+}
+
+/// Verifies a call by its three headers, `webhook-id`, `webhook-timestamp` and `webhook-signature`, against every secret
+/// that counts; gives back the id.
+pub fn verify<'a>(
+    secrets: &[SecretBytes],
+    headers: [Option<&'a str>; 3],
+    body: &[u8],
+    now: OffsetDateTime,
+) -> Result<&'a str, Unverified> {
+    let [Some(id), Some(timestamp), Some(signatures)] = headers else {
+        return Err(Unverified::Headers);
+    };
+    let known = |id: &str| (1..=ID_BYTES).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let timestamp: i64 = timestamp.parse().map_err(|_| Unverified::Headers)?;
+    if !known(id) {
+        return Err(Unverified::Headers);
+    }
+    if now.unix_timestamp().abs_diff(timestamp) > TOLERANCE.unsigned_abs() {
+        return Err(Unverified::Timestamp);
+    }
+    let given = signatures.split(' ').filter_map(|entry| entry.strip_prefix("v1,"));
+    let mut given = given.filter_map(|signature| STANDARD.decode(signature).ok());
+    let fits = given.any(|signature| {
+        let mut signed = secrets
+            .iter()
+            .map(|secret| secret.signed(&signature, id, timestamp, body));
+        signed.any(|signed| signed)
+    });
+    if fits { Ok(id) } else { Err(Unverified::Signature) }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+    use time::Duration;
+
+    use super::super::sign;
+    use super::*;
+
+    const BODY: &[u8] = br#"{"type":"test.ping"}"#;
+
+    fn secret(byte: u8) -> SecretBytes {
+        SecretBytes::of_hex(&SecretString::from(hex::encode([byte; 32]))).unwrap()
+    }
+
+    fn now() -> OffsetDateTime {
+        OffsetDateTime::from_unix_timestamp(1_767_323_045).unwrap()
+    }
+
+    fn told(id: &str, timestamp: &str, signatures: &str, body: &[u8]) -> Result<String, Unverified> {
+        let secrets = [secret(1), secret(2)];
+        verify(&secrets, [Some(id), Some(timestamp), Some(signatures)], body, now()).map(str::to_owned)
+    }
+
+    #[test]
+    fn any_signature_of_any_secret_will_do() {
+        for signer in [1, 2] {
+            let good = sign(&[secret(signer)], "msg_1", 1_767_323_045, BODY);
+            for signatures in [
+                good.clone(),
+                format!("v1,AAAA v1a,xyz {good}"),
+                format!("{good} v1,no-base64"),
+            ] {
+                let verified = told("msg_1", "1767323045", &signatures, BODY);
+                assert_eq!(verified, Ok("msg_1".into()), "{signatures}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_was_changed_does_not_fit() {
+        let good = sign(&[secret(1)], "msg_1", 1_767_323_045, BODY);
+        let stranger = sign(&[secret(3)], "msg_1", 1_767_323_045, BODY);
+        let short = good.get(..good.len() - 4).unwrap();
+        for (id, timestamp, signatures, body) in [
+            ("msg_2", "1767323045", good.as_str(), BODY),
+            ("msg_1", "1767323046", &good, BODY),
+            ("msg_1", "1767323045", &good, b"{}"),
+            ("msg_1", "1767323045", &stranger, BODY),
+            ("msg_1", "1767323045", &good.replace("v1,", "v2,"), BODY),
+            ("msg_1", "1767323045", short, BODY),
+            ("msg_1", "1767323045", "v1,", BODY),
+            ("msg_1", "1767323045", "", BODY),
+        ] {
+            assert_eq!(
+                told(id, timestamp, signatures, body),
+                Err(Unverified::Signature),
+                "{id} {timestamp} {signatures}"
+            );
+        }
+        let nobody = verify(&[], [Some("msg_1"), Some("1767323045"), Some(&good)], BODY, now());
+        assert_eq!(nobody, Err(Unverified::Signature));
+    }
+
+    #[test]
+    fn five_minutes_either_way_and_no_second_more() {
+        for (seconds, verified) in [(-301, false), (-300, true), (0, true), (300, true), (301, false)] {
+            let at = (now() + Duration::seconds(seconds)).unix_timestamp();
+            let signatures = sign(&[secret(1)], "msg_1", at, BODY);
+            let result = told("msg_1", &at.to_string(), &signatures, BODY);
+            let expected = if verified {
+                Ok("msg_1".into())
+            } else {
+                Err(Unverified::Timestamp)
+            };
+            assert_eq!(result, expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn headers_that_are_missing_or_none_are_said_so() {
+        let good = sign(&[secret(1)], "msg_1", 1_767_323_045, BODY);
+        let all = [Some("msg_1"), Some("1767323045"), Some(good.as_str())];
+        for missing in 0..3 {
+            let mut headers = all;
+            headers[missing] = None;
+            assert_eq!(verify(&[secret(1)], headers, BODY, now()), Err(Unverified::Headers));
+        }
+        let long = "x".repeat(256);
+        for (id, timestamp) in [
+            ("", "1767323045"),
+            ("a b", "1767323045"),
+            (&long, "1767323045"),
+            ("msg_1", "now"),
+            ("msg_1", ""),
+        ] {
+            assert_eq!(
+                told(id, timestamp, &good, BODY),
+                Err(Unverified::Headers),
+                "{id} {timestamp}"
+            );
+        }
+        for extreme in [i64::MIN, i64::MAX] {
+            assert_eq!(
+                told("msg_1", &extreme.to_string(), &good, BODY),
+                Err(Unverified::Timestamp)
+            );
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! From HTML to what a reader sees of it.
+
+use html5gum::{StartTag, Token, Tokenizer};
+use recado_domain::brand::Page;
+
+/// The longest text, in characters: more says nothing new of a business.
+const LONGEST: usize = 24_000;
+
+/// What no reader sees, with all that stands inside.
+const UNSEEN: [&[u8]; 12] = [
+    b"script",
+    b"style",
+    b"noscript",
+    b"template",
+    b"svg",
+    b"math",
+    b"iframe",
+    b"object",
+    b"canvas",
+    b"select",
+    b"textarea",
+    b"noembed",
+];
+
+/// What stands in a line of its own text, and does not end it.
+const INLINE: [&[u8]; 24] = [
+    b"a", b"abbr", b"b", b"bdi", b"bdo", b"big", b"cite", b"code", b"data", b"del", b"em", b"font", b"i", b"img",
+    b"ins", b"kbd", b"label", b"mark", b"q", b"s", b"small", b"span", b"strong", b"u",
+];
+
+/// The text of a page of HTML.
+pub(super) fn of_html(html: &str) -> Page {
+    let mut reader = Reader::default();
+    for token in Tokenizer::new(html) {
+        let Ok(token) = token;
+        match token {
+            Token::StartTag(tag) => reader.open(&tag),
+            Token::EndTag(tag) => reader.close(&tag.name),
+            Token::String(text) => reader.read(&String::from_utf8_lossy(&text)),
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        }
+    }
+    reader.into_page()
+}
+
+/// The text of a page of text.
+pub(super) fn of_plain(plain: &str) -> Page {
+    let mut lines = Lines::default();
+    for line in plain.lines() {
+        lines.push(line);
+        lines.end();
+    }
+    Page {
+        text: lines.into_text(),
+        ..Page::default()
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    title: Lines,
+    in_title: bool,
+    site_name: Option<String>,
+    description: Option<String>,
+    body: Lines,
+    /// The unseen thing that the reader is in, and how many of its kind are open.
+    unseen: Option<(Vec<u8>, usize)>,
+}
+
+impl Reader {
+    fn open(&mut self, tag: &StartTag<()>) {
+        if let Some((name, depth)) = &mut self.unseen {
+            if **name == *tag.name.as_slice() && !tag.self_closing {
+                *depth += 1;
+            }
+            return;
+        }
+        let name = tag.name.as_slice();
+        match name {
+            name if UNSEEN.contains(&name) => {
+                if !tag.self_closing {
+                    self.unseen = Some((name.to_vec(), 1));
+                }
+            }
+            // A later one is of a picture.
+            b"title" => self.in_title = self.title.is_empty(),
+            b"meta" => self.meta(tag),
+            b"img" => {
+                self.body.push(" ");
+                self.body.push(&attribute(tag, b"alt"));
+                self.body.push(" ");
+            }
+            name if INLINE.contains(&name) => {}
+            _ => self.body.end(),
+        }
+    }
+
+    fn close(&mut self, name: &[u8]) {
+        if let Some((open, depth)) = &mut self.unseen {
+            if open.as_slice() == name {
+                *depth -= 1;
+                if *depth == 0 {
+                    self.unseen = None;
+                }
+            }
+            return;
+        }
+        if name == b"title" {
+            self.in_title = false;
+        } else if !INLINE.contains(&name) {
+            self.body.end();
+        }
+    }
+
+    fn read(&mut self, text: &str) {
+        if self.unseen.is_some() {
+            return;
+        }
+        if self.in_title {
+            self.title.push(text);
+        } else {
+            self.body.push(text);
+        }
+    }
+
+    fn meta(&mut self, tag: &StartTag<()>) {
+        let name = attribute(tag, b"name") + &attribute(tag, b"property");
+        let content = one_line(&attribute(tag, b"content"));
+        if content.is_empty() {
+            return;
+        }
+        match name.to_ascii_lowercase().as_str() {
+            "description" => self.description = Some(content),
+            "og:description" => self.description = self.description.take().or(Some(content)),
+            "og:site_name" => self.site_name = Some(content),
+            _ => {}
+        }
+    }
+
+    fn into_page(self) -> Page {
+        let title = Some(one_line(&self.title.into_text())).filter(|title| !title.is_empty());
+        let said = [
+            ("title", title.clone()),
+            ("site_name", self.site_name),
+            ("description", self.description),
+        ];
+        let mut lines = Lines::default();
+        for (label, value) in said {
+            if let Some(value) = value {
+                lines.push(&format!("{label}: {value}"));
+                lines.end();
+            }
+        }
+        lines.append(&self.body.into_text());
+        Page {
+            url: String::new(),
+            title,
+            text: lines.into_text(),
+        }
+    }
+}
+
+/// An attribute's value; empty without it.
+fn attribute(tag: &StartTag<()>, name: &[u8]) -> String {
+    let value = tag.attributes.get(name);
+    value.map_or_else(String::new, |value| String::from_utf8_lossy(value).into_owned())
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Lines of text, without control characters and with single spaces, cut at the longest.
+#[derive(Default)]
+struct Lines {
+    text: String,
+    chars: usize,
+    /// What parts the next character from the last one.
+    gap: Option<char>,
+}
+
+impl Lines {
+    fn push(&mut self, text: &str) {
+        for c in text.chars() {
+            if c.is_whitespace() {
+                self.gap = self.gap.or(Some(' '));
+            } else if !c.is_control() {
+                if let Some(gap) = self.gap.take().filter(|_| !self.text.is_empty()) {
+                    self.keep(gap);
+                }
+                self.keep(c);
+            }
+        }
+    }
+
+    fn keep(&mut self, c: char) {
+        if self.chars < LONGEST {
+            self.text.push(c);
+            self.chars += 1;
+        }
+    }
+
+    fn end(&mut self) {
+        self.gap = Some('\n');
+    }
+
+    fn append(&mut self, text: &str) {
+        for line in text.lines() {
+            self.push(line);
+            self.end();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    fn into_text(self) -> String {
+        self.text.trim_end().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_sees_text_and_no_markup() {
+        let page = of_html(
+            "<!doctype html><html><head><title> Padaria\n Aurora </title><meta charset=utf-8>\
+             <meta name=Description content='Pães  &amp; bolos'><meta property='og:site_name' content=\"Aurora\">\
+             <meta property=og:description content=other><style>p { color: red }</style>\
+             <script>if (a < b) { document.write('<p>no</p>') }</script></head><body>\
+             <!-- unseen --><h1>Pão <b>de</b> <i>queijo</i></h1><p>Feito&nbsp;hoje.<br>Todo   dia.\
+             <img src=x alt='Nossa loja'></p><svg><title>Icon</title><svg></svg><text>no</text></svg>\
+             <noscript>no</noscript><template><p>no</p></template><ul><li>Um<li>Dois</ul>\
+             <iframe src=x>no</iframe><select><option>no</select>\u{7}<p>Fim</body></html>",
+        );
+        assert_eq!(page.title.as_deref(), Some("Padaria Aurora"));
+        let lines: Vec<&str> = page.text.lines().collect();
+        assert_eq!(
+            lines,
+            [
+                "title: Padaria Aurora",
+                "site_name: Aurora",
+                "description: Pães & bolos",
+                "Pão de queijo",
+                "Feito hoje.",
+                "Todo dia. Nossa loja",
+                "Um",
+                "Dois",
+                "Fim",
+            ]
+        );
+    }
+
+    #[test]
+    fn broken_markup_ends_and_gives_what_can_be_read() {
+        for (html, text) in [
+            ("", ""),
+            ("   \n\t ", ""),
+            ("no markup", "no markup"),
+            ("<p>a<script>never closed <p>b", "a"),
+            ("<p <p>>a</ p></q>b", ">ab"),
+            ("<svg><svg></svg>a</svg>b", "b"),
+            ("<p>a</script>b", "a\nb"),
+            ("<a href='x'", ""),
+            ("&lt;b&gt; &#0; &#x110000; &unknown;", "<b> \u{fffd} \u{fffd} &unknown;"),
+            ("<title>a</title><title>b</title>", "title: a\nb"),
+        ] {
+            assert_eq!(of_html(html).text, text, "{html}");
+        }
+        let deep = format!("{}a", "<div><span>".repeat(50_000));
+        assert_eq!(of_html(&deep).text, "a");
+    }
+
+    #[test]
+    fn text_is_cut_at_its_longest() {
+        let long = "ã".repeat(30_000);
+        for page in [
+            of_html(&long),
+            of_plain(&long),
+            of_html(&format!("<title>{long}</title>{long}")),
+        ] {
+            assert_eq!(page.text.chars().count(), LONGEST);
+        }
+    }
+
+    #[test]
+    fn plain_text_keeps_its_lines() {
+        let page = of_plain(" Um \r\n\r\n<b>Dois</b>\u{0}\n");
+        assert_eq!((page.text.as_str(), page.title), ("Um\n<b>Dois</b>", None));
+    }
+}

@@ -1,0 +1,115 @@
+//! Resolves, judges and connects in one step.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hyper::Uri;
+use hyper_util::rt::TokioIo;
+use recado_domain::egress::{AllowList, Refusal, Target};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout_at};
+use tower_service::Service;
+
+use super::Resolver;
+
+/// How many addresses of a name are tried; all of them are judged.
+const TRIED: usize = 4;
+
+/// Why there is no connection.
+#[derive(Debug, Error)]
+pub(super) enum ConnectFault {
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    #[error("no address: {0}")]
+    Resolution(String),
+    #[error("no connection: {0}")]
+    Connection(String),
+    #[error("no connection in time")]
+    TimedOut,
+}
+
+/// Makes connections for the pool.
+#[derive(Clone)]
+pub(super) struct Connector(Arc<Way>);
+
+struct Way {
+    allow: AllowList,
+    resolver: Arc<dyn Resolver>,
+    timeout: Duration,
+}
+
+impl Connector {
+    pub(super) fn new(allow: AllowList, resolver: Arc<dyn Resolver>, timeout: Duration) -> Self {
+        Self(Arc::new(Way {
+            allow,
+            resolver,
+            timeout,
+        }))
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<TcpStream>;
+    type Error = ConnectFault;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, origin: Uri) -> Self::Future {
+        let way = Arc::clone(&self.0);
+        Box::pin(async move { way.connect(&origin.to_string()).await.map(TokioIo::new) })
+    }
+}
+
+impl Way {
+    /// The deadline is kept here too: the pool goes on connecting when nobody waits for the answer any more. A fifth of
+    /// the time is left for the handshake.
+    async fn connect(&self, origin: &str) -> Result<TcpStream, ConnectFault> {
+        let deadline = Instant::now() + self.timeout * 4 / 5;
+        // Judged again, whoever judged it before: nothing leaves but through here.
+        let target = Target::parse(origin, &self.allow).map_err(ConnectFault::Refused)?;
+        let addresses = self.addresses(&target, deadline).await?;
+        for address in &addresses {
+            target.may_be_at(*address, &self.allow).map_err(ConnectFault::Refused)?;
+        }
+        open(&addresses, target.port(), deadline).await
+    }
+
+    async fn addresses(&self, target: &Target, deadline: Instant) -> Result<Vec<IpAddr>, ConnectFault> {
+        if let Some(address) = target.address() {
+            return Ok(vec![address]);
+        }
+        let found = timeout_at(deadline, self.resolver.resolve(target.host())).await;
+        match found.map_err(|_| ConnectFault::Resolution("not answered in time".into()))? {
+            Ok(found) if found.is_empty() => Err(ConnectFault::Resolution("there is none".into())),
+            Ok(found) => Ok(found),
+            Err(error) => Err(ConnectFault::Resolution(error.to_string())),
+        }
+    }
+}
+
+/// Tries one address after the other, each for its share of the time that is left.
+async fn open(addresses: &[IpAddr], port: u16, deadline: Instant) -> Result<TcpStream, ConnectFault> {
+    let mut left = u32::try_from(addresses.len().min(TRIED)).unwrap_or(1);
+    let mut fault = ConnectFault::TimedOut;
+    for address in addresses.iter().take(TRIED) {
+        let share = deadline.saturating_duration_since(Instant::now()) / left.max(1);
+        left = left.saturating_sub(1);
+        match tokio::time::timeout(share, TcpStream::connect(SocketAddr::new(*address, port))).await {
+            Ok(Ok(stream)) => {
+                // Small requests leave at once; where that cannot be set, they only leave later.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => fault = ConnectFault::Connection(error.to_string()),
+            Err(_) => fault = ConnectFault::TimedOut,
+        }
+    }
+    Err(fault)
+}

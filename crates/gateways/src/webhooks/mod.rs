@@ -1,0 +1,151 @@
+//! Delivers webhooks: one signed POST an attempt, through the guarded client.
+
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::Method;
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT};
+use recado_domain::egress::Target;
+use recado_domain::webhooks::{DeliveryGateway, Failure, Outcome, Request};
+
+use crate::egress::{Call, Egress, Fault};
+
+/// How long an attempt may take, its answer included.
+const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How much of an answer's body is read, in bytes. Nothing is done with it, but a connection whose answer was read to
+/// its end can be used again.
+const READ: u64 = 16 * 1024;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("Recado-Webhooks/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+/// Delivers to endpoints of tenants.
+#[derive(Clone)]
+pub struct WebhookClient {
+    egress: Egress,
+    timeout: Duration,
+}
+
+impl WebhookClient {
+    pub fn new(egress: Egress) -> Self {
+        let timeout = TIMEOUT;
+        Self { egress, timeout }
+    }
+
+    /// The same with another time limit for an attempt. Default: 15 s.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    async fn attempt(&self, request: &Request) -> Result<Outcome, Fault> {
+        let target = Target::parse(&request.url, self.egress.allow_list()).map_err(Fault::Refused)?;
+        let call = Call {
+            method: Method::POST,
+            target,
+            headers: headers(request).map_err(|_| Fault::Broken("a header that cannot be sent".into()))?,
+            body: Bytes::from(request.body.clone()),
+        };
+        let (head, body) = self.egress.call(call).await?.into_parts();
+        read(body).await?;
+        Ok(Outcome::Answered {
+            status: head.status.as_u16(),
+            retry_after: retry_after(&head.headers, SystemTime::now()),
+        })
+    }
+}
+
+#[async_trait]
+impl DeliveryGateway for WebhookClient {
+    async fn deliver(&self, request: &Request) -> Outcome {
+        match tokio::time::timeout(self.timeout, self.attempt(request)).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(fault)) => {
+                tracing::debug!(message_id = request.message_id, cause = %fault, "a webhook was not delivered");
+                Outcome::Unreachable(failure(&fault))
+            }
+            Err(_) => Outcome::Unreachable(Failure::TimedOut),
+        }
+    }
+}
+
+fn failure(fault: &Fault) -> Failure {
+    match fault {
+        Fault::Refused(_) => Failure::Refused,
+        Fault::Resolution(_) => Failure::Resolution,
+        Fault::Connection(_) => Failure::Connection,
+        Fault::Tls(_) => Failure::Tls,
+        Fault::TimedOut => Failure::TimedOut,
+        Fault::Broken(_) => Failure::Broken,
+    }
+}
+
+fn headers(request: &Request) -> Result<HeaderMap, InvalidHeaderValue> {
+    Ok(HeaderMap::from_iter([
+        (USER_AGENT, AGENT),
+        (CONTENT_TYPE, JSON),
+        (ID, HeaderValue::from_str(&request.message_id)?),
+        (TIMESTAMP, HeaderValue::from(request.timestamp)),
+        (SIGNATURE, HeaderValue::from_str(&request.signatures)?),
+    ]))
+}
+
+/// Reads an answer's body to its end, or up to the limit: with what is left the connection is dropped.
+async fn read(mut body: Incoming) -> Result<(), Fault> {
+    if body.size_hint().lower() > READ {
+        return Ok(());
+    }
+    let mut read = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Fault::Broken(crate::http::chain(&error)))?;
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        read += u64::try_from(length).unwrap_or(u64::MAX);
+        if read > READ {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3); a date that has passed is no time at all.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_in_seconds_or_as_a_date() {
+        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
+        for (text, wait) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sat, 21 Nov 2026 12:01:30 GMT", Some(90)),
+            ("Saturday, 21-Nov-26 12:00:05 GMT", Some(5)),
+            ("Sat, 21 Nov 2026 11:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("1.5", None),
+            ("99999999999", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{text}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new(), now), None);
+    }
+}

@@ -1,0 +1,351 @@
+//! The guarded client: what it never connects to, however it is asked.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http_body_util::BodyExt as _;
+use hyper::Method;
+use hyper::header::HeaderMap;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use recado_domain::egress::{AllowList, Refusal, Target};
+use recado_gateways::egress::{Call, Egress, Fault, Resolver, Setup};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::server::{Reply, Server};
+
+/// Short, for what is meant to run out.
+const SHORT: Duration = Duration::from_millis(500);
+
+/// Plays the public network: the one loopback address that the lists of these tests open.
+pub(crate) const OPEN: &str = "127.0.0.2";
+
+/// A resolver that says what it is told.
+#[derive(Default)]
+pub(crate) struct Dns {
+    answers: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl Dns {
+    /// The answers to one name after the other; the last one stays.
+    pub(crate) fn knows(self, name: &str, answers: &[&[&str]]) -> Self {
+        let parse = |answer: &&[&str]| answer.iter().map(|ip| ip.parse().unwrap()).collect();
+        let answers = answers.iter().map(parse).collect();
+        self.answers.lock().unwrap().insert(name.to_owned(), answers);
+        self
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+#[async_trait]
+impl Resolver for Dns {
+    async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        self.asked.lock().unwrap().push(name.to_owned());
+        let answer = {
+            let mut answers = self.answers.lock().unwrap();
+            match answers.get_mut(name) {
+                Some(left) if left.len() > 1 => left.pop_front(),
+                Some(left) => left.front().cloned(),
+                None => None,
+            }
+        };
+        match answer {
+            // Silence.
+            Some(answer) if answer.is_empty() && name.starts_with("silent") => std::future::pending().await,
+            Some(answer) => Ok(answer),
+            None => Err(io::Error::other("no such name")),
+        }
+    }
+}
+
+pub(crate) fn list(networks: &[&str]) -> AllowList {
+    let networks: Vec<_> = networks.iter().map(|network| network.parse().unwrap()).collect();
+    networks.into()
+}
+
+pub(crate) fn setup(allow: &[&str], dns: Dns) -> (Setup, Arc<Dns>) {
+    let dns = Arc::new(dns);
+    let setup = Setup {
+        resolver: Arc::<Dns>::clone(&dns),
+        connect_timeout: Duration::from_secs(2),
+        ..Setup::new(list(allow))
+    };
+    (setup, dns)
+}
+
+pub(crate) fn egress(allow: &[&str], dns: Dns) -> Egress {
+    Egress::new(setup(allow, dns).0).unwrap()
+}
+
+/// The status and body of a GET.
+async fn get(egress: &Egress, url: &str) -> Result<(u16, Bytes), Fault> {
+    let call = Call {
+        method: Method::GET,
+        target: Target::parse(url, egress.allow_list()).map_err(Fault::Refused)?,
+        headers: HeaderMap::new(),
+        body: Bytes::new(),
+    };
+    let answer = egress.call(call).await?;
+    let status = answer.status().as_u16();
+    Ok((status, answer.into_body().collect().await.unwrap().to_bytes()))
+}
+
+fn entries(corpus: &'static str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let lines = corpus.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.map(|line| match line.split_once(" => ") {
+        Some((url, answers)) => (url, answers.split(", ").collect()),
+        None => (line, vec![]),
+    })
+}
+
+/// The same URL at a port, where it names none.
+fn at_port(url: &str, port: u16) -> Option<String> {
+    let (scheme, rest) = url.split_once("://")?;
+    let end = rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let after = authority.rsplit_once(']').map_or(authority, |(_, after)| after);
+    (!after.contains(':')).then(|| format!("{scheme}://{authority}:{port}{path}"))
+}
+
+/// Of the name that the client will ask for.
+fn asked_name(url: &str) -> Option<String> {
+    let target = Target::parse(url, &list(&["192.0.2.255"])).ok()?;
+    target.address().is_none().then(|| target.host().to_owned())
+}
+
+#[tokio::test]
+async fn nothing_of_the_hostile_corpus_reaches_this_machine() {
+    const HOSTILE: &str = include_str!("../../../domain/src/egress/corpus/hostile.txt");
+    let canary = Server::start_at("0.0.0.0:0", vec![Reply::http("200 OK", "caught")]).await;
+    let port = canary.port();
+    let six = Server::start_at(&format!("[::1]:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let mut tried = 0;
+    // A list that opens nothing of the corpus lets ports of names pass to where their addresses are judged.
+    for allow in [&[][..], &["192.0.2.255"][..]] {
+        for (url, answers) in entries(HOSTILE) {
+            for url in [Some(url.to_owned()), at_port(url, port)].into_iter().flatten() {
+                let dns = match asked_name(&url) {
+                    Some(name) => Dns::default().knows(&name, &[&answers]),
+                    None => Dns::default(),
+                };
+                let result = get(&egress(allow, dns), &url).await;
+                assert!(matches!(result, Err(Fault::Refused(_))), "{url}: {result:?}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 900, "{tried}");
+    assert_eq!((canary.connections(), six.connections()), (0, 0));
+    // The same canaries, asked by whoever may.
+    let open = egress(
+        &["127.0.0.0/8", "::1"],
+        Dns::default().knows("lvh.me", &[&["127.0.0.1"]]),
+    );
+    for url in ["http://0177.1/", "http://[::1]/", "http://lvh.me/", "http://１２７.1/"] {
+        let (status, _) = get(&open, &at_port(url, port).unwrap()).await.unwrap();
+        assert_eq!(status, 200, "{url}");
+    }
+    // Two of the URLs are one host, and share its connection.
+    assert_eq!((canary.connections(), six.connections()), (2, 1));
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connection() {
+    let public = Server::start_at(
+        &format!("{OPEN}:0"),
+        vec![Reply::http("200 OK\r\nConnection: close", "hello")],
+    )
+    .await;
+    let port = public.port();
+    let canary = Server::start_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let (setup, dns) = setup(
+        &[OPEN],
+        Dns::default().knows("rebound.example", &[&[OPEN], &["127.0.0.1"]]),
+    );
+    let egress = Egress::new(setup).unwrap();
+    let url = format!("http://rebound.example:{port}/");
+    assert_eq!(get(&egress, &url).await.unwrap(), (200, Bytes::from("hello")));
+    assert_eq!(
+        (public.connections(), dns.asked()),
+        (1, 1),
+        "judged and connected to with one answer"
+    );
+    for _ in 0..2 {
+        let refused = get(&egress, &url).await;
+        assert!(matches!(refused, Err(Fault::Refused(Refusal::Address))), "{refused:?}");
+    }
+    assert_eq!((public.connections(), canary.connections()), (1, 0));
+}
+
+#[tokio::test]
+async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
+    let public = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).await;
+    let port = public.port();
+    let canary = Server::start_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let dns = Dns::default()
+        .knows("mixed.example", &[&[OPEN, "127.0.0.1"]])
+        .knows("first.example", &[&["127.0.0.1", OPEN]])
+        .knows("last.example", &[&[OPEN, OPEN, OPEN, OPEN, OPEN, "::ffff:127.0.0.1"]])
+        .knows("none.example", &[&[]]);
+    let egress = egress(&[OPEN], dns);
+    for name in ["mixed", "first", "last"] {
+        let refused = get(&egress, &format!("http://{name}.example:{port}/")).await;
+        assert!(
+            matches!(refused, Err(Fault::Refused(Refusal::Address))),
+            "{name}: {refused:?}"
+        );
+    }
+    for name in ["none", "unknown"] {
+        let unknown = get(&egress, &format!("http://{name}.example:{port}/")).await;
+        assert!(matches!(unknown, Err(Fault::Resolution(_))), "{name}: {unknown:?}");
+    }
+    assert_eq!((public.connections(), canary.connections()), (0, 0));
+}
+
+#[tokio::test]
+async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
+    let silent = Server::start_at(&format!("{OPEN}:0"), vec![Reply::Silence]).await;
+    let port = silent.port();
+    let refusing = format!("{OPEN}:{}", {
+        let listener = TcpListener::bind(format!("{OPEN}:0")).await.unwrap();
+        listener.local_addr().unwrap().port()
+    });
+    let (setup, _) = setup(&[OPEN], Dns::default().knows("silent.example", &[&[]]));
+    let egress = Egress::new(Setup {
+        connect_timeout: SHORT,
+        ..setup
+    })
+    .unwrap();
+    let begun = Instant::now();
+    let hung = get(&egress, "http://silent.example/").await;
+    assert!(matches!(hung, Err(Fault::Resolution(_))), "{hung:?}");
+    let refused = get(&egress, &format!("http://{refusing}/")).await;
+    assert!(matches!(refused, Err(Fault::Connection(_))), "{refused:?}");
+    // A handshake that nobody answers.
+    let hung = get(&egress, &format!("https://{OPEN}:{port}/")).await;
+    assert!(matches!(hung, Err(Fault::TimedOut)), "{hung:?}");
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_where_one_does_not_answer() {
+    let server = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).await;
+    let dns = Dns::default().knows("two.example", &[&["127.0.0.3", OPEN]]);
+    let egress = egress(&["127.0.0.2/31"], dns);
+    let url = format!("http://two.example:{}/", server.port());
+    assert_eq!(get(&egress, &url).await.unwrap().0, 200);
+}
+
+#[tokio::test]
+async fn a_kept_connection_serves_its_own_host_alone() {
+    let server = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "")]).await;
+    let port = server.port();
+    let dns = Dns::default()
+        .knows("a.example", &[&[OPEN]])
+        .knows("b.example", &[&[OPEN]]);
+    let (setup, dns) = setup(&[OPEN], dns);
+    let egress = Egress::new(setup).unwrap();
+    for _ in 0..20 {
+        get(&egress, &format!("http://a.example:{port}/x")).await.unwrap();
+    }
+    assert_eq!((server.connections(), dns.asked()), (1, 1));
+    get(&egress, &format!("http://b.example:{port}/x")).await.unwrap();
+    get(&egress, &format!("http://{OPEN}:{port}/x")).await.unwrap();
+    assert_eq!((server.connections(), dns.asked()), (3, 2));
+    let hosts: Vec<_> = server
+        .requests()
+        .iter()
+        .skip(19)
+        .map(|head| {
+            head.to_lowercase()
+                .split_once("host: ")
+                .unwrap()
+                .1
+                .split("\r\n")
+                .next()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        hosts,
+        ["a.example", "b.example", OPEN].map(|host| format!("{host}:{port}"))
+    );
+}
+
+/// A TLS server of one name, and who vouches for it.
+async fn secure_server(name: &str) -> (u16, RootCertStore) {
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec![name.to_owned()]).unwrap();
+    let mut authorities = RootCertStore::empty();
+    authorities.add(cert.der().clone()).unwrap();
+    let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind(format!("{OPEN}:0")).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            // A client that does not believe us goes away in the handshake.
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                let name = stream.get_ref().1.server_name().unwrap_or("none").to_owned();
+                let _ = stream.read(&mut [0; 4096]).await;
+                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        }
+    });
+    (port, authorities)
+}
+
+#[tokio::test]
+async fn the_certificate_has_to_be_of_the_host_that_the_url_names() {
+    let (port, authorities) = secure_server("hooks.example").await;
+    let dns = Dns::default()
+        .knows("hooks.example", &[&[OPEN]])
+        .knows("other.example", &[&[OPEN]]);
+    let (setup, _) = setup(&[OPEN], dns);
+    let egress = Egress::new(Setup { authorities, ..setup }).unwrap();
+    for host in ["hooks.example", "HOOKS.example."] {
+        let answer = get(&egress, &format!("https://{host}:{port}/")).await.unwrap();
+        assert_eq!(
+            answer,
+            (200, Bytes::from("hooks.example")),
+            "the name told to the server"
+        );
+    }
+    for host in ["other.example", OPEN] {
+        let refused = get(&egress, &format!("https://{host}:{port}/")).await;
+        assert!(matches!(refused, Err(Fault::Tls(_))), "{host}: {refused:?}");
+    }
+    // Whom only this test believes is believed by nobody else.
+    let dns = Dns::default().knows("hooks.example", &[&[OPEN]]);
+    let refused = get(&self::egress(&[OPEN], dns), &format!("https://hooks.example:{port}/")).await;
+    assert!(matches!(refused, Err(Fault::Tls(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn the_system_knows_its_own_names() {
+    let resolver = recado_gateways::egress::SystemResolver::default();
+    let found = resolver.resolve("localhost").await.unwrap();
+    assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{found:?}");
+    assert!(resolver.resolve(&"a".repeat(64)).await.is_err());
+}

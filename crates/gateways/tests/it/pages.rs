@@ -1,0 +1,301 @@
+//! Pages fetched from sites that mean no good.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use recado_domain::brand::{PageFetcher as _, PageRefusal};
+use recado_domain::egress::Refusal;
+use recado_gateways::brand::PageClient;
+
+use crate::egress::{Dns, OPEN, egress};
+use crate::server::{Reply, Server};
+
+const SHORT: Duration = Duration::from_millis(700);
+const LARGEST: usize = 1 << 20;
+
+fn client() -> PageClient {
+    PageClient::new(egress(&[OPEN], Dns::default()))
+}
+
+async fn site(replies: Vec<Reply>) -> Server {
+    Server::start_at(&format!("{OPEN}:0"), replies).await
+}
+
+fn page(body: &str) -> Reply {
+    Reply::http("200 OK\r\nContent-Type: text/html; charset=utf-8", body)
+}
+
+fn raw(headers: &str, body: &[u8]) -> Reply {
+    let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\nContent-Length: {}\r\n\r\n", body.len());
+    Reply::Raw([head.as_bytes(), body].concat())
+}
+
+fn redirect(location: &str) -> Reply {
+    Reply::http(&format!("302 Found\r\nLocation: {location}"), "")
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(data).unwrap();
+    encoder.finish().unwrap()
+}
+
+async fn refused(reply: Reply) -> PageRefusal {
+    let site = site(vec![reply]).await;
+    let begun = Instant::now();
+    let refusal = client().timeout(SHORT * 3).fetch(site.origin()).await.unwrap_err();
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "{refusal:?}: {:?}",
+        begun.elapsed()
+    );
+    refusal
+}
+
+#[tokio::test]
+async fn a_page_is_fetched_by_a_bot_that_says_so() {
+    let site = site(vec![page("<title>Loja</title><p>P\u{e3}o de queijo.</p>")]).await;
+    let url = format!("{}/sobre?a=b#c", site.origin());
+    let found = client().fetch(&url).await.unwrap();
+    assert_eq!(found.url, format!("{}/sobre?a=b", site.origin()));
+    assert_eq!(found.title.as_deref(), Some("Loja"));
+    assert_eq!(found.text, "title: Loja\nPão de queijo.");
+    let head = site.requests().remove(0).to_lowercase();
+    assert!(head.starts_with("get /sobre?a=b http/1.1"), "{head}");
+    for line in ["recadobot/", "accept-encoding: identity", "accept: text/html"] {
+        assert!(head.contains(line), "{line}: {head}");
+    }
+    for unwanted in ["cookie", "authorization", "referer", "content-length"] {
+        assert!(!head.contains(unwanted), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_kinds_that_are_read() {
+    let deflated = gzip("<p>Olá".as_bytes());
+    for (reply, text) in [
+        (raw("Content-Type: text/plain", b"um\ndois"), "um\ndois"),
+        (raw("Content-Type: TEXT/HTML ;charset=iso-8859-1", b"<p>Ol\xe1"), "Olá"),
+        (raw("Content-Type: text/html\r\nContent-Encoding: gzip", &deflated), "Olá"),
+        (
+            Reply::Bytes(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n2\r\nab\r\n0\r\n\r\n"
+                    .into(),
+            ),
+            "ab",
+        ),
+    ] {
+        let site = site(vec![reply]).await;
+        assert_eq!(client().fetch(site.origin()).await.unwrap().text, text);
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_just_1_mb_is_read_and_one_byte_more_is_not() {
+    let body = |length: usize| format!("<p>a{}", " ".repeat(length - 4));
+    let site = site(vec![page(&body(LARGEST)), page(&body(LARGEST + 1))]).await;
+    assert_eq!(client().fetch(site.origin()).await.unwrap().text, "a");
+    assert_eq!(client().fetch(site.origin()).await, Err(PageRefusal::TooLarge));
+    let chunked = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{}\r\n1\r\nb\r\n0\r\n\r\n",
+        LARGEST,
+        body(LARGEST)
+    );
+    assert_eq!(refused(Reply::Bytes(chunked)).await, PageRefusal::TooLarge);
+}
+
+#[tokio::test]
+async fn floods_and_bombs_are_left_early() {
+    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
+    let bomb = gzip(&vec![b' '; 256 << 20]);
+    let twice = gzip(&bomb);
+    for (reply, refusal) in [
+        (
+            Reply::Bytes(format!("{html}Content-Length: 10737418240\r\n\r\n")),
+            PageRefusal::TooLarge,
+        ),
+        (
+            Reply::Endless(format!("{html}\r\n"), "<p>page</p>".repeat(1000)),
+            PageRefusal::TooLarge,
+        ),
+        (
+            Reply::Endless(
+                format!("{html}Transfer-Encoding: chunked\r\n\r\n"),
+                format!("2000\r\n{}\r\n", "a".repeat(0x2000)),
+            ),
+            PageRefusal::TooLarge,
+        ),
+        (
+            raw("Content-Type: text/html\r\nContent-Encoding: gzip", &bomb),
+            PageRefusal::TooLarge,
+        ),
+        (
+            raw("Content-Type: text/html\r\nContent-Encoding: gzip, gzip", &twice),
+            PageRefusal::Encoding,
+        ),
+        (
+            raw("Content-Type: text/html\r\nContent-Encoding: br", b"\x0b\x02\x80a\x03"),
+            PageRefusal::Encoding,
+        ),
+        (
+            raw("Content-Type: text/html\r\nContent-Encoding: gzip", b"no gzip"),
+            PageRefusal::Broken,
+        ),
+        (Reply::Endless(html.into(), "x-a: b\r\n".into()), PageRefusal::Broken),
+        (
+            Reply::Endless("HTTP/1.1 200 OK\r\nx-a: ".into(), "b".repeat(1000)),
+            PageRefusal::Broken,
+        ),
+    ] {
+        assert_eq!(refused(reply).await, refusal);
+    }
+}
+
+#[tokio::test]
+async fn what_is_slow_or_lies_is_refused_in_time() {
+    let html = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
+    for (reply, refusal) in [
+        (Reply::Silence, PageRefusal::TimedOut),
+        (
+            Reply::Bytes(format!("{html}Content-Length: 100\r\n\r\n<p>cut")),
+            PageRefusal::TimedOut,
+        ),
+        (Reply::Bytes("HTTP/1.1 200".into()), PageRefusal::TimedOut),
+        (Reply::Close, PageRefusal::Broken),
+        (Reply::Bytes("220 smtp ready\r\n".into()), PageRefusal::Broken),
+        (
+            Reply::Bytes(format!("{html}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
+            PageRefusal::Broken,
+        ),
+        (
+            Reply::Bytes(format!("{html}Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
+            PageRefusal::Broken,
+        ),
+    ] {
+        assert_eq!(refused(reply).await, refusal);
+    }
+    // Of a declared length that is too small, no more is read.
+    let short = site(vec![Reply::Bytes(format!(
+        "{html}Content-Length: 5\r\n\r\n<p>abHTTP/1.1 200 OK\r\n"
+    ))])
+    .await;
+    assert_eq!(client().fetch(short.origin()).await.unwrap().text, "ab");
+}
+
+#[tokio::test]
+async fn what_is_no_page_is_refused() {
+    let typed = |media_type: &str| raw(&format!("Content-Type: {media_type}"), b"<p>a");
+    for media_type in [
+        "image/png",
+        "application/pdf",
+        "application/json",
+        "application/octet-stream",
+        "text/htmlx",
+        "text/xml",
+    ] {
+        assert_eq!(refused(typed(media_type)).await, PageRefusal::MediaType, "{media_type}");
+    }
+    assert_eq!(refused(raw("x-a: b", b"<p>a")).await, PageRefusal::MediaType);
+    assert_eq!(
+        refused(raw("Content-Type: text/html; charset=utf-8", b"<p>\xc3\x28 \xa0\xa1")).await,
+        PageRefusal::Encoding
+    );
+    assert_eq!(
+        refused(raw("Content-Type: text/html", b"<p>Ol\xe1")).await,
+        PageRefusal::Encoding
+    );
+    for empty in ["", "<script>x</script>", "<!-- a -->"] {
+        assert_eq!(refused(page(empty)).await, PageRefusal::Empty);
+    }
+    for status in [304, 400, 401, 403, 404, 429, 500, 503] {
+        let reply = Reply::Bytes(format!("HTTP/1.1 {status} X\r\nContent-Type: text/html\r\n\r\n<p>a"));
+        assert_eq!(refused(reply).await, PageRefusal::Status(status));
+    }
+}
+
+#[tokio::test]
+async fn three_redirects_are_followed_and_no_fourth() {
+    let end = site(vec![page("<p>end")]).await;
+    let hops = site(vec![
+        redirect("/1"),
+        redirect("../2?x"),
+        redirect(&format!("{}/end", end.origin())),
+    ])
+    .await;
+    let found = client().fetch(&format!("{}/a/b", hops.origin())).await.unwrap();
+    assert_eq!(
+        (found.text.as_str(), found.url),
+        ("end", format!("{}/end", end.origin()))
+    );
+    let asked: Vec<_> = hops
+        .requests()
+        .iter()
+        .map(|head| head.split(' ').nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(asked, ["/a/b", "/1", "/2?x"]);
+    let circle = site(vec![redirect("/again")]).await;
+    assert_eq!(
+        client().fetch(circle.origin()).await,
+        Err(PageRefusal::TooManyRedirects)
+    );
+    assert_eq!(circle.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
+    let canary = Server::start(vec![page("caught")]).await;
+    let port = canary.port();
+    let dns = || {
+        Dns::default()
+            .knows("private.example", &[&["127.0.0.1"]])
+            .knows("rebound.example", &[&[OPEN], &["127.0.0.1"]])
+    };
+    for (location, refusal) in [
+        (canary.origin().to_owned(), Refusal::Address),
+        (format!("//127.1:{port}/"), Refusal::Address),
+        (format!("http://localhost:{port}/"), Refusal::Address),
+        (format!("http://private.example:{port}/"), Refusal::Address),
+        (format!("http://[::ffff:127.0.0.1]:{port}/"), Refusal::Address),
+        ("http://169.254.169.254/latest/meta-data/".into(), Refusal::Address),
+        (format!("http://ana:senha@{OPEN}/"), Refusal::UserInfo),
+        ("file:///etc/passwd".into(), Refusal::Scheme),
+        ("gopher://127.0.0.1:6379/_x".into(), Refusal::Scheme),
+        ("javascript:alert(1)".into(), Refusal::Scheme),
+        ("http://8.8.8.8:22/".into(), Refusal::Port),
+        ("http://[".into(), Refusal::Malformed),
+    ] {
+        let site = site(vec![redirect(&location)]).await;
+        let client = PageClient::new(egress(&[OPEN], dns()));
+        let refused = client.fetch(site.origin()).await;
+        assert_eq!(refused, Err(PageRefusal::Redirect(refusal)), "{location}");
+    }
+    // A name that led to the site, and then to this machine.
+    let site = site(vec![Reply::http(
+        "302 Found\r\nConnection: close\r\nLocation: /again",
+        "",
+    )])
+    .await;
+    let client = PageClient::new(egress(&[OPEN], dns()));
+    let refused = client.fetch(&format!("http://rebound.example:{}/", site.port())).await;
+    assert_eq!(refused, Err(PageRefusal::Redirect(Refusal::Address)));
+    assert_eq!((canary.connections(), site.connections()), (0, 1));
+    let lost = self::site(vec![Reply::http("302 Found", "")]).await;
+    assert_eq!(self::client().fetch(lost.origin()).await, Err(PageRefusal::Broken));
+}
+
+#[tokio::test]
+async fn where_there_is_no_site_it_says_so() {
+    let dns = Dns::default().knows("private.example", &[&["10.0.0.1"]]);
+    let client = PageClient::new(egress(&[], dns));
+    for (url, refusal) in [
+        ("http://127.0.0.1/", PageRefusal::Url(Refusal::Address)),
+        ("http://private.example/", PageRefusal::Url(Refusal::Address)),
+        ("ftp://loja.example/", PageRefusal::Url(Refusal::Scheme)),
+        ("loja.example", PageRefusal::Url(Refusal::Malformed)),
+        ("http://unknown.example/", PageRefusal::Resolution),
+    ] {
+        assert_eq!(client.fetch(url).await, Err(refusal), "{url}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Webhooks delivered to the receiver, which verifies them by the library of the standard, with everything that an
+//! endpoint can do instead of answering.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::StreamExt as _;
+use recado_domain::webhooks::{DeliveryGateway as _, Failure, Outcome, Request};
+use recado_gateways::webhooks::WebhookClient;
+use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::receiver::{Options, Receiver};
+use serde_json::{Value, json};
+
+use crate::egress::{Dns, egress};
+use crate::server::{Reply, Server};
+
+const SHORT: Duration = Duration::from_millis(700);
+
+const KEY: [u8; 32] = *b"0123456789abcdef0123456789abcdef";
+
+fn client() -> WebhookClient {
+    WebhookClient::new(egress(&["127.0.0.0/8"], Dns::default()))
+}
+
+fn receiver() -> Receiver {
+    Receiver::start(Options {
+        secret: Some(hex::encode(KEY)),
+        ..Options::default()
+    })
+    .unwrap()
+}
+
+/// An event, signed now.
+fn request(url: &str, id: &str) -> Request {
+    let timestamp = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .try_into()
+        .unwrap();
+    let body = json!({ "id": id, "type": "test.ping", "data": { "text": "Olá\u{0}\u{1F600}" } }).to_string();
+    let signed = hmac::sign(
+        &hmac::Key::new(hmac::HMAC_SHA256, &KEY),
+        format!("{id}.{timestamp}.{body}").as_bytes(),
+    );
+    Request {
+        url: url.to_owned(),
+        message_id: id.to_owned(),
+        timestamp,
+        signatures: format!("v1,{} v1,{}", STANDARD.encode([0; 32]), STANDARD.encode(signed)),
+        body: body.into_bytes(),
+    }
+}
+
+fn answered(status: u16) -> Outcome {
+    Outcome::Answered {
+        status,
+        retry_after: None,
+    }
+}
+
+fn status(http_status: u16, retry_after_s: Option<u32>) -> FaultKind {
+    FaultKind::Status {
+        http_status,
+        body: Value::Null,
+        retry_after_s,
+    }
+}
+
+#[tokio::test]
+async fn the_published_library_accepts_what_arrives() {
+    let receiver = receiver();
+    let request = request(&receiver.url("/hooks/1?a=b"), "msg_1");
+    assert_eq!(client().deliver(&request).await, answered(200));
+    let came = receiver.deliveries().remove(0);
+    assert_eq!((came.path.as_str(), came.id()), ("/hooks/1", Some("msg_1")));
+    assert_eq!(came.body, request.body, "byte for byte");
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("user-agent", concat!("Recado-Webhooks/", env!("CARGO_PKG_VERSION"))),
+        ("webhook-timestamp", &request.timestamp.to_string()),
+        ("webhook-signature", &request.signatures),
+        ("content-length", &request.body.len().to_string()),
+    ] {
+        assert_eq!(came.header(name), Some(value), "{name}");
+    }
+    for unwanted in ["cookie", "authorization", "accept-encoding", "transfer-encoding"] {
+        assert_eq!(came.header(unwanted), None);
+    }
+    came.verify(&format!("whsec_{}", STANDARD.encode(KEY))).unwrap();
+    came.verify(&hex::encode([7; 32])).unwrap_err();
+    // One changed byte, and the receiver says so.
+    let mut changed = request;
+    changed.body[0] = b'[';
+    assert_eq!(client().deliver(&changed).await, answered(401));
+}
+
+#[tokio::test]
+async fn whatever_status_is_answered_is_told() {
+    let receiver = receiver();
+    let wait = Outcome::Answered {
+        status: 429,
+        retry_after: Some(Duration::from_secs(120)),
+    };
+    for (kind, outcome) in [
+        (status(204, None), answered(204)),
+        (status(410, None), answered(410)),
+        (status(500, None), answered(500)),
+        (status(429, Some(120)), wait),
+        (FaultKind::AcceptThenStatus500, answered(500)),
+        (FaultKind::GarbageJson, answered(200)),
+    ] {
+        receiver.script(vec![Fault::new(kind.clone())]);
+        let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+        assert_eq!(got, outcome, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn redirects_are_told_and_not_followed() {
+    let (receiver, canary) = (receiver(), Server::start(vec![Reply::http("200 OK", "caught")]).await);
+    for http_status in [301, 302, 303, 307, 308] {
+        for location in [
+            format!("{}/x", canary.origin()),
+            "/elsewhere".into(),
+            "file:///etc/passwd".into(),
+        ] {
+            receiver.script(vec![Fault::new(FaultKind::Redirect { http_status, location })]);
+            let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+            assert_eq!(got, answered(http_status));
+        }
+    }
+    assert_eq!(canary.connections(), 0);
+    assert!(receiver.deliveries_to("/elsewhere").is_empty());
+    assert_eq!(receiver.count(), 15);
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_told_apart() {
+    let receiver = receiver();
+    let client = client().timeout(SHORT);
+    for (kind, failure) in [
+        (FaultKind::Hang { ms: 60_000 }, Failure::TimedOut),
+        (FaultKind::Drip { ms: 200 }, Failure::TimedOut),
+        (FaultKind::AcceptThenReset, Failure::Broken),
+        (FaultKind::AcceptThenBreakOff, Failure::Broken),
+    ] {
+        receiver.script(vec![Fault::new(kind.clone())]);
+        let begun = Instant::now();
+        let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
+        assert_eq!(got, Outcome::Unreachable(failure), "{kind:?}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{kind:?}: {:?}",
+            begun.elapsed()
+        );
+    }
+    assert_eq!(receiver.count(), 4, "each was sent once");
+    let line = |text: &str| Reply::Bytes(text.into());
+    let replies = [
+        (line("SMTP ready\r\n\r\n"), Failure::Broken),
+        (
+            line("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"),
+            Failure::TimedOut,
+        ),
+        (
+            Reply::Endless(
+                "HTTP/1.1 200 OK\r\n".into(),
+                "x-a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n".into(),
+            ),
+            Failure::Broken,
+        ),
+        (
+            Reply::Endless("HTTP/1.1 200 OK\r\nx: ".into(), "b".repeat(1000)),
+            Failure::Broken,
+        ),
+        (
+            Reply::Endless(String::new(), "HTTP/1.1 103 Early Hints\r\n\r\n".into()),
+            Failure::TimedOut,
+        ),
+    ];
+    for (reply, failure) in replies {
+        let server = Server::start(vec![reply]).await;
+        let got = client.deliver(&request(server.origin(), "msg_1")).await;
+        assert_eq!(got, Outcome::Unreachable(failure), "{:?}", server.requests());
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_is_left_after_its_status() {
+    let receiver = receiver();
+    receiver.script(vec![Fault::new(FaultKind::Flood { bytes: 10 << 30 })]);
+    let begun = Instant::now();
+    let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
+    assert_eq!(got, answered(200));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // The same, declared.
+    let server = Server::start(vec![Reply::Bytes(
+        "HTTP/1.1 503 No\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nContent-Length: 10737418240\r\n\r\n".into(),
+    )])
+    .await;
+    let got = client().deliver(&request(server.origin(), "msg_1")).await;
+    let retry_after = Some(Duration::ZERO);
+    assert_eq!(
+        got,
+        Outcome::Answered {
+            status: 503,
+            retry_after
+        }
+    );
+}
+
+#[tokio::test]
+async fn where_nobody_is_reached_it_says_why() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let dns = Dns::default()
+        .knows("private.example", &[&["10.0.0.1"]])
+        .knows("silent.example", &[&[]]);
+    let client = WebhookClient::new(egress(&["127.0.0.0/8"], dns));
+    let plain = receiver();
+    for (url, failure) in [
+        ("http://10.0.0.1/".into(), Failure::Refused),
+        ("https://ana:senha@hooks.example/".into(), Failure::Refused),
+        ("ftp://hooks.example/".into(), Failure::Refused),
+        ("http://private.example/".into(), Failure::Refused),
+        ("http://unknown.example/".into(), Failure::Resolution),
+        ("http://silent.example/".into(), Failure::Resolution),
+        (format!("http://{closed}/"), Failure::Connection),
+        (plain.url("/").replace("http:", "https:"), Failure::Tls),
+    ] {
+        let got = client.deliver(&request(&url, "msg_1")).await;
+        assert_eq!(got, Outcome::Unreachable(failure), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_list_this_machine_is_out_of_reach() {
+    let receiver = receiver();
+    let client = WebhookClient::new(egress(&[], Dns::default()));
+    let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
+    assert_eq!(got, Outcome::Unreachable(Failure::Refused));
+    assert_eq!(receiver.count(), 0);
+}
+
+#[tokio::test]
+async fn many_deliveries_share_few_connections() {
+    let server = Server::start(vec![Reply::http("200 OK", "{}")]).await;
+    let (client, url) = (client(), server.origin().to_owned());
+    let deliveries = (0..1000).map(|at| {
+        let (client, request) = (client.clone(), request(&url, &format!("msg_{at}")));
+        async move { client.deliver(&request).await }
+    });
+    let outcomes: Vec<Outcome> = futures_util::stream::iter(deliveries)
+        .buffer_unordered(16)
+        .collect()
+        .await;
+    assert!(outcomes.iter().all(|outcome| *outcome == answered(200)), "{outcomes:?}");
+    assert_eq!(server.requests().len(), 1000);
+    assert!(server.connections() <= 32, "{}", server.connections());
+}

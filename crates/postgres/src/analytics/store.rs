@@ -1,0 +1,147 @@
+//! The port: statements become figures.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel_async::RunQueryDsl;
+use recado_domain::analytics::{
+    ActivityRead, AnalyticsStore, AutomationsFigures, EcommerceFigures, Metric, MetricEvent, MetricFigures,
+    RevenueFigures, TopContact, Window,
+};
+use recado_domain::shared::{AccountId, MetricEventId, StoreError};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::window::{Figures, over};
+use super::{metrics, sales};
+use crate::pool::TenantPool;
+use crate::sql::{Sql, sql};
+
+/// Reports.
+#[derive(Clone, Debug)]
+pub struct PgAnalytics(TenantPool);
+
+/// Every metric, and every source.
+#[derive(Deserialize)]
+struct Metrics {
+    metrics: Vec<Metric>,
+    sources: Vec<String>,
+}
+
+/// A part of a feed, and whether its cursor is known.
+#[derive(Deserialize)]
+struct Feed {
+    known: bool,
+    items: Vec<MetricEvent>,
+}
+
+impl PgAnalytics {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+
+    /// None where the statement answers no row.
+    async fn read<T: DeserializeOwned>(
+        &self,
+        account: AccountId,
+        statement: Sql<'static>,
+    ) -> Result<Option<T>, StoreError> {
+        let row: Option<Figures> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(statement.get_result(&mut conn).await.optional()?) })
+            })
+            .await?;
+        row.map(Figures::read).transpose()
+    }
+
+    async fn always<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
+        let figures = self.read(account, statement).await?;
+        figures.ok_or_else(|| StoreError::Corrupt("a report without a row".to_owned()))
+    }
+}
+
+#[async_trait]
+impl AnalyticsStore for PgAnalytics {
+    async fn revenue(&self, account: AccountId, window: &Window, links: i64) -> Result<RevenueFigures, StoreError> {
+        let statement = over(sales::revenue(), account, window)
+            .bind(window.dates.as_slice().first().copied())
+            .bind(window.dates.as_slice().last().copied())
+            .bind(links);
+        self.always(account, statement).await
+    }
+
+    async fn ecommerce(
+        &self,
+        account: AccountId,
+        window: &Window,
+        products: i64,
+    ) -> Result<EcommerceFigures, StoreError> {
+        let statement = over(sales::ecommerce(), account, window).bind(products);
+        self.always(account, statement).await
+    }
+
+    async fn automations(
+        &self,
+        account: AccountId,
+        window: &Window,
+        automations: i64,
+    ) -> Result<AutomationsFigures, StoreError> {
+        let statement = over(sales::automations(), account, window).bind(automations);
+        self.always(account, statement).await
+    }
+
+    async fn metrics<'a>(
+        &self,
+        account: AccountId,
+        source: Option<&'a str>,
+    ) -> Result<(Vec<Metric>, Vec<String>), StoreError> {
+        let statement = sql(metrics::all()).bind(account).bind(source.map(str::to_owned));
+        let Metrics { metrics, sources } = self.always(account, statement).await?;
+        Ok((metrics, sources))
+    }
+
+    async fn metric(
+        &self,
+        account: AccountId,
+        name: &str,
+        window: &Window,
+    ) -> Result<Option<MetricFigures>, StoreError> {
+        let statement = over(metrics::one(), account, window).bind(name.to_owned());
+        self.read(account, statement).await
+    }
+
+    async fn top_contacts(
+        &self,
+        account: AccountId,
+        name: &str,
+        limit: i64,
+    ) -> Result<Option<Vec<TopContact>>, StoreError> {
+        let statement = sql(metrics::TOP_CONTACTS)
+            .bind(account)
+            .bind(name.to_owned())
+            .bind(limit);
+        self.read(account, statement).await
+    }
+
+    async fn activity(
+        &self,
+        account: AccountId,
+        name: &str,
+        cursor: Option<MetricEventId>,
+        limit: i64,
+    ) -> Result<ActivityRead, StoreError> {
+        let statement = sql(metrics::activity(cursor.is_some()))
+            .bind(account)
+            .bind(name.to_owned())
+            .bind(limit + 1);
+        let statement = match cursor {
+            Some(cursor) => statement.bind(cursor),
+            None => statement,
+        };
+        Ok(match self.read::<Feed>(account, statement).await? {
+            None => ActivityRead::NoMetric,
+            Some(Feed { known: false, .. }) => ActivityRead::NoCursor,
+            Some(Feed { items, .. }) => ActivityRead::Events(items),
+        })
+    }
+}

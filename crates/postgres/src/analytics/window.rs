@@ -1,0 +1,70 @@
+//! A window as parameters, and the pieces of SQL that read a roll-up over it.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Jsonb;
+use recado_domain::analytics::Window;
+use recado_domain::ingestion::Grain;
+use recado_domain::shared::{AccountId, StoreError};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::errors::corrupt;
+use crate::sql::{Sql, sql};
+
+/// All figures of a report, in one value; sums as text, so that no number becomes a float on its way.
+#[derive(QueryableByName)]
+pub(super) struct Figures {
+    #[diesel(sql_type = Jsonb)]
+    pub(super) figures: Value,
+}
+
+impl Figures {
+    pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, StoreError> {
+        serde_json::from_value(self.figures).map_err(corrupt)
+    }
+}
+
+/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the grain that those are made of, `$4` =
+/// the start, `$5` = the end, and between them `$6` to `$7` = the whole days of UTC.
+pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql<'a> {
+    let grain = if window.is_utc() { Grain::Day } else { Grain::Quarter };
+    sql(text)
+        .bind(account)
+        .bind(window.bounds.clone())
+        .bind(grain.minutes())
+        .bind(window.start())
+        .bind(window.end())
+        .bind(window.first_whole_day())
+        .bind(window.end_of_whole_days())
+}
+
+/// The rows of a roll-up whose sums are the whole window's: days of UTC where they lie in it, and quarters of an hour
+/// at its ends.
+pub(super) fn whole(table: &str) -> String {
+    format!(
+        "(SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= $6 AND at < $7
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $4 AND at < $6
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $7 AND at < $5) AS t"
+    )
+}
+
+/// An array with an object for every day of the window: `sums` are SQL expressions over a day's rows, which are null
+/// where there is no row; `shown` makes the object of them.
+pub(super) fn daily(table: &str, condition: &str, sums: &str, shown: &str) -> String {
+    format!(
+        "(SELECT jsonb_agg(jsonb_build_object({shown}) ORDER BY slot)
+          FROM generate_series(1, cardinality($2) - 1) AS slot
+          LEFT JOIN (SELECT width_bucket(at, $2) AS slot, {sums} FROM {table}
+            WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5 {condition} GROUP BY 1) AS d USING (slot))"
+    )
+}
+
+/// A sum in an object: `'name', text`.
+pub(super) fn money(name: &str, expression: &str) -> String {
+    format!("'{name}', coalesce({expression}, 0)::text")
+}
+
+/// A count in an object.
+pub(super) fn count(name: &str, expression: &str) -> String {
+    format!("'{name}', coalesce({expression}, 0)::bigint")
+}

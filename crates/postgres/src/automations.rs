@@ -1,0 +1,254 @@
+//! Automations, their executions, and the roll-ups of these.
+
+use std::collections::{BTreeMap, HashSet};
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::automations::{
+    Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus, Inserted,
+};
+use recado_domain::billing::plan_limits;
+use recado_domain::ingestion::{Grain, Recorded};
+use recado_domain::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreError};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, corrupt, retry, word};
+use crate::ingestion::column;
+use crate::pool::TenantPool;
+use crate::sql::{Answer, Id, Number, Word, sql};
+
+/// Automations.
+#[derive(Clone, Debug)]
+pub struct PgAutomations(TenantPool);
+
+impl PgAutomations {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct AutomationRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    updated_at: OffsetDateTime,
+}
+
+impl TryFrom<AutomationRow> for Automation {
+    type Error = StoreError;
+
+    fn try_from(row: AutomationRow) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            name: row.name,
+            status: word(&row.status)?,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        })
+    }
+}
+
+/// The account's row is locked, so that of several that are made at a time each counts those before it.
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> Attempt<Inserted> {
+    let plan: Word = sql("SELECT plan AS word FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(account)
+        .get_result(&mut *conn)
+        .await?;
+    let limits = plan_limits(&plan.word).ok_or_else(|| corrupt(format!("{} is no plan", plan.word)))?;
+    let count: Number = sql("SELECT count(*) AS n FROM automations WHERE account_id = $1")
+        .bind(account)
+        .get_result(&mut *conn)
+        .await?;
+    if count.n >= limits.automations {
+        let limit = limits.automations;
+        return Ok(Inserted::Full { limit });
+    }
+    sql("INSERT INTO automations (account_id, id, name, status, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)")
+        .bind(account)
+        .bind(automation.id)
+        .bind(automation.name.as_str())
+        .bind(automation.status.as_str())
+        .bind(automation.created_at)
+        .execute(conn)
+        .await?;
+    Ok(Inserted::Done)
+}
+
+async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    automation: AutomationId,
+    executions: &[Execution],
+    now: OffsetDateTime,
+) -> Attempt<Option<Recorded>> {
+    let known: Answer = sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
+        .bind(account)
+        .bind(automation)
+        .get_result(&mut *conn)
+        .await?;
+    if !known.yes {
+        return Ok(None);
+    }
+    // Of several of one id the first counts. In the order of the ids, in which all writers insert.
+    let mut told: BTreeMap<Uuid, &Execution> = BTreeMap::new();
+    for execution in executions {
+        told.entry(execution.id.into()).or_insert(execution);
+    }
+    let told: Vec<&Execution> = told.into_values().collect();
+    let inserted: Vec<Id> = sql("INSERT INTO automation_executions
+           (account_id, id, automation_id, status, started_at, finished_at, created_at)
+         SELECT $1, d.id, $2, d.status, d.started_at, d.finished_at, $7
+         FROM unnest($3, $4, $5, $6) WITH ORDINALITY AS d (id, status, started_at, finished_at, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, id) DO NOTHING
+         RETURNING id")
+    .bind(account)
+    .bind(automation)
+    .bind(column(&told, |execution| Uuid::from(execution.id)))
+    .bind(column(&told, |execution| execution.status.as_str().to_owned()))
+    .bind(column(&told, |execution| execution.started_at))
+    .bind(column(&told, |execution| execution.finished_at))
+    .bind(now)
+    .load(&mut *conn)
+    .await?;
+    let inserted: HashSet<Uuid> = inserted.into_iter().map(|row| row.id).collect();
+    let new = told
+        .into_iter()
+        .filter(|execution| inserted.contains(&execution.id.into()));
+    count(conn, account, automation, new).await?;
+    Ok(Some(Recorded::of(executions.len(), inserted.len())))
+}
+
+/// Completed, failed, and microseconds.
+type Figures = (i64, i64, i64);
+
+async fn count<'a>(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    automation: AutomationId,
+    executions: impl Iterator<Item = &'a Execution>,
+) -> Attempt<()> {
+    let mut sums: BTreeMap<(Grain, OffsetDateTime), Figures> = BTreeMap::new();
+    for execution in executions {
+        let latency = (execution.finished_at - execution.started_at).whole_microseconds();
+        let latency = i64::try_from(latency).unwrap_or(i64::MAX);
+        for grain in Grain::ALL {
+            let (completed, failed, total) = sums.entry((grain, grain.begin(execution.started_at))).or_default();
+            match execution.status {
+                ExecutionStatus::Completed => *completed += 1,
+                ExecutionStatus::Failed => *failed += 1,
+            }
+            *total = total.saturating_add(latency);
+        }
+    }
+    let rows: Vec<_> = sums.into_iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO automation_rollups AS r (account_id, span, at, automation_id, completed, failed, latency)
+         SELECT $1, d.span, d.at, $2, d.completed, d.failed, d.latency
+         FROM unnest($3, $4, $5, $6, $7) WITH ORDINALITY AS d (span, at, completed, failed, latency, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at, automation_id) DO UPDATE SET completed = r.completed + excluded.completed,
+           failed = r.failed + excluded.failed, latency = r.latency + excluded.latency",
+    )
+    .bind(account)
+    .bind(automation)
+    .bind(column(&rows, |((grain, _), _)| grain.minutes()))
+    .bind(column(&rows, |((_, at), _)| *at))
+    .bind(column(&rows, |(_, figures)| figures.0))
+    .bind(column(&rows, |(_, figures)| figures.1))
+    .bind(column(&rows, |(_, figures)| figures.2))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+#[async_trait]
+impl AutomationStore for PgAutomations {
+    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError> {
+        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
+        let Ok(after) = after else {
+            return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
+        };
+        let listed = sql("SELECT id, name, status, created_at, updated_at FROM automations
+             WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3")
+        .bind(account)
+        .bind(after)
+        .bind(query.limit + 1);
+        let rows: Vec<AutomationRow> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
+            })
+            .await?;
+        let automations = rows.into_iter().map(Automation::try_from).collect::<Result<_, _>>()?;
+        Ok(Slice::cut(automations, query.limit, |automation: &Automation| {
+            automation.id.to_string()
+        }))
+    }
+
+    async fn insert(&self, account: AccountId, automation: &Automation) -> Result<Inserted, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let inserted = insert(tx.conn()?, account, automation).await;
+            tx.end(inserted).await
+        })
+        .await
+    }
+
+    async fn update(
+        &self,
+        account: AccountId,
+        id: AutomationId,
+        change: &AutomationChange,
+        now: OffsetDateTime,
+    ) -> Result<Option<Automation>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let changed = sql(
+                "UPDATE automations SET name = coalesce($3, name), status = coalesce($4, status), updated_at = $5
+                 WHERE account_id = $1 AND id = $2
+                 RETURNING id, name, status, created_at, updated_at",
+            )
+            .bind(account)
+            .bind(id)
+            .bind(change.name.as_deref())
+            .bind(change.status.map(AutomationStatus::as_str))
+            .bind(now)
+            .get_result::<AutomationRow>(tx.conn()?)
+            .await
+            .optional();
+            let row = tx.end(changed.map_err(Fault::from)).await?;
+            row.map(Automation::try_from).transpose()
+        })
+        .await
+    }
+
+    async fn record(
+        &self,
+        account: AccountId,
+        id: AutomationId,
+        executions: &[Execution],
+        now: OffsetDateTime,
+    ) -> Result<Option<Recorded>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let recorded = record(tx.conn()?, account, id, executions, now).await;
+            tx.end(recorded).await
+        })
+        .await
+    }
+}

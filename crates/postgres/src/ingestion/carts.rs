@@ -1,0 +1,167 @@
+//! Carts: known ones are locked, and what changes is written with what it counts towards.
+
+use std::collections::{BTreeMap, HashMap};
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::ingestion::{Cart, CartDraft, Recorded, Tally};
+use recado_domain::shared::{AccountId, CartId};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::orders::amount;
+use super::{column, references, rollups};
+use crate::errors::{Attempt, overtaken, word};
+use crate::sql::sql;
+
+/// Platform and external id.
+type Key = (String, String);
+
+#[derive(QueryableByName)]
+struct CartRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    platform: String,
+    #[diesel(sql_type = Text)]
+    external_id: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    contact_id: Option<Uuid>,
+    #[diesel(sql_type = Text)]
+    total: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl CartRow {
+    fn cart(self) -> Attempt<(Key, Cart)> {
+        let cart = Cart {
+            id: self.id.into(),
+            contact_id: self.contact_id.map(Into::into),
+            total: amount(&self.total)?,
+            status: word(&self.status)?,
+            created_at: self.created_at,
+        };
+        Ok(((self.platform, self.external_id), cart))
+    }
+}
+
+pub(super) async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: &[CartId],
+    drafts: &[CartDraft],
+    now: OffsetDateTime,
+) -> Attempt<Recorded> {
+    let phones = column(drafts, |draft| draft.phone.as_ref().map(ToString::to_string));
+    let contacts = references::by_phone(conn, account, phones).await?;
+    // Of several of one cart the last counts.
+    let told: BTreeMap<Key, _> = drafts
+        .iter()
+        .zip(contacts)
+        .zip(ids)
+        .map(|((draft, contact), id)| {
+            let key = (draft.platform.clone(), draft.external_id.clone());
+            (key, (draft, contact, *id))
+        })
+        .collect();
+    let keys: Vec<&Key> = told.keys().collect();
+    let known = known(conn, account, &keys).await?;
+    let (mut made, mut changed, mut tally) = (Vec::new(), Vec::new(), Tally::default());
+    for (key, (draft, contact, id)) in &told {
+        let before = known.get(key);
+        let cart = Cart::told(*id, draft, *contact, before);
+        if before == Some(&cart) {
+            continue;
+        }
+        tally.cart(before, &cart);
+        match before {
+            None => made.push((key, cart)),
+            Some(_) => changed.push((key, cart)),
+        }
+    }
+    insert(conn, account, &made, now).await?;
+    update(conn, account, &changed, now).await?;
+    rollups::write(conn, account, &mut tally).await?;
+    Ok(Recorded::of(drafts.len(), made.len() + changed.len()))
+}
+
+async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> Attempt<HashMap<Key, Cart>> {
+    let rows: Vec<CartRow> = sql(
+        "SELECT c.id, c.platform, c.external_id, c.contact_id, c.total::text AS total, c.status, c.created_at
+         FROM unnest($2, $3) AS k (platform, external_id)
+         JOIN carts c ON c.account_id = $1 AND c.platform = k.platform AND c.external_id = k.external_id
+         ORDER BY c.platform, c.external_id FOR UPDATE OF c",
+    )
+    .bind(account)
+    .bind(column(keys, |key| key.0.clone()))
+    .bind(column(keys, |key| key.1.clone()))
+    .load(conn)
+    .await?;
+    rows.into_iter().map(CartRow::cart).collect()
+}
+
+/// Another writer may have made one of them meanwhile: then everything is decided again.
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    made: &[(&Key, Cart)],
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    if made.is_empty() {
+        return Ok(());
+    }
+    let inserted = sql(
+        "INSERT INTO carts (account_id, id, platform, external_id, contact_id, total, status, created_at, updated_at)
+         SELECT $1, d.id, d.platform, d.external_id, d.contact_id, d.total::numeric, d.status, d.created_at, $9
+         FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
+           AS d (id, platform, external_id, contact_id, total, status, created_at, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, platform, external_id) DO NOTHING",
+    )
+    .bind(account)
+    .bind(column(made, |(_, cart)| Uuid::from(cart.id)))
+    .bind(column(made, |(key, _)| key.0.clone()))
+    .bind(column(made, |(key, _)| key.1.clone()))
+    .bind(column(made, |(_, cart)| cart.contact_id.map(Uuid::from)))
+    .bind(column(made, |(_, cart)| cart.total))
+    .bind(column(made, |(_, cart)| cart.status.as_str().to_owned()))
+    .bind(column(made, |(_, cart)| cart.created_at))
+    .bind(now)
+    .execute(conn)
+    .await?;
+    if inserted < made.len() {
+        return Err(overtaken());
+    }
+    Ok(())
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    changed: &[(&Key, Cart)],
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "UPDATE carts c SET contact_id = d.contact_id, total = d.total::numeric, status = d.status,
+           created_at = d.created_at, updated_at = $7
+         FROM unnest($2, $3, $4, $5, $6) AS d (id, contact_id, total, status, created_at)
+         WHERE c.account_id = $1 AND c.id = d.id",
+    )
+    .bind(account)
+    .bind(column(changed, |(_, cart)| Uuid::from(cart.id)))
+    .bind(column(changed, |(_, cart)| cart.contact_id.map(Uuid::from)))
+    .bind(column(changed, |(_, cart)| cart.total))
+    .bind(column(changed, |(_, cart)| cart.status.as_str().to_owned()))
+    .bind(column(changed, |(_, cart)| cart.created_at))
+    .bind(now)
+    .execute(conn)
+    .await?;
+    Ok(())
+}

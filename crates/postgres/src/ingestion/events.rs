@@ -1,0 +1,219 @@
+//! Events of metrics: those whose ids are new, with the sums that they add to. Their metrics are locked first, by name,
+//! so that of one metric one writer at a time moves contacts from their last event to the next.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::ingestion::{EventDraft, EventTally, Recorded, Recording};
+use recado_domain::shared::{AccountId, ContactId};
+use serde_json::Value;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::{column, references};
+use crate::errors::Attempt;
+use crate::sql::{Id, sql};
+
+pub(super) async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    drafts: &[EventDraft],
+    now: OffsetDateTime,
+) -> Attempt<Recording> {
+    let contacts = match references::of_events(conn, account, drafts).await? {
+        Ok(contacts) => contacts,
+        Err(dangling) => return Ok(Recording::Dangling(dangling)),
+    };
+    // Of several of one event the first counts. In the order of the ids, in which all writers insert.
+    let mut told: BTreeMap<Uuid, (&EventDraft, Option<ContactId>)> = BTreeMap::new();
+    for (draft, contact) in drafts.iter().zip(contacts) {
+        told.entry(draft.id.into()).or_insert((draft, contact));
+    }
+    let told: Vec<_> = told.into_values().collect();
+    lock(conn, account, drafts).await?;
+    let inserted = insert(conn, account, &told, now).await?;
+    let mut tally = EventTally::default();
+    for (draft, contact) in told.iter().filter(|(draft, _)| inserted.contains(&draft.id.into())) {
+        tally.count(draft, *contact);
+    }
+    let before = last_events(conn, account, &tally).await?;
+    tally.move_contacts(&before);
+    write(conn, account, &tally).await?;
+    // The one place where events of recorded metrics are left behind, with the metrics: `outbox::append`, by `told`
+    // as far as it is in `inserted`.
+    Ok(Recording::Done(Recorded::of(drafts.len(), inserted.len())))
+}
+
+/// Makes the metrics that are new, and locks all of them.
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventDraft]) -> Attempt<()> {
+    let names: BTreeSet<&str> = drafts.iter().map(|draft| draft.metric_name.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    sql("INSERT INTO metrics AS m (account_id, metric_name)
+         SELECT $1, d.name FROM unnest($2) WITH ORDINALITY AS d (name, position) ORDER BY d.position
+         ON CONFLICT (account_id, metric_name) DO UPDATE SET total_events = m.total_events")
+    .bind(account)
+    .bind(column(&names, |name| (*name).to_owned()))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    told: &[(&EventDraft, Option<ContactId>)],
+    now: OffsetDateTime,
+) -> Attempt<HashSet<Uuid>> {
+    let rows: Vec<Id> = sql("INSERT INTO metric_events
+           (account_id, id, metric_name, contact_id, value, currency, source, properties, occurred_at, created_at)
+         SELECT $1, d.id, d.name, d.contact_id, d.value::numeric, d.currency, d.source, d.properties, d.occurred_at, $10
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) WITH ORDINALITY
+           AS d (id, name, contact_id, value, currency, source, properties, occurred_at, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, id) DO NOTHING
+         RETURNING id")
+    .bind(account)
+    .bind(column(told, |(draft, _)| Uuid::from(draft.id)))
+    .bind(column(told, |(draft, _)| draft.metric_name.clone()))
+    .bind(column(told, |(_, contact)| contact.map(Uuid::from)))
+    .bind(column(told, |(draft, _)| draft.value))
+    .bind(column(told, |(draft, _)| draft.currency.clone()))
+    .bind(column(told, |(draft, _)| draft.source.clone()))
+    .bind(column(told, |(draft, _)| Value::Object(draft.properties.clone())))
+    .bind(column(told, |(draft, _)| draft.occurred_at))
+    .bind(now)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+#[derive(QueryableByName)]
+struct LastEvent {
+    #[diesel(sql_type = Text)]
+    metric_name: String,
+    #[diesel(sql_type = SqlUuid)]
+    contact_id: Uuid,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_event_at: Option<OffsetDateTime>,
+}
+
+/// Where the last events of these contacts lay until now.
+async fn last_events(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    tally: &EventTally,
+) -> Attempt<BTreeMap<(String, ContactId), OffsetDateTime>> {
+    let keys: Vec<_> = tally.contacts.keys().collect();
+    if keys.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let rows: Vec<LastEvent> = sql(
+        "SELECT m.metric_name, m.contact_id, m.last_event_at FROM unnest($2, $3) AS k (name, contact_id)
+         JOIN metric_contacts m ON m.account_id = $1 AND m.metric_name = k.name AND m.contact_id = k.contact_id",
+    )
+    .bind(account)
+    .bind(column(&keys, |key| key.0.clone()))
+    .bind(column(&keys, |key| Uuid::from(key.1)))
+    .load(conn)
+    .await?;
+    let known = rows.into_iter().filter_map(|row| {
+        let key = (row.metric_name, row.contact_id.into());
+        Some((key, row.last_event_at?))
+    });
+    Ok(known.collect())
+}
+
+async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+    if tally.metrics.is_empty() {
+        return Ok(());
+    }
+    write_metrics(conn, account, tally).await?;
+    write_sources(conn, account, tally).await?;
+    write_contacts(conn, account, tally).await?;
+    write_rollups(conn, account, tally).await
+}
+
+async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+    let rows: Vec<_> = tally.metrics.iter().collect();
+    sql(
+        "UPDATE metrics m SET total_events = m.total_events + d.events, total_value = m.total_value + d.value::numeric,
+           last_event_at = greatest(m.last_event_at, d.last_event_at),
+           display_name = coalesce(d.display_name, m.display_name), category = coalesce(d.category, m.category)
+         FROM unnest($2, $3, $4, $5, $6, $7) AS d (name, events, value, last_event_at, display_name, category)
+         WHERE m.account_id = $1 AND m.metric_name = d.name",
+    )
+    .bind(account)
+    .bind(column(&rows, |(name, _)| (*name).clone()))
+    .bind(column(&rows, |(_, totals)| totals.events))
+    .bind(column(&rows, |(_, totals)| totals.value))
+    .bind(column(&rows, |(_, totals)| totals.last_event_at))
+    .bind(column(&rows, |(_, totals)| totals.display_name.clone()))
+    .bind(column(&rows, |(_, totals)| totals.category.clone()))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+    let rows: Vec<_> = tally.sources.iter().collect();
+    sql("INSERT INTO metric_sources (account_id, metric_name, source)
+         SELECT $1, d.name, d.source FROM unnest($2, $3) WITH ORDINALITY AS d (name, source, position)
+         ORDER BY d.position
+         ON CONFLICT DO NOTHING")
+    .bind(account)
+    .bind(column(&rows, |(name, _)| name.clone()))
+    .bind(column(&rows, |(_, source)| source.clone()))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+    let rows: Vec<_> = tally.contacts.iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO metric_contacts AS m (account_id, metric_name, contact_id, event_count, total_value, last_event_at)
+         SELECT $1, d.name, d.contact_id, d.events, d.value::numeric, d.last_event_at
+         FROM unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS d (name, contact_id, events, value, last_event_at, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, metric_name, contact_id) DO UPDATE SET
+           event_count = m.event_count + excluded.event_count, total_value = m.total_value + excluded.total_value,
+           last_event_at = greatest(m.last_event_at, excluded.last_event_at)",
+    )
+    .bind(account)
+    .bind(column(&rows, |((name, _), _)| name.clone()))
+    .bind(column(&rows, |((_, contact), _)| Uuid::from(*contact)))
+    .bind(column(&rows, |(_, figures)| figures.events))
+    .bind(column(&rows, |(_, figures)| figures.value))
+    .bind(column(&rows, |(_, figures)| figures.last_event_at))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+    let rows: Vec<_> = tally.rollups.iter().collect();
+    sql(
+        "INSERT INTO metric_rollups AS r (account_id, metric_name, span, at, events, value, last_contacts)
+         SELECT $1, d.name, d.span, d.at, d.events, d.value::numeric, d.last_contacts
+         FROM unnest($2, $3, $4, $5, $6, $7) WITH ORDINALITY
+           AS d (name, span, at, events, value, last_contacts, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, metric_name, span, at) DO UPDATE SET events = r.events + excluded.events,
+           value = r.value + excluded.value, last_contacts = r.last_contacts + excluded.last_contacts",
+    )
+    .bind(account)
+    .bind(column(&rows, |((name, _, _), _)| name.clone()))
+    .bind(column(&rows, |((_, grain, _), _)| grain.minutes()))
+    .bind(column(&rows, |((_, _, at), _)| *at))
+    .bind(column(&rows, |(_, figures)| figures.events))
+    .bind(column(&rows, |(_, figures)| figures.value))
+    .bind(column(&rows, |(_, figures)| figures.last_contacts))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,372 @@
+//! Orders: known ones are locked, new ones attributed, and what changes is written with what it counts towards.
+
+use std::collections::{BTreeMap, HashMap};
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::ingestion::{Order, OrderDraft, OrderItem, Origin, Recorded, Recording, Tally};
+use recado_domain::shared::{AccountId, Amount, OrderId};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::references::{self, OrderReferences};
+use super::{column, rollups};
+use crate::errors::{Attempt, Fault, corrupt, overtaken, word};
+use crate::sql::sql;
+
+/// Platform and external id.
+type Key = (String, String);
+
+pub(super) async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: &[OrderId],
+    drafts: &[OrderDraft],
+    now: OffsetDateTime,
+) -> Attempt<Recording> {
+    let references = match references::of_orders(conn, account, drafts).await? {
+        Ok(references) => references,
+        Err(dangling) => return Ok(Recording::Dangling(dangling)),
+    };
+    // Of several of one order the last counts.
+    let told = drafts.iter().zip(&references).zip(ids);
+    let told: BTreeMap<Key, Telling<'_>> = told
+        .map(|((draft, references), id)| {
+            let key = (draft.platform.clone(), draft.external_id.clone());
+            (
+                key,
+                Telling {
+                    id: *id,
+                    draft,
+                    references,
+                },
+            )
+        })
+        .collect();
+    let known = known(conn, account, &told).await?;
+    let origins = origins(conn, account, &told, &known).await?;
+    let mut written = Written::default();
+    for (key, telling) in &told {
+        let before = known.get(key);
+        let origin = origins.get(key).copied().unwrap_or_default();
+        let contact = telling.references.contact();
+        let order = Order::told(telling.id, telling.draft, contact, origin, before);
+        written.take(telling.draft, before, order);
+    }
+    write(conn, account, &mut written, now).await?;
+    let accepted = written.made.len() + written.changed.len();
+    // The one place where events of recorded orders are left behind, with the orders: `outbox::append`, by
+    // `written.made` and `written.changed`.
+    Ok(Recording::Done(Recorded::of(drafts.len(), accepted)))
+}
+
+/// An order as it was told, and what it names.
+struct Telling<'a> {
+    id: OrderId,
+    draft: &'a OrderDraft,
+    references: &'a OrderReferences,
+}
+
+/// What a batch comes to.
+#[derive(Default)]
+struct Written<'a> {
+    made: Vec<(&'a OrderDraft, Order)>,
+    changed: Vec<(&'a OrderDraft, Order)>,
+    tally: Tally,
+}
+
+impl<'a> Written<'a> {
+    fn take(&mut self, draft: &'a OrderDraft, before: Option<&Order>, order: Order) {
+        if before == Some(&order) {
+            return;
+        }
+        self.tally.order(before, &order);
+        match before {
+            None => self.made.push((draft, order)),
+            Some(_) => self.changed.push((draft, order)),
+        }
+    }
+}
+
+#[derive(QueryableByName)]
+struct OrderRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    platform: String,
+    #[diesel(sql_type = Text)]
+    external_id: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    contact_id: Option<Uuid>,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Text)]
+    total: String,
+    #[diesel(sql_type = Text)]
+    gateway_fee: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    campaign_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    automation_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    link_id: Option<Uuid>,
+    #[diesel(sql_type = Timestamptz)]
+    placed_at: OffsetDateTime,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    paid_at: Option<OffsetDateTime>,
+}
+
+#[derive(QueryableByName)]
+struct ItemRow {
+    #[diesel(sql_type = SqlUuid)]
+    order_id: Uuid,
+    #[diesel(sql_type = Text)]
+    product_id: String,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    quantity: String,
+    #[diesel(sql_type = Text)]
+    price: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    cost: Option<String>,
+}
+
+pub(super) fn amount(stored: &str) -> Attempt<Amount> {
+    Amount::parse(stored).ok_or_else(|| Fault::Store(corrupt(format!("{stored} is no amount"))))
+}
+
+impl OrderRow {
+    fn order(self, items: Vec<OrderItem>) -> Attempt<(Key, Order)> {
+        let order = Order {
+            id: self.id.into(),
+            platform: self.platform.clone(),
+            contact_id: self.contact_id.map(Into::into),
+            status: word(&self.status)?,
+            total: amount(&self.total)?,
+            gateway_fee: amount(&self.gateway_fee)?,
+            items,
+            origin: Origin {
+                campaign_id: self.campaign_id.map(Into::into),
+                automation_id: self.automation_id.map(Into::into),
+                link_id: self.link_id.map(Into::into),
+            },
+            placed_at: self.placed_at,
+            paid_at: self.paid_at,
+        };
+        Ok(((self.platform, self.external_id), order))
+    }
+}
+
+/// Locks the orders that are known, in the order of their keys; their items are read once nobody else can change them.
+async fn known(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    told: &BTreeMap<Key, Telling<'_>>,
+) -> Attempt<HashMap<Key, Order>> {
+    let keys: Vec<&Key> = told.keys().collect();
+    let rows: Vec<OrderRow> = sql(
+        "SELECT o.id, o.platform, o.external_id, o.contact_id, o.status, o.total::text AS total,
+           o.gateway_fee::text AS gateway_fee, o.campaign_id, o.automation_id, o.link_id, o.placed_at, o.paid_at
+         FROM unnest($2, $3) AS k (platform, external_id)
+         JOIN orders o ON o.account_id = $1 AND o.platform = k.platform AND o.external_id = k.external_id
+         ORDER BY o.platform, o.external_id FOR UPDATE OF o",
+    )
+    .bind(account)
+    .bind(column(&keys, |key| key.0.clone()))
+    .bind(column(&keys, |key| key.1.clone()))
+    .load(&mut *conn)
+    .await?;
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut items = items(conn, account, &rows).await?;
+    rows.into_iter()
+        .map(|row| {
+            let items = items.remove(&row.id).unwrap_or_default();
+            row.order(items)
+        })
+        .collect()
+}
+
+async fn items(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    orders: &[OrderRow],
+) -> Attempt<HashMap<Uuid, Vec<OrderItem>>> {
+    let rows: Vec<ItemRow> = sql(
+        "SELECT order_id, product_id, name, quantity::text AS quantity, price::text AS price, cost::text AS cost
+         FROM order_items WHERE account_id = $1 AND order_id = ANY($2) ORDER BY order_id, position",
+    )
+    .bind(account)
+    .bind(column(orders, |order| order.id))
+    .load(conn)
+    .await?;
+    let mut items: HashMap<Uuid, Vec<OrderItem>> = HashMap::new();
+    for row in rows {
+        items.entry(row.order_id).or_default().push(OrderItem {
+            quantity: amount(&row.quantity)?,
+            price: amount(&row.price)?,
+            cost: row.cost.as_deref().map(amount).transpose()?,
+            product_id: row.product_id,
+            name: row.name,
+        });
+    }
+    Ok(items)
+}
+
+/// What the new ones are owed to.
+async fn origins(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    told: &BTreeMap<Key, Telling<'_>>,
+    known: &HashMap<Key, Order>,
+) -> Attempt<HashMap<Key, Origin>> {
+    let mut origins = HashMap::new();
+    let (mut keys, mut asked) = (Vec::new(), Vec::new());
+    for (key, telling) in told.iter().filter(|(key, _)| !known.contains_key(*key)) {
+        let origin = Origin::new(telling.draft, telling.references.link(), None);
+        origins.insert(key.clone(), origin);
+        if let Some(contact) = telling.references.contact().filter(|_| !origin.is_known()) {
+            keys.push(key);
+            asked.push((contact, telling.draft.placed_at));
+        }
+    }
+    let campaigns = references::last_messages(conn, account, &asked).await?;
+    for (key, campaign_id) in keys.into_iter().zip(campaigns) {
+        let origin = Origin {
+            campaign_id,
+            ..Origin::default()
+        };
+        origins.insert(key.clone(), origin);
+    }
+    Ok(origins)
+}
+
+async fn write(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    written: &mut Written<'_>,
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    insert(conn, account, &written.made, now).await?;
+    update(conn, account, &written.changed, now).await?;
+    let orders: Vec<&Order> = written
+        .made
+        .iter()
+        .chain(&written.changed)
+        .map(|(_, order)| order)
+        .collect();
+    insert_items(conn, account, &orders).await?;
+    rollups::name_products(conn, account, &orders).await?;
+    rollups::write(conn, account, &mut written.tally).await
+}
+
+/// Another writer may have made one of them meanwhile: then everything is decided again.
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    made: &[(&OrderDraft, Order)],
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    if made.is_empty() {
+        return Ok(());
+    }
+    let inserted = sql(
+        "INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, gateway_fee,
+           campaign_id, automation_id, link_id, placed_at, paid_at, created_at, updated_at)
+         SELECT $1, d.id, d.platform, d.external_id, d.contact_id, d.status, d.total::numeric, d.fee::numeric,
+           d.campaign_id, d.automation_id, d.link_id, d.placed_at, d.paid_at, $14, $14
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) WITH ORDINALITY
+           AS d (id, platform, external_id, contact_id, status, total, fee, campaign_id, automation_id, link_id,
+             placed_at, paid_at, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, platform, external_id) DO NOTHING",
+    )
+    .bind(account)
+    .bind(column(made, |(_, order)| Uuid::from(order.id)))
+    .bind(column(made, |(_, order)| order.platform.clone()))
+    .bind(column(made, |(draft, _)| draft.external_id.clone()))
+    .bind(column(made, |(_, order)| order.contact_id.map(Uuid::from)))
+    .bind(column(made, |(_, order)| order.status.as_str().to_owned()))
+    .bind(column(made, |(_, order)| order.total))
+    .bind(column(made, |(_, order)| order.gateway_fee))
+    .bind(column(made, |(_, order)| order.origin.campaign_id.map(Uuid::from)))
+    .bind(column(made, |(_, order)| order.origin.automation_id.map(Uuid::from)))
+    .bind(column(made, |(_, order)| order.origin.link_id.map(Uuid::from)))
+    .bind(column(made, |(_, order)| order.placed_at))
+    .bind(column(made, |(_, order)| order.paid_at))
+    .bind(now)
+    .execute(conn)
+    .await?;
+    if inserted < made.len() {
+        return Err(overtaken());
+    }
+    Ok(())
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    changed: &[(&OrderDraft, Order)],
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "UPDATE orders o SET contact_id = d.contact_id, status = d.status, total = d.total::numeric,
+           gateway_fee = d.fee::numeric, placed_at = d.placed_at, paid_at = d.paid_at, updated_at = $9
+         FROM unnest($2, $3, $4, $5, $6, $7, $8) AS d (id, contact_id, status, total, fee, placed_at, paid_at)
+         WHERE o.account_id = $1 AND o.id = d.id",
+    )
+    .bind(account)
+    .bind(column(changed, |(_, order)| Uuid::from(order.id)))
+    .bind(column(changed, |(_, order)| order.contact_id.map(Uuid::from)))
+    .bind(column(changed, |(_, order)| order.status.as_str().to_owned()))
+    .bind(column(changed, |(_, order)| order.total))
+    .bind(column(changed, |(_, order)| order.gateway_fee))
+    .bind(column(changed, |(_, order)| order.placed_at))
+    .bind(column(changed, |(_, order)| order.paid_at))
+    .bind(now)
+    .execute(&mut *conn)
+    .await?;
+    sql("DELETE FROM order_items WHERE account_id = $1 AND order_id = ANY($2)")
+        .bind(account)
+        .bind(column(changed, |(_, order)| Uuid::from(order.id)))
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> Attempt<()> {
+    let lines: Vec<(Uuid, i32, &OrderItem)> = orders
+        .iter()
+        .flat_map(|order| {
+            (0_i32..)
+                .zip(&order.items)
+                .map(|(at, item)| (order.id.into(), at, item))
+        })
+        .collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO order_items (account_id, order_id, position, product_id, name, quantity, price, cost)
+         SELECT $1, d.order_id, d.position, d.product_id, d.name, d.quantity::numeric, d.price::numeric, d.cost::numeric
+         FROM unnest($2, $3, $4, $5, $6, $7, $8)
+           AS d (order_id, position, product_id, name, quantity, price, cost)",
+    )
+    .bind(account)
+    .bind(column(&lines, |(order, _, _)| *order))
+    .bind(column(&lines, |(_, position, _)| *position))
+    .bind(column(&lines, |(_, _, item)| item.product_id.clone()))
+    .bind(column(&lines, |(_, _, item)| item.name.clone()))
+    .bind(column(&lines, |(_, _, item)| item.quantity))
+    .bind(column(&lines, |(_, _, item)| item.price))
+    .bind(column(&lines, |(_, _, item)| item.cost))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! What a batch names, looked up in one statement. Deleted contacts and campaigns are not there.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Bool, Nullable, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::contacts::Phone;
+use recado_domain::ingestion::{Dangling, EventDraft, OrderDraft, Who};
+use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::column;
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+/// What an order names.
+#[derive(QueryableByName)]
+pub(super) struct OrderReferences {
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    contact_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    link_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    link_campaign_id: Option<Uuid>,
+    #[diesel(sql_type = Bool)]
+    campaign_dangles: bool,
+    #[diesel(sql_type = Bool)]
+    automation_dangles: bool,
+    #[diesel(sql_type = Bool)]
+    link_dangles: bool,
+}
+
+impl OrderReferences {
+    pub(super) fn contact(&self) -> Option<ContactId> {
+        self.contact_id.map(Into::into)
+    }
+
+    pub(super) fn link(&self) -> Option<(LinkId, Option<CampaignId>)> {
+        Some((self.link_id?.into(), self.link_campaign_id.map(Into::into)))
+    }
+
+    fn dangling(&self, index: usize) -> impl Iterator<Item = Dangling> {
+        let fields = [
+            (self.campaign_dangles, "campaign_id"),
+            (self.automation_dangles, "automation_id"),
+            (self.link_dangles, "link_code"),
+        ];
+        let dangling = fields.into_iter().filter(|(dangles, _)| *dangles);
+        dangling.map(move |(_, field)| Dangling { index, field })
+    }
+}
+
+fn digits(phone: Option<&Phone>) -> Option<String> {
+    phone.map(|phone| phone.as_str().to_owned())
+}
+
+/// In the order of the drafts.
+pub(super) async fn of_orders(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    drafts: &[OrderDraft],
+) -> Attempt<Result<Vec<OrderReferences>, Vec<Dangling>>> {
+    let references: Vec<OrderReferences> = sql(
+        "SELECT c.id AS contact_id, l.id AS link_id, l.campaign_id AS link_campaign_id,
+           d.campaign_id IS NOT NULL AND k.id IS NULL AS campaign_dangles,
+           d.automation_id IS NOT NULL AND a.id IS NULL AS automation_dangles,
+           d.link_code IS NOT NULL AND l.id IS NULL AS link_dangles
+         FROM unnest($2, $3, $4, $5) WITH ORDINALITY AS d (phone, campaign_id, automation_id, link_code, position)
+         LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
+         LEFT JOIN campaigns k ON k.account_id = $1 AND k.id = d.campaign_id AND k.deleted_at IS NULL
+         LEFT JOIN automations a ON a.account_id = $1 AND a.id = d.automation_id
+         LEFT JOIN links l ON l.account_id = $1 AND l.short_code = d.link_code
+         ORDER BY d.position",
+    )
+    .bind(account)
+    .bind(column(drafts, |draft| digits(draft.phone.as_ref())))
+    .bind(column(drafts, |draft| draft.campaign_id.map(Uuid::from)))
+    .bind(column(drafts, |draft| draft.automation_id.map(Uuid::from)))
+    .bind(column(drafts, |draft| draft.link_code.clone()))
+    .load(conn)
+    .await?;
+    let dangling = references.iter().enumerate();
+    let dangling: Vec<Dangling> = dangling.flat_map(|(index, row)| row.dangling(index)).collect();
+    Ok(if dangling.is_empty() {
+        Ok(references)
+    } else {
+        Err(dangling)
+    })
+}
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    contact_id: Option<Uuid>,
+}
+
+/// Contacts by their phones, in the order of these.
+pub(super) async fn by_phone(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    phones: Vec<Option<String>>,
+) -> Attempt<Vec<Option<ContactId>>> {
+    let found: Vec<Found> = sql(
+        "SELECT c.id AS contact_id FROM unnest($2) WITH ORDINALITY AS d (phone, position)
+         LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
+         ORDER BY d.position",
+    )
+    .bind(account)
+    .bind(phones)
+    .load(conn)
+    .await?;
+    Ok(found.into_iter().map(|row| row.contact_id.map(Into::into)).collect())
+}
+
+/// The contacts of events, in the order of the drafts.
+pub(super) async fn of_events(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    drafts: &[EventDraft],
+) -> Attempt<Result<Vec<Option<ContactId>>, Vec<Dangling>>> {
+    let id = |draft: &EventDraft| match &draft.who {
+        Who::Contact(id) => Some(Uuid::from(*id)),
+        Who::Phone(_) => None,
+    };
+    let phone = |draft: &EventDraft| match &draft.who {
+        Who::Contact(_) => None,
+        Who::Phone(phone) => digits(Some(phone)),
+    };
+    let found: Vec<Found> = sql("SELECT coalesce(c.id, p.id) AS contact_id
+         FROM unnest($2, $3) WITH ORDINALITY AS d (id, phone, position)
+         LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.id AND c.deleted_at IS NULL
+         LEFT JOIN contacts p ON p.account_id = $1 AND p.phone = d.phone AND p.deleted_at IS NULL
+         ORDER BY d.position")
+    .bind(account)
+    .bind(column(drafts, id))
+    .bind(column(drafts, phone))
+    .load(conn)
+    .await?;
+    let contacts: Vec<Option<ContactId>> = found.into_iter().map(|row| row.contact_id.map(Into::into)).collect();
+    let named = drafts.iter().zip(&contacts).enumerate();
+    let dangling: Vec<Dangling> = named
+        .filter(|(_, (draft, contact))| matches!(draft.who, Who::Contact(_)) && contact.is_none())
+        .map(|(index, _)| Dangling {
+            index,
+            field: "contact_id",
+        })
+        .collect();
+    Ok(if dangling.is_empty() {
+        Ok(contacts)
+    } else {
+        Err(dangling)
+    })
+}
+
+#[derive(QueryableByName)]
+struct LastMessage {
+    #[diesel(sql_type = BigInt)]
+    position: i64,
+    #[diesel(sql_type = SqlUuid)]
+    campaign_id: Uuid,
+}
+
+/// For each contact and moment the campaign of the last message that the contact received in the seven days before.
+pub(super) async fn last_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    asked: &[(ContactId, OffsetDateTime)],
+) -> Attempt<Vec<Option<CampaignId>>> {
+    let mut campaigns = vec![None; asked.len()];
+    if asked.is_empty() {
+        return Ok(campaigns);
+    }
+    let found: Vec<LastMessage> = sql("SELECT d.position, s.campaign_id
+         FROM unnest($2, $3) WITH ORDINALITY AS d (contact_id, moment, position)
+         CROSS JOIN LATERAL (
+           SELECT s.campaign_id FROM campaign_sends s
+           WHERE s.account_id = $1 AND s.contact_id = d.contact_id AND s.status IN ('sent', 'delivered', 'read')
+             AND s.sent_at <= d.moment AND s.sent_at >= d.moment - interval '7 days'
+           ORDER BY s.sent_at DESC, s.id DESC LIMIT 1) s")
+    .bind(account)
+    .bind(column(asked, |(contact, _)| Uuid::from(*contact)))
+    .bind(column(asked, |(_, moment)| *moment))
+    .load(conn)
+    .await?;
+    for row in found {
+        let place = usize::try_from(row.position - 1)
+            .ok()
+            .and_then(|at| campaigns.get_mut(at));
+        if let Some(place) = place {
+            *place = Some(row.campaign_id.into());
+        }
+    }
+    Ok(campaigns)
+}

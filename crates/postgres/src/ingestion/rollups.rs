@@ -1,0 +1,152 @@
+//! The roll-ups of orders and carts: one statement a table, in the order of the keys.
+
+use std::collections::BTreeMap;
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::ingestion::{Order, Tally};
+use recado_domain::shared::AccountId;
+
+use super::column;
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &mut Tally) -> Attempt<()> {
+    tally.retain_changes();
+    write_orders(conn, account, tally).await?;
+    write_products(conn, account, tally).await?;
+    write_origins(conn, account, tally).await?;
+    write_carts(conn, account, tally).await
+}
+
+async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+    let rows: Vec<_> = tally.orders.iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO order_rollups AS r (account_id, span, at, platform, placed, pending, cancelled, refunded, paid,
+           revenue, product_costs, gateway_fees, attributed_orders, attributed_revenue)
+         SELECT $1, d.span, d.at, d.platform, d.placed, d.pending, d.cancelled, d.refunded, d.paid,
+           d.revenue::numeric, d.costs::numeric, d.fees::numeric, d.attributed, d.attributed_revenue::numeric
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) WITH ORDINALITY
+           AS d (span, at, platform, placed, pending, cancelled, refunded, paid, revenue, costs, fees, attributed,
+             attributed_revenue, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at, platform) DO UPDATE SET placed = r.placed + excluded.placed,
+           pending = r.pending + excluded.pending, cancelled = r.cancelled + excluded.cancelled,
+           refunded = r.refunded + excluded.refunded, paid = r.paid + excluded.paid,
+           revenue = r.revenue + excluded.revenue, product_costs = r.product_costs + excluded.product_costs,
+           gateway_fees = r.gateway_fees + excluded.gateway_fees,
+           attributed_orders = r.attributed_orders + excluded.attributed_orders,
+           attributed_revenue = r.attributed_revenue + excluded.attributed_revenue",
+    )
+    .bind(account)
+    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(column(&rows, |((_, at, _), _)| *at))
+    .bind(column(&rows, |((_, _, platform), _)| platform.clone()))
+    .bind(column(&rows, |(_, figures)| figures.placed))
+    .bind(column(&rows, |(_, figures)| figures.pending))
+    .bind(column(&rows, |(_, figures)| figures.cancelled))
+    .bind(column(&rows, |(_, figures)| figures.refunded))
+    .bind(column(&rows, |(_, figures)| figures.paid))
+    .bind(column(&rows, |(_, figures)| figures.revenue))
+    .bind(column(&rows, |(_, figures)| figures.product_costs))
+    .bind(column(&rows, |(_, figures)| figures.gateway_fees))
+    .bind(column(&rows, |(_, figures)| figures.attributed_orders))
+    .bind(column(&rows, |(_, figures)| figures.attributed_revenue))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+    let rows: Vec<_> = tally.products.iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO product_rollups AS r (account_id, span, at, product_id, quantity, revenue)
+         SELECT $1, d.span, d.at, d.product_id, d.quantity::numeric, d.revenue::numeric
+         FROM unnest($2, $3, $4, $5, $6) WITH ORDINALITY AS d (span, at, product_id, quantity, revenue, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at, product_id) DO UPDATE SET quantity = r.quantity + excluded.quantity,
+           revenue = r.revenue + excluded.revenue",
+    )
+    .bind(account)
+    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(column(&rows, |((_, at, _), _)| *at))
+    .bind(column(&rows, |((_, _, product), _)| product.clone()))
+    .bind(column(&rows, |(_, figures)| figures.quantity))
+    .bind(column(&rows, |(_, figures)| figures.revenue))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+    let rows: Vec<_> = tally.origins.iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO attribution_rollups AS r (account_id, span, at, kind, origin_id, orders, revenue)
+         SELECT $1, d.span, d.at, d.kind, d.origin_id, d.orders, d.revenue::numeric
+         FROM unnest($2, $3, $4, $5, $6, $7) WITH ORDINALITY AS d (span, at, kind, origin_id, orders, revenue, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at, kind, origin_id) DO UPDATE SET orders = r.orders + excluded.orders,
+           revenue = r.revenue + excluded.revenue",
+    )
+    .bind(account)
+    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(column(&rows, |((_, at, _), _)| *at))
+    .bind(column(&rows, |((_, _, (kind, _)), _)| (*kind).to_owned()))
+    .bind(column(&rows, |((_, _, (_, id)), _)| *id))
+    .bind(column(&rows, |(_, figures)| figures.orders))
+    .bind(column(&rows, |(_, figures)| figures.revenue))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+    let rows: Vec<_> = tally.carts.iter().collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO cart_rollups AS r (account_id, span, at, carts, recovered)
+         SELECT $1, d.span, d.at, d.carts, d.recovered
+         FROM unnest($2, $3, $4, $5) WITH ORDINALITY AS d (span, at, carts, recovered, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at) DO UPDATE SET carts = r.carts + excluded.carts,
+           recovered = r.recovered + excluded.recovered")
+    .bind(account)
+    .bind(column(&rows, |((grain, _, ()), _)| grain.minutes()))
+    .bind(column(&rows, |((_, at, ()), _)| *at))
+    .bind(column(&rows, |(_, figures)| figures.carts))
+    .bind(column(&rows, |(_, figures)| figures.recovered))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// What the products of these orders are called from now on.
+pub(super) async fn name_products(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> Attempt<()> {
+    let items = orders.iter().flat_map(|order| &order.items);
+    let names: BTreeMap<&str, &str> = items
+        .map(|item| (item.product_id.as_str(), item.name.as_str()))
+        .collect();
+    let names: Vec<(&str, &str)> = names.into_iter().collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO product_names AS n (account_id, product_id, name)
+         SELECT $1, d.product_id, d.name FROM unnest($2, $3) WITH ORDINALITY AS d (product_id, name, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, product_id) DO UPDATE SET name = excluded.name WHERE n.name <> excluded.name")
+    .bind(account)
+    .bind(column(&names, |(product, _)| (*product).to_owned()))
+    .bind(column(&names, |(_, name)| (*name).to_owned()))
+    .execute(conn)
+    .await?;
+    Ok(())
+}

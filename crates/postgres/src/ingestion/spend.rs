@@ -1,0 +1,40 @@
+//! Ad spend: a day's amount of a source, the last that was told.
+
+use std::collections::BTreeMap;
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::ingestion::{AdSpend, Recorded};
+use recado_domain::shared::AccountId;
+use time::OffsetDateTime;
+
+use super::column;
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+pub(super) async fn record(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    entries: &[AdSpend],
+    now: OffsetDateTime,
+) -> Attempt<Recorded> {
+    let last: BTreeMap<_, _> = entries
+        .iter()
+        .map(|entry| ((entry.date, &entry.source), entry))
+        .collect();
+    let last: Vec<&AdSpend> = last.into_values().collect();
+    let accepted = sql(
+        "INSERT INTO ad_spend AS s (account_id, date, source, amount, updated_at)
+         SELECT $1, d.date, d.source, d.amount::numeric, $5
+         FROM unnest($2, $3, $4) WITH ORDINALITY AS d (date, source, amount, position) ORDER BY d.position
+         ON CONFLICT (account_id, date, source) DO UPDATE SET amount = excluded.amount, updated_at = excluded.updated_at
+         WHERE s.amount <> excluded.amount",
+    )
+    .bind(account)
+    .bind(column(&last, |entry| entry.date))
+    .bind(column(&last, |entry| entry.source.clone()))
+    .bind(column(&last, |entry| entry.amount))
+    .bind(now)
+    .execute(conn)
+    .await?;
+    Ok(Recorded::of(entries.len(), accepted))
+}

@@ -1,0 +1,203 @@
+//! What each roll-up counts, from the rows themselves.
+
+use super::Rollup;
+
+/// Both grains of a moment.
+macro_rules! by_time {
+    ($columns:literal, $rows:literal) => {
+        concat!(
+            "SELECT g.span::smallint AS span,
+               date_bin(g.span * interval '1 minute', c.moment, timestamptz '1970-01-01 00:00:00+00') AS at, ",
+            $columns,
+            " FROM (",
+            $rows,
+            ") AS c CROSS JOIN (VALUES (15), (1440)) AS g (span)"
+        )
+    };
+}
+
+const ORDERS: &str = concat!(
+    by_time!(
+        "c.platform, sum(c.placed)::bigint AS placed, sum(c.pending)::bigint AS pending,
+         sum(c.cancelled)::bigint AS cancelled, sum(c.refunded)::bigint AS refunded, sum(c.paid)::bigint AS paid,
+         sum(c.revenue) AS revenue, sum(c.product_costs) AS product_costs, sum(c.gateway_fees) AS gateway_fees,
+         sum(c.attributed)::bigint AS attributed_orders, sum(c.attributed * c.revenue) AS attributed_revenue",
+        "SELECT platform, placed_at AS moment, 1 AS placed, (status = 'pending')::int AS pending,
+           (status = 'cancelled')::int AS cancelled, (status = 'refunded')::int AS refunded,
+           0 AS paid, 0 AS revenue, 0 AS product_costs, 0 AS gateway_fees, 0 AS attributed
+         FROM orders WHERE account_id = $1
+         UNION ALL
+         SELECT o.platform, o.paid_at, 0, 0, 0, 0, 1, o.total,
+           coalesce((SELECT sum(i.cost * i.quantity) FROM order_items i
+             WHERE i.account_id = o.account_id AND i.order_id = o.id), 0), o.gateway_fee,
+           (num_nonnulls(o.campaign_id, o.automation_id, o.link_id) > 0)::int
+         FROM orders o WHERE o.account_id = $1 AND o.status = 'paid'"
+    ),
+    " GROUP BY 1, 2, 3"
+);
+
+const PRODUCTS: &str = concat!(
+    by_time!(
+        "c.product_id, sum(c.quantity) AS quantity, sum(c.quantity * c.price) AS revenue",
+        "SELECT i.product_id, o.paid_at AS moment, i.quantity, i.price
+         FROM orders o JOIN order_items i ON i.account_id = o.account_id AND i.order_id = o.id
+         WHERE o.account_id = $1 AND o.status = 'paid'"
+    ),
+    " GROUP BY 1, 2, 3"
+);
+
+const ORIGINS: &str = concat!(
+    by_time!(
+        "c.kind, c.origin_id, count(*) AS orders, sum(c.total) AS revenue",
+        "SELECT k.kind, k.origin_id, o.paid_at AS moment, o.total FROM orders o
+         CROSS JOIN LATERAL (VALUES ('campaign', o.campaign_id), ('automation', o.automation_id), ('link', o.link_id))
+           AS k (kind, origin_id)
+         WHERE o.account_id = $1 AND o.status = 'paid' AND k.origin_id IS NOT NULL"
+    ),
+    " GROUP BY 1, 2, 3, 4"
+);
+
+const CARTS: &str = concat!(
+    by_time!(
+        "count(*) AS carts, sum(c.recovered)::bigint AS recovered",
+        "SELECT created_at AS moment, (status = 'recovered')::int AS recovered FROM carts WHERE account_id = $1"
+    ),
+    " GROUP BY 1, 2"
+);
+
+const EXECUTIONS: &str = concat!(
+    by_time!(
+        "c.automation_id, sum(c.completed)::bigint AS completed, count(*) - sum(c.completed)::bigint AS failed,
+         sum(c.latency) AS latency",
+        "SELECT automation_id, started_at AS moment, (status = 'completed')::int AS completed,
+           round(extract(epoch FROM finished_at - started_at) * 1000000) AS latency
+         FROM automation_executions WHERE account_id = $1"
+    ),
+    " GROUP BY 1, 2, 3"
+);
+
+const METRICS: &str = concat!(
+    by_time!(
+        "c.metric_name, sum(c.events)::bigint AS events, sum(c.value) AS value,
+         sum(c.last)::bigint AS last_contacts",
+        "SELECT metric_name, occurred_at AS moment, 1 AS events, coalesce(value, 0) AS value, 0 AS last
+         FROM metric_events WHERE account_id = $1
+         UNION ALL
+         SELECT metric_name, max(occurred_at), 0, 0, 1 FROM metric_events
+         WHERE account_id = $1 AND contact_id IS NOT NULL GROUP BY metric_name, contact_id"
+    ),
+    " GROUP BY 1, 2, 3"
+);
+
+/// All of them. Clicks have no rows: the quarters of an hour are the record of them, and all else is its sum.
+pub(super) const ALL: &[Rollup] = &[
+    Rollup {
+        table: "order_rollups",
+        part: "",
+        keys: &["span", "at", "platform"],
+        sums: &[
+            "placed",
+            "pending",
+            "cancelled",
+            "refunded",
+            "paid",
+            "revenue",
+            "product_costs",
+            "gateway_fees",
+            "attributed_orders",
+            "attributed_revenue",
+        ],
+        last: None,
+        makes_rows: true,
+        counted: ORDERS,
+    },
+    Rollup {
+        table: "product_rollups",
+        part: "",
+        keys: &["span", "at", "product_id"],
+        sums: &["quantity", "revenue"],
+        last: None,
+        makes_rows: true,
+        counted: PRODUCTS,
+    },
+    Rollup {
+        table: "attribution_rollups",
+        part: "",
+        keys: &["span", "at", "kind", "origin_id"],
+        sums: &["orders", "revenue"],
+        last: None,
+        makes_rows: true,
+        counted: ORIGINS,
+    },
+    Rollup {
+        table: "cart_rollups",
+        part: "",
+        keys: &["span", "at"],
+        sums: &["carts", "recovered"],
+        last: None,
+        makes_rows: true,
+        counted: CARTS,
+    },
+    Rollup {
+        table: "automation_rollups",
+        part: "",
+        keys: &["span", "at", "automation_id"],
+        sums: &["completed", "failed", "latency"],
+        last: None,
+        makes_rows: true,
+        counted: EXECUTIONS,
+    },
+    Rollup {
+        table: "link_rollups",
+        part: "span = 1440",
+        keys: &["span", "at", "link_id"],
+        sums: &["clicks"],
+        last: None,
+        makes_rows: true,
+        counted: "SELECT 1440::smallint AS span,
+              date_bin(interval '1 day', at, timestamptz '1970-01-01 00:00:00+00') AS at, link_id,
+              sum(clicks)::bigint AS clicks
+            FROM link_rollups WHERE account_id = $1 AND span = 15 GROUP BY 2, 3",
+    },
+    Rollup {
+        table: "links",
+        part: "",
+        keys: &["id"],
+        sums: &["clicks"],
+        last: None,
+        makes_rows: false,
+        counted: "SELECT link_id AS id, sum(clicks)::bigint AS clicks
+            FROM link_rollups WHERE account_id = $1 AND span = 15 GROUP BY 1",
+    },
+    Rollup {
+        table: "metrics",
+        part: "",
+        keys: &["metric_name"],
+        sums: &["total_events", "total_value"],
+        last: Some("last_event_at"),
+        makes_rows: true,
+        counted: "SELECT metric_name, count(*) AS total_events, coalesce(sum(value), 0) AS total_value,
+              max(occurred_at) AS last_event_at
+            FROM metric_events WHERE account_id = $1 GROUP BY 1",
+    },
+    Rollup {
+        table: "metric_contacts",
+        part: "",
+        keys: &["metric_name", "contact_id"],
+        sums: &["event_count", "total_value"],
+        last: Some("last_event_at"),
+        makes_rows: true,
+        counted: "SELECT metric_name, contact_id, count(*) AS event_count, coalesce(sum(value), 0) AS total_value,
+              max(occurred_at) AS last_event_at
+            FROM metric_events WHERE account_id = $1 AND contact_id IS NOT NULL GROUP BY 1, 2",
+    },
+    Rollup {
+        table: "metric_rollups",
+        part: "",
+        keys: &["span", "at", "metric_name"],
+        sums: &["events", "value", "last_contacts"],
+        last: None,
+        makes_rows: true,
+        counted: METRICS,
+    },
+];

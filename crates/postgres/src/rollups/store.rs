@@ -1,0 +1,188 @@
+//! Comparing and repairing.
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Text;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::rollups::{Difference, RollupStore};
+use recado_domain::shared::{AccountId, StoreError};
+
+use super::Rollup;
+use super::definitions::ALL;
+use crate::errors::{Attempt, Fault, retry};
+use crate::pool::PlatformPool;
+use crate::sql::{Id, sql};
+
+/// Two who repair at the same time would each add what is missing.
+const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
+
+/// Every roll-up, as the platform.
+#[derive(Clone, Debug)]
+pub struct PgRollups(PlatformPool);
+
+impl PgRollups {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+#[derive(QueryableByName)]
+struct DifferenceRow {
+    #[diesel(sql_type = Text)]
+    key: String,
+    #[diesel(sql_type = Text)]
+    kept: String,
+    #[diesel(sql_type = Text)]
+    counted: String,
+}
+
+impl Rollup {
+    /// `prefix.name` of every name, each in a form of its own.
+    fn each(names: &[&str], form: impl Fn(&str) -> String) -> String {
+        names.iter().map(|name| form(name)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is kept beside what is counted, where they differ; a row that is not there counts as zero.
+    fn differences(&self) -> String {
+        let keys = self.keys.join(", ");
+        let part = if self.part.is_empty() { "true" } else { self.part };
+        let columns = self
+            .keys
+            .iter()
+            .chain(self.sums)
+            .copied()
+            .chain(self.last)
+            .collect::<Vec<_>>();
+        let side = |side: &str| {
+            let sums = Self::each(self.sums, |sum| format!("coalesce({side}.{sum}, 0)"));
+            let last = self.last.map(|last| format!(", {side}.{last}"));
+            format!("{sums}{}", last.unwrap_or_default())
+        };
+        format!(
+            "FROM (SELECT {columns} FROM {table} WHERE account_id = $1 AND {part}) AS k
+             FULL JOIN ({counted}) AS c USING ({keys})
+             WHERE ({kept}) IS DISTINCT FROM ({counted_sums})",
+            columns = columns.join(", "),
+            table = self.table,
+            counted = self.counted,
+            kept = side("k"),
+            counted_sums = side("c"),
+        )
+    }
+
+    /// The first hundred differences, in words.
+    fn compared(&self) -> String {
+        let words = |side: &str| {
+            let columns = self.sums.iter().copied().chain(self.last);
+            let columns: Vec<String> = columns.map(|name| format!("'{name}', {side}.{name}")).collect();
+            format!("jsonb_build_object({})::text", columns.join(", "))
+        };
+        format!(
+            "SELECT concat_ws(' ', {keys}) AS key, {kept} AS kept, {counted} AS counted {differences}
+             ORDER BY {keys} LIMIT 100",
+            keys = self.keys.join(", "),
+            kept = words("k"),
+            counted = words("c"),
+            differences = self.differences(),
+        )
+    }
+
+    /// Adds what is missing, which may be less than nothing. What other writers add meanwhile is neither in the one
+    /// nor in the other, and stays added.
+    fn repair(&self) -> String {
+        let keys = self.keys.join(", ");
+        let sums = Self::each(self.sums, |sum| {
+            format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0) AS {sum}")
+        });
+        let last = self
+            .last
+            .map(|last| format!(", c.{last} AS {last}"))
+            .unwrap_or_default();
+        let differences = format!("SELECT {keys}, {sums}{last} {} ORDER BY {keys}", self.differences());
+        let sets = |from: &str| {
+            let sums = Self::each(self.sums, |sum| format!("{sum} = r.{sum} + {from}.{sum}"));
+            let last = self.last.map(|last| format!(", {last} = {from}.{last}"));
+            format!("{sums}{}", last.unwrap_or_default())
+        };
+        if !self.makes_rows {
+            let same: Vec<String> = self.keys.iter().map(|key| format!("r.{key} = d.{key}")).collect();
+            return format!(
+                "UPDATE {} AS r SET {} FROM ({differences}) AS d WHERE r.account_id = $1 AND {}",
+                self.table,
+                sets("d"),
+                same.join(" AND ")
+            );
+        }
+        let columns = self
+            .keys
+            .iter()
+            .chain(self.sums)
+            .copied()
+            .chain(self.last)
+            .collect::<Vec<_>>()
+            .join(", ");
+        format!(
+            "INSERT INTO {} AS r (account_id, {columns}) SELECT $1, {columns} FROM ({differences}) AS d
+             ON CONFLICT (account_id, {keys}) DO UPDATE SET {}",
+            self.table,
+            sets("excluded")
+        )
+    }
+}
+
+/// One roll-up, in a transaction of its own. Whoever records events of a metric locks it first, so that with the locks
+/// on all metrics no last event moves while it is looked for.
+async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Rollup) -> Attempt<u64> {
+    sql("SELECT pg_advisory_xact_lock($1)")
+        .bind(REBUILD_LOCK)
+        .execute(&mut *conn)
+        .await?;
+    if rollup.table.starts_with("metric") {
+        sql("SELECT FROM metrics WHERE account_id = $1 ORDER BY metric_name FOR UPDATE")
+            .bind(account)
+            .execute(&mut *conn)
+            .await?;
+    }
+    let repaired = sql(rollup.repair()).bind(account).execute(conn).await?;
+    Ok(u64::try_from(repaired).unwrap_or(u64::MAX))
+}
+
+#[async_trait]
+impl RollupStore for PgRollups {
+    async fn accounts(&self) -> Result<Vec<AccountId>, StoreError> {
+        let mut held = self.0.get().await?;
+        let rows: Result<Vec<Id>, _> = sql("SELECT id FROM accounts ORDER BY id").load(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(|row| row.id.into()).collect())
+    }
+
+    async fn verify(&self, account: AccountId) -> Result<Vec<Difference>, StoreError> {
+        let mut differences = Vec::new();
+        for rollup in ALL {
+            let mut held = self.0.get().await?;
+            let rows: Result<Vec<DifferenceRow>, _> = sql(rollup.compared()).bind(account).load(held.conn()?).await;
+            let rows = held.end(rows.map_err(Fault::from))?;
+            differences.extend(rows.into_iter().map(|row| Difference {
+                rollup: rollup.table,
+                account,
+                key: row.key,
+                kept: row.kept,
+                counted: row.counted,
+            }));
+        }
+        Ok(differences)
+    }
+
+    async fn rebuild(&self, account: AccountId) -> Result<u64, StoreError> {
+        let mut repaired = 0;
+        for rollup in ALL {
+            repaired += retry(|| async {
+                let mut tx = self.0.begin().await?;
+                let rebuilt = rebuild(tx.conn()?, account, rollup).await;
+                tx.end(rebuilt).await
+            })
+            .await?;
+        }
+        Ok(repaired)
+    }
+}

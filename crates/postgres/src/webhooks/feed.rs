@@ -1,0 +1,207 @@
+//! Logs, newest first, and what happened, oldest first.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use recado_domain::shared::{AccountId, Slice, StoreError};
+use recado_domain::webhooks::{Body, Direction, FeedQuery, LogQuery, LogStatus, WebhookLog};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::errors::word;
+use crate::pool::TenantPool;
+use crate::sql::sql;
+
+/// How much of the feed one look goes through: whoever asks for a kind that is rare gets there in several.
+const WINDOW: i64 = 5000;
+
+#[derive(QueryableByName)]
+struct LogRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    endpoint_id: Uuid,
+    #[diesel(sql_type = Text)]
+    direction: String,
+    #[diesel(sql_type = Text)]
+    event_type: String,
+    #[diesel(sql_type = Text)]
+    message_id: String,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    payload: Option<Value>,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    event_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    data: Option<Value>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    occurred_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Integer>)]
+    response_status: Option<i32>,
+    #[diesel(sql_type = Integer)]
+    attempt: i32,
+    #[diesel(sql_type = Nullable<Integer>)]
+    duration_ms: Option<i32>,
+    #[diesel(sql_type = Nullable<Text>)]
+    error: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    next_attempt_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl LogRow {
+    fn log(self, account_id: AccountId) -> Result<WebhookLog, StoreError> {
+        let sent = self.event_id.zip(self.data).zip(self.occurred_at);
+        let sent = sent.map(|((id, data), timestamp)| {
+            json!(Body {
+                id: id.into(),
+                kind: self.event_type.clone(),
+                timestamp,
+                account_id,
+                data,
+            })
+        });
+        Ok(WebhookLog {
+            id: self.id.into(),
+            endpoint_id: self.endpoint_id.into(),
+            direction: word(&self.direction)?,
+            event_type: self.event_type,
+            // An event that is not kept any more leaves an empty object.
+            payload: self.payload.or(sent).unwrap_or_else(|| json!({})),
+            response_status: self.response_status,
+            attempt: self.attempt,
+            duration_ms: self.duration_ms,
+            error: self.error,
+            message_id: self.message_id,
+            next_attempt_at: self.next_attempt_at,
+            created_at: self.created_at,
+        })
+    }
+}
+
+/// The newest logs of an account; an index leads to each direction's, each endpoint's, and the failed ones.
+pub(super) async fn logs(
+    pool: &TenantPool,
+    account: AccountId,
+    query: &LogQuery,
+) -> Result<Vec<WebhookLog>, StoreError> {
+    let mut wanted = "l.account_id = $1".to_owned();
+    match query.direction {
+        Some(Direction::Inbound) => wanted.push_str(" AND l.direction = 'inbound'"),
+        Some(Direction::Outbound) => wanted.push_str(" AND l.direction = 'outbound'"),
+        None => {}
+    }
+    match query.status {
+        Some(LogStatus::Success) => wanted.push_str(" AND l.response_status BETWEEN 200 AND 299"),
+        Some(LogStatus::Failed) => wanted.push_str(" AND (l.response_status IS NULL OR l.response_status >= 400)"),
+        None => {}
+    }
+    let mut parameter = 2;
+    for (column, given) in [
+        ("endpoint_id", query.endpoint_id.is_some()),
+        ("event_type", query.event_type.is_some()),
+    ] {
+        if given {
+            parameter += 1;
+            wanted.push_str(&format!(" AND l.{column} = ${parameter}"));
+        }
+    }
+    let mut statement = sql(format!(
+        "SELECT l.id, l.endpoint_id, l.direction, l.event_type, l.message_id, l.payload, l.event_id, v.payload AS data,
+           v.occurred_at, l.response_status, l.attempt, l.duration_ms, l.error, l.next_attempt_at, l.created_at
+         FROM (SELECT * FROM webhook_logs l WHERE {wanted} ORDER BY l.created_at DESC, l.id DESC LIMIT $2) l
+         LEFT JOIN webhook_events v ON v.account_id = l.account_id AND v.id = l.event_id
+         ORDER BY l.created_at DESC, l.id DESC"
+    ))
+    .bind(account)
+    .bind(query.limit);
+    if let Some(endpoint) = query.endpoint_id {
+        statement = statement.bind(endpoint);
+    }
+    if let Some(kind) = query.event_type.clone() {
+        statement = statement.bind(kind);
+    }
+    let rows: Vec<LogRow> = pool
+        .read(account, |mut conn| {
+            Box::pin(async move { Ok(statement.load(&mut conn).await?) })
+        })
+        .await?;
+    rows.into_iter().map(|row| row.log(account)).collect()
+}
+
+/// One thing that happened; or, last, how far the look went.
+#[derive(QueryableByName)]
+struct EventRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Jsonb)]
+    data: Value,
+    #[diesel(sql_type = Timestamptz)]
+    occurred_at: OffsetDateTime,
+    #[diesel(sql_type = Bool)]
+    matches: bool,
+    /// Whether anything comes after it.
+    #[diesel(sql_type = Bool)]
+    followed: bool,
+}
+
+/// Goes through a window of positions: what matches in it, up to the limit, and the last row gone through. A cursor is an
+/// id, which tells nobody how much happens elsewhere; that of an event which is not kept any more still is a moment.
+const SLICE: &str = "WITH start AS MATERIALIZED (
+       SELECT coalesce(
+         (SELECT position FROM webhook_events WHERE account_id = $1 AND id = $2),
+         (SELECT min(position) - 1 FROM webhook_events WHERE account_id = $1 AND id > $2 AND position IS NOT NULL),
+         (SELECT max(position) FROM webhook_events WHERE account_id = $1), 0) AS position),
+     seen AS MATERIALIZED (
+       SELECT v.position, v.id, $3 IS NULL OR v.type = $3 AS matches
+       FROM webhook_events v
+       WHERE v.account_id = $1 AND v.position > (SELECT position FROM start)
+       ORDER BY v.position LIMIT $5),
+     numbered AS (
+       SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.position) AS n FROM seen s),
+     slice AS MATERIALIZED (
+       SELECT position, id, matches FROM numbered
+       WHERE n < $4 OR (n = $4 AND matches)),
+     last AS (SELECT max(position) AS position FROM slice)
+     SELECT v.id, v.type AS kind, v.payload AS data, v.occurred_at, s.matches,
+       EXISTS (SELECT FROM webhook_events f WHERE f.account_id = $1 AND f.position > last.position) AS followed
+     FROM last JOIN slice s ON s.matches OR s.position = last.position
+     JOIN webhook_events v ON v.account_id = $1 AND v.id = s.id
+     ORDER BY s.position";
+
+pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError> {
+    let after = query.after.map_or(Uuid::nil(), Uuid::from);
+    let statement = sql(SLICE)
+        .bind(account)
+        .bind(after)
+        .bind(query.kind.clone())
+        .bind(query.limit)
+        .bind(WINDOW);
+    let rows: Vec<EventRow> = pool
+        .read(account, |mut conn| {
+            Box::pin(async move { Ok(statement.load(&mut conn).await?) })
+        })
+        .await?;
+    let last = rows.as_slice().last();
+    Ok(Slice {
+        next_cursor: last
+            .map(|row| row.id)
+            .or(query.after.map(Uuid::from))
+            .map(|id| id.to_string()),
+        has_more: last.is_some_and(|row| row.followed),
+        data: rows
+            .into_iter()
+            .filter(|row| row.matches)
+            .map(|row| Body {
+                id: row.id.into(),
+                kind: row.kind,
+                timestamp: row.occurred_at,
+                account_id: account,
+                data: row.data,
+            })
+            .collect(),
+    })
+}

@@ -1,0 +1,324 @@
+//! Deliveries of all accounts: taken, recorded, given back, forgotten.
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Binary, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{AccountId, Sealed, StoreError, WebhookId};
+use recado_domain::webhooks::{
+    Attempt as Made, Claimed, DeliveryKey, DeliveryQueue, Health, HealthNote, SealedSecrets, Settlement, Wanted,
+};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::store::drop_waiting;
+use crate::errors::{Attempt, Fault, retry};
+use crate::outbox;
+use crate::pool::PlatformPool;
+use crate::sql::{Param, Sql, sql};
+
+/// The deliverer's side of the queue.
+#[derive(Clone, Debug)]
+pub struct PgDeliveryQueue(PlatformPool);
+
+impl PgDeliveryQueue {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn execute(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
+        let mut held = self.0.get().await?;
+        let done = statement.execute(held.conn()?).await;
+        held.end(done.map_err(Fault::from))
+    }
+}
+
+/// Goes from line to line (one step of an index each, however long the lines are) and takes of each what is due and
+/// wanted.
+const CLAIM: &str = "WITH RECURSIVE lines (endpoint_id) AS (
+       (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
+       UNION ALL
+       SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
+         WHERE d.state = 'waiting' AND d.endpoint_id > l.endpoint_id ORDER BY d.endpoint_id LIMIT 1)
+       FROM lines l WHERE l.endpoint_id IS NOT NULL),
+     wanted AS MATERIALIZED (
+       SELECT e.account_id, e.id, coalesce(w.n, $3) AS n
+       FROM lines l JOIN webhook_endpoints e ON e.id = l.endpoint_id
+       JOIN accounts a ON a.id = e.account_id AND a.status = 'active'
+       LEFT JOIN unnest($1, $2) AS w (id, n) ON w.id = e.id
+       WHERE e.is_active AND e.direction = 'outbound' AND coalesce(w.n, $3) > 0),
+     due AS MATERIALIZED (
+       SELECT d.tid FROM wanted w CROSS JOIN LATERAL (
+         SELECT q.ctid AS tid FROM webhook_deliveries q
+         WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
+         ORDER BY q.next_attempt_at LIMIT w.n FOR UPDATE SKIP LOCKED) d
+       LIMIT $4),
+     claimed AS (
+       UPDATE webhook_deliveries d
+       SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $5 * interval '1 microsecond'
+       WHERE d.ctid = ANY (ARRAY (SELECT tid FROM due))
+       RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt)
+     SELECT c.*, e.url, e.secret, e.previous_secret, e.previous_secret_until, e.failing_since, e.last_failed_at,
+       v.type AS kind, v.payload AS data, v.occurred_at
+     FROM claimed c
+     JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
+     JOIN webhook_events v ON v.account_id = c.account_id AND v.id = c.event_id
+     ORDER BY v.occurred_at, v.id";
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    event_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    endpoint_id: Uuid,
+    #[diesel(sql_type = BigInt)]
+    claim: i64,
+    #[diesel(sql_type = Integer)]
+    attempt: i32,
+    #[diesel(sql_type = Nullable<Text>)]
+    url: Option<String>,
+    #[diesel(sql_type = Binary)]
+    secret: Vec<u8>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    previous_secret: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    previous_secret_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    failing_since: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_failed_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Text)]
+    kind: String,
+    #[diesel(sql_type = Jsonb)]
+    data: Value,
+    #[diesel(sql_type = Timestamptz)]
+    occurred_at: OffsetDateTime,
+}
+
+impl Row {
+    fn claimed(self) -> Claimed {
+        let now = OffsetDateTime::now_utc();
+        let previous = self.previous_secret.map(Sealed).zip(self.previous_secret_until);
+        Claimed {
+            key: DeliveryKey {
+                account_id: self.account_id.into(),
+                event_id: self.event_id.into(),
+                endpoint_id: self.endpoint_id.into(),
+            },
+            claim: self.claim,
+            attempts: self.attempt.unsigned_abs(),
+            url: self.url.unwrap_or_default(),
+            secrets: SealedSecrets {
+                current: Sealed(self.secret),
+                previous: previous.filter(|(_, until)| *until > now),
+            },
+            health: match self.failing_since.zip(self.last_failed_at) {
+                Some((since, last)) => Health::Failing { since, last },
+                None => Health::Well,
+            },
+            kind: self.kind,
+            occurred_at: self.occurred_at,
+            data: self.data,
+        }
+    }
+}
+
+/// Rows are looked up one by one, whatever the statistics say, and locked in the order of their keys. Whatever became of
+/// the claim, the attempt was made, and is logged, once.
+const FINISH: &str = "WITH made AS MATERIALIZED (
+       SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+         AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
+       ORDER BY account_id, event_id, endpoint_id),
+     held AS MATERIALIZED (
+       SELECT d.tid, m.state AS next, m.number, m.at, m.delay
+       FROM made m CROSS JOIN LATERAL (
+         SELECT q.ctid AS tid FROM webhook_deliveries q
+         WHERE q.account_id = m.account_id AND q.event_id = m.event_id AND q.endpoint_id = m.endpoint_id
+           AND q.claim = m.claim AND (q.leased OR m.state = 'delivered')
+         FOR UPDATE) d),
+     delivered AS (
+       DELETE FROM webhook_deliveries
+       WHERE ctid = ANY (ARRAY (SELECT tid FROM held WHERE next = 'delivered'))),
+     others AS (
+       UPDATE webhook_deliveries d
+       SET state = h.next, attempt = h.number, leased = false, failed_at = h.at,
+         next_attempt_at = now() + h.delay * interval '1 microsecond'
+       FROM held h WHERE d.ctid = ANY (ARRAY (SELECT tid FROM held WHERE next <> 'delivered')) AND d.ctid = h.tid),
+     recovered AS (
+       UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
+       FROM unnest($14, $15) AS r (account_id, id)
+       WHERE e.account_id = r.account_id AND e.id = r.id AND e.failing_since IS NOT NULL),
+     failing AS (
+       UPDATE webhook_endpoints e SET failing_since = f.since, last_failed_at = f.at
+       FROM unnest($16, $17, $18, $19, $20) AS f (account_id, id, known, since, at)
+       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known)
+     INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
+       response_status, attempt, duration_ms, error, next_attempt_at, created_at)
+     SELECT m.account_id, m.log_id, m.endpoint_id, 'outbound', m.type, m.event_id, m.event_id,
+       m.status, m.number, m.duration_ms, m.error,
+       CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
+     FROM made m JOIN accounts a ON a.id = m.account_id
+     ON CONFLICT DO NOTHING";
+
+fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
+where
+    Vec<V>: Param,
+{
+    rows.iter().map(value).collect()
+}
+
+fn delay(settlement: Settlement) -> i64 {
+    match settlement {
+        Settlement::Waiting(delay) => delay.value(),
+        Settlement::Delivered | Settlement::Failed => 0,
+    }
+}
+
+fn state(settlement: Settlement) -> String {
+    let word = match settlement {
+        Settlement::Delivered => "delivered",
+        Settlement::Waiting(_) => "waiting",
+        Settlement::Failed => "failed",
+    };
+    word.to_owned()
+}
+
+fn since(health: Health) -> Option<OffsetDateTime> {
+    match health {
+        Health::Well => None,
+        Health::Failing { since, .. } => Some(since),
+    }
+}
+
+type Note = (AccountId, WebhookId, HealthNote);
+
+fn finish<'a>(made: &[Made], notes: &[Note]) -> Sql<'a> {
+    let recovered = notes.iter().filter(|(.., note)| *note == HealthNote::Recovered);
+    let recovered: Vec<(Uuid, Uuid)> = recovered.map(|(account, id, _)| (account.0, id.0)).collect();
+    let failing: Vec<_> = notes
+        .iter()
+        .filter_map(|(account, id, note)| match note {
+            HealthNote::Failing { known, since: from, at } => Some((account.0, id.0, since(*known), *from, *at)),
+            HealthNote::Recovered | HealthNote::Disabled { .. } => None,
+        })
+        .collect();
+    let milliseconds = |made: &Made| i32::try_from(made.duration.whole_milliseconds()).ok();
+    sql(FINISH)
+        .bind(column(made, |made| made.key.account_id.0))
+        .bind(column(made, |made| made.key.event_id.0))
+        .bind(column(made, |made| made.key.endpoint_id.0))
+        .bind(column(made, |made| made.claim))
+        .bind(column(made, |made| made.log_id.0))
+        .bind(column(made, |made| i32::try_from(made.number).unwrap_or(i32::MAX)))
+        .bind(column(made, |made| made.kind.clone()))
+        .bind(column(made, |made| made.status.map(i32::from)))
+        .bind(column(made, |made| made.error.clone()))
+        .bind(column(made, milliseconds))
+        .bind(column(made, |made| made.at))
+        .bind(column(made, |made| state(made.settlement)))
+        .bind(column(made, |made| delay(made.settlement)))
+        .bind(column(&recovered, |(account, _)| *account))
+        .bind(column(&recovered, |(_, id)| *id))
+        .bind(column(&failing, |row| row.0))
+        .bind(column(&failing, |row| row.1))
+        .bind(column(&failing, |row| row.2))
+        .bind(column(&failing, |row| row.3))
+        .bind(column(&failing, |row| row.4))
+}
+
+/// Who says that it is gone, is, whatever was known of it.
+const DISABLE: &str = "UPDATE webhook_endpoints
+     SET is_active = false, disabled_at = now(), disabled_reason = $3,
+       updated_at = greatest(now(), updated_at + interval '1 microsecond')
+     WHERE account_id = $1 AND id = $2 AND is_active AND ($3 = 'gone' OR failing_since IS NOT DISTINCT FROM $4)";
+
+async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> Attempt<()> {
+    for (account, id, note) in notes {
+        let HealthNote::Disabled { known, reason, events } = note else {
+            continue;
+        };
+        let statement = sql(DISABLE)
+            .bind(*account)
+            .bind(*id)
+            .bind(reason.as_str())
+            .bind(since(*known));
+        if statement.execute(&mut *conn).await? > 0 {
+            drop_waiting(conn, *account, *id).await?;
+            outbox::append(conn, *account, events).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn finish_all(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> Attempt<()> {
+    finish(made, notes).execute(&mut *conn).await?;
+    disable(conn, notes).await
+}
+
+/// A claim without an attempt leaves nothing behind.
+const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now()
+     FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
+     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id = r.endpoint_id
+       AND d.claim = r.claim AND d.leased";
+
+const SWEEP_LOGS: &str = "DELETE FROM webhook_logs WHERE ctid = ANY (ARRAY (
+       SELECT ctid FROM webhook_logs WHERE created_at < now() - $1 * interval '1 microsecond'
+       ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+
+/// What was given up of them goes with them.
+const SWEEP_EVENTS: &str = "DELETE FROM webhook_events WHERE ctid = ANY (ARRAY (
+       SELECT ctid FROM webhook_events WHERE occurred_at < now() - $1 * interval '1 microsecond'
+       ORDER BY occurred_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+
+#[async_trait]
+impl DeliveryQueue for PgDeliveryQueue {
+    async fn claim(&self, wanted: &Wanted, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
+        let query = sql(CLAIM)
+            .bind(column(&wanted.lines, |(id, _)| id.0))
+            .bind(column(&wanted.lines, |(_, n)| *n))
+            .bind(wanted.others)
+            .bind(wanted.limit)
+            .bind(lease);
+        let mut held = self.0.get().await?;
+        let rows = query.load::<Row>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(Row::claimed).collect())
+    }
+
+    async fn finish(&self, attempts: &[Made], notes: &[Note]) -> Result<(), StoreError> {
+        let disables = notes
+            .iter()
+            .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
+        retry(|| async {
+            if !disables {
+                return self.execute(finish(attempts, notes)).await.map(|_| ());
+            }
+            let mut tx = self.0.begin().await?;
+            let done = finish_all(tx.conn()?, attempts, notes).await;
+            tx.end(done).await
+        })
+        .await
+    }
+
+    async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
+        let release = || {
+            sql(RELEASE)
+                .bind(column(claims, |(key, _)| key.account_id.0))
+                .bind(column(claims, |(key, _)| key.event_id.0))
+                .bind(column(claims, |(key, _)| key.endpoint_id.0))
+                .bind(column(claims, |(_, claim)| *claim))
+        };
+        retry(|| async { self.execute(release()).await.map(|_| ()) }).await
+    }
+
+    async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {
+        let mut swept = 0;
+        for statement in [SWEEP_LOGS, SWEEP_EVENTS] {
+            swept += self.execute(sql(statement).bind(older_than).bind(limit)).await?;
+        }
+        Ok(swept)
+    }
+}

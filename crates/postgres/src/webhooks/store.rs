@@ -1,0 +1,392 @@
+//! Endpoints of one account, and what is done with them by hand.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::{
+    AccountId, Event, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
+};
+use recado_domain::webhooks::{
+    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookInsert, WebhookLog,
+    WebhookStore,
+};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::feed;
+use crate::errors::{Attempt, Fault, retry, word};
+use crate::outbox;
+use crate::pool::TenantPool;
+use crate::sql::{Number, Sql, sql};
+
+/// Endpoints, logs and the feed of one account at a time.
+#[derive(Clone, Debug)]
+pub struct PgWebhooks(TenantPool);
+
+impl PgWebhooks {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+pub(super) const COLUMNS: &str = "w.id, w.name, w.url, w.events, w.direction, w.is_active, w.secret, w.secret_hint,
+    w.previous_secret, w.previous_secret_until, w.disabled_at, w.disabled_reason, w.created_at, w.updated_at";
+
+#[derive(QueryableByName)]
+pub(super) struct Row {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    url: Option<String>,
+    #[diesel(sql_type = Array<Text>)]
+    events: Vec<String>,
+    #[diesel(sql_type = Text)]
+    direction: String,
+    #[diesel(sql_type = Bool)]
+    is_active: bool,
+    #[diesel(sql_type = Binary)]
+    secret: Vec<u8>,
+    #[diesel(sql_type = Text)]
+    secret_hint: String,
+    #[diesel(sql_type = Nullable<Binary>)]
+    previous_secret: Option<Vec<u8>>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    previous_secret_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    disabled_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    disabled_reason: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+    #[diesel(sql_type = Timestamptz)]
+    updated_at: OffsetDateTime,
+}
+
+impl Row {
+    pub(super) fn stored(self) -> Result<StoredWebhook, StoreError> {
+        let previous = self.previous_secret.map(Sealed).zip(self.previous_secret_until);
+        Ok(StoredWebhook {
+            webhook: Webhook {
+                id: self.id.into(),
+                name: self.name,
+                url: self.url,
+                events: self.events,
+                direction: word(&self.direction)?,
+                is_active: self.is_active,
+                secret_hint: self.secret_hint,
+                disabled_at: self.disabled_at,
+                disabled_reason: self.disabled_reason.as_deref().map(word).transpose()?,
+                created_at: self.created_at,
+                updated_at: self.updated_at,
+            },
+            secrets: SealedSecrets {
+                current: Sealed(self.secret),
+                previous,
+            },
+        })
+    }
+}
+
+/// An endpoint beside the total.
+#[derive(QueryableByName)]
+struct Listed {
+    #[diesel(sql_type = BigInt)]
+    total: i64,
+    #[diesel(embed)]
+    row: Row,
+}
+
+/// Binds what an endpoint says: `$3` to `$14`.
+fn bound<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
+    let StoredWebhook { webhook, secrets } = stored;
+    let previous = secrets.previous.as_ref();
+    sql(statement)
+        .bind(account)
+        .bind(webhook.id)
+        .bind(webhook.name.as_str())
+        .bind(webhook.url.as_deref())
+        .bind(webhook.events.clone())
+        .bind(webhook.direction.as_str())
+        .bind(webhook.is_active)
+        .bind(secrets.current.0.as_slice())
+        .bind(webhook.secret_hint.as_str())
+        .bind(previous.map(|(sealed, _)| sealed.0.as_slice()))
+        .bind(previous.map(|(_, until)| *until))
+        .bind(webhook.disabled_at)
+        .bind(webhook.disabled_reason.map(|reason| reason.as_str()))
+        .bind(webhook.updated_at)
+}
+
+/// Inserts of one account come one after the other, so that two do not both find the last free place.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(hashtextextended($1::text, 19))";
+
+const INSERT: &str = "INSERT INTO webhook_endpoints (account_id, id, name, url, events, direction, is_active, secret,
+       secret_hint, previous_secret, previous_secret_until, disabled_at, disabled_reason, created_at, updated_at)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)";
+
+async fn insert(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    stored: &StoredWebhook,
+    at_most: i64,
+    events: &[Event],
+) -> Attempt<WebhookInsert> {
+    sql(LOCK).bind(account).execute(&mut *conn).await?;
+    let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+    let present: Number = present.get_result(&mut *conn).await?;
+    if present.n >= at_most {
+        return Ok(WebhookInsert::Full);
+    }
+    bound(INSERT, account, stored).execute(&mut *conn).await?;
+    outbox::append(conn, account, events).await?;
+    Ok(WebhookInsert::Done)
+}
+
+const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
+       secret = $8, secret_hint = $9, previous_secret = $10, previous_secret_until = $11, disabled_at = $12,
+       disabled_reason = $13, updated_at = $14,
+       failing_since = CASE WHEN $7 AND NOT is_active THEN NULL ELSE failing_since END,
+       last_failed_at = CASE WHEN $7 AND NOT is_active THEN NULL ELSE last_failed_at END
+     WHERE account_id = $1 AND id = $2 AND updated_at = $15";
+
+/// What waits for an endpoint that is off will not leave, unless somebody recovers it.
+const DROP: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
+     WHERE account_id = $1 AND endpoint_id = $2 AND state = 'waiting'";
+
+pub(super) async fn drop_waiting(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId) -> Attempt<()> {
+    sql(DROP).bind(account).bind(id).execute(conn).await?;
+    Ok(())
+}
+
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    stored: &StoredWebhook,
+    read: OffsetDateTime,
+    events: &[Event],
+) -> Attempt<Write<OffsetDateTime>> {
+    let id = stored.webhook.id;
+    if bound(UPDATE, account, stored).bind(read).execute(&mut *conn).await? == 0 {
+        let found = one(account, id).get_result::<Row>(conn).await.optional()?;
+        return Ok(found.map_or(Write::Missing, |row| Write::Stale(row.updated_at)));
+    }
+    if !stored.webhook.is_active {
+        drop_waiting(conn, account, id).await?;
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(Write::Done)
+}
+
+fn one<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
+    sql(format!(
+        "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1 AND w.id = $2"
+    ))
+    .bind(account)
+    .bind(id)
+}
+
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, events: &[Event]) -> Attempt<bool> {
+    let query = sql("DELETE FROM webhook_endpoints WHERE account_id = $1 AND id = $2")
+        .bind(account)
+        .bind(id);
+    if query.execute(&mut *conn).await? == 0 {
+        return Ok(false);
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(true)
+}
+
+/// From the first attempt; one that is being attempted is left to whoever attempts it.
+const QUEUE: &str = "INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+     SELECT v.account_id, v.id, w.id FROM webhook_events v
+     JOIN webhook_endpoints w ON w.account_id = v.account_id AND w.id = $2 AND w.direction = 'outbound' AND w.is_active
+     WHERE v.account_id = $1 AND v.id = $3
+     FOR KEY SHARE OF v, w
+     ON CONFLICT (account_id, event_id, endpoint_id) DO UPDATE
+     SET state = 'waiting', attempt = CASE WHEN webhook_deliveries.leased THEN webhook_deliveries.attempt ELSE 0 END,
+       next_attempt_at = CASE WHEN webhook_deliveries.leased THEN webhook_deliveries.next_attempt_at ELSE now() END,
+       failed_at = NULL";
+
+async fn queue(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: WebhookId,
+    event: WebhookEventId,
+) -> Attempt<bool> {
+    let queued = sql(QUEUE).bind(account).bind(id).bind(event).execute(conn).await?;
+    Ok(queued > 0)
+}
+
+async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, body: &Body) -> Attempt<bool> {
+    sql("INSERT INTO webhook_events (account_id, id, type, payload, occurred_at) VALUES ($1, $2, $3, $4, $5)")
+        .bind(account)
+        .bind(body.id)
+        .bind(body.kind.as_str())
+        .bind(body.data.clone())
+        .bind(body.timestamp)
+        .execute(&mut *conn)
+        .await?;
+    queue(conn, account, id, body.id).await
+}
+
+const RECOVER: &str =
+    "UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
+     WHERE ctid = ANY (ARRAY (
+       SELECT ctid FROM webhook_deliveries
+       WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 AND NOT leased
+       ORDER BY failed_at LIMIT $4 FOR UPDATE SKIP LOCKED))";
+
+#[derive(QueryableByName)]
+struct LoggedRow {
+    #[diesel(sql_type = SqlUuid)]
+    endpoint_id: Uuid,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    event_id: Option<Uuid>,
+}
+
+#[async_trait]
+impl WebhookStore for PgWebhooks {
+    async fn page(&self, account: AccountId, page: PageQuery) -> Result<Page<Webhook>, StoreError> {
+        let query = sql(format!(
+            "SELECT (SELECT count(*) FROM webhook_endpoints WHERE account_id = $1) AS total, {COLUMNS}
+             FROM webhook_endpoints w WHERE w.account_id = $1
+             ORDER BY w.created_at DESC, w.id DESC LIMIT $2 OFFSET $3"
+        ))
+        .bind(account)
+        .bind(page.limit())
+        .bind(page.offset());
+        let beyond = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+        let (rows, total) = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move {
+                    let rows: Vec<Listed> = query.load(&mut conn).await?;
+                    let total = match rows.as_slice().first() {
+                        Some(listed) => listed.total,
+                        None => beyond.get_result::<Number>(&mut conn).await?.n,
+                    };
+                    Ok((rows, total))
+                })
+            })
+            .await?;
+        let rows = rows.into_iter().map(|listed| listed.row);
+        let webhooks = rows.map(|row| row.stored().map(|stored| stored.webhook));
+        Ok(Page::new(page, webhooks.collect::<Result<_, _>>()?, total))
+    }
+
+    async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError> {
+        let query = one(account, id);
+        let row: Option<Row> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(query.get_result(&mut conn).await.optional()?) })
+            })
+            .await?;
+        row.map(Row::stored).transpose()
+    }
+
+    async fn insert(
+        &self,
+        account: AccountId,
+        webhook: &StoredWebhook,
+        at_most: i64,
+        events: &[Event],
+    ) -> Result<WebhookInsert, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let inserted = insert(tx.conn()?, account, webhook, at_most, events).await;
+            tx.end(inserted).await
+        })
+        .await
+    }
+
+    async fn update(
+        &self,
+        account: AccountId,
+        webhook: &StoredWebhook,
+        read: OffsetDateTime,
+        events: &[Event],
+    ) -> Result<Write<OffsetDateTime>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let updated = update(tx.conn()?, account, webhook, read, events).await;
+            tx.end(updated).await
+        })
+        .await
+    }
+
+    async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let deleted = delete(tx.conn()?, account, id, events).await;
+            tx.end(deleted).await
+        })
+        .await
+    }
+
+    async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError> {
+        feed::logs(&self.0, account, query).await
+    }
+
+    async fn logged(&self, account: AccountId, id: WebhookLogId) -> Result<Option<LoggedDelivery>, StoreError> {
+        let query = sql("SELECT endpoint_id, event_id FROM webhook_logs WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        let row: Option<LoggedRow> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(query.get_result(&mut conn).await.optional()?) })
+            })
+            .await?;
+        Ok(row.map(|row| LoggedDelivery {
+            endpoint_id: row.endpoint_id.into(),
+            event_id: row.event_id.map(Into::into),
+        }))
+    }
+
+    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError> {
+        feed::slice(&self.0, account, query).await
+    }
+
+    async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            match ping(tx.conn()?, account, id, body).await {
+                // The endpoint went meanwhile: its test goes with it.
+                Ok(false) => tx.rollback().await.map(|()| false),
+                done => tx.end(done).await,
+            }
+        })
+        .await
+    }
+
+    async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let queued = queue(tx.conn()?, account, id, event).await;
+            tx.end(queued).await
+        })
+        .await
+    }
+
+    async fn recover(
+        &self,
+        account: AccountId,
+        id: WebhookId,
+        since: OffsetDateTime,
+        limit: i64,
+    ) -> Result<i64, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let query = sql(RECOVER).bind(account).bind(id).bind(since).bind(limit);
+            let queued = query.execute(tx.conn()?).await.map_err(Fault::from);
+            let queued = queued.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
+            tx.end(queued).await
+        })
+        .await
+    }
+}

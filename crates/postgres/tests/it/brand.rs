@@ -1,0 +1,136 @@
+//! The brand context of an account, written by hand and by readings of its website.
+
+use recado_domain::brand::{BrandFacts, BrandInput, BrandStore, Scrape};
+use recado_domain::shared::{Audit, AuditAction, Event};
+use recado_postgres::PgBrand;
+use serde_json::json;
+use time::Duration;
+
+use crate::support::{NOW, World};
+
+fn some(text: &str) -> Option<Option<String>> {
+    Some(Some(text.to_owned()))
+}
+
+async fn count(world: &World, table: &str) -> i64 {
+    let counted = world
+        .client
+        .query_one(&format!("SELECT count(*) FROM {table}"), &[])
+        .await;
+    counted.unwrap().get(0)
+}
+
+fn event() -> Event {
+    Event::Audit(Audit {
+        user_id: None,
+        action: AuditAction::Update,
+        entity_type: "brand_context".into(),
+        entity_id: None,
+        changes: None,
+        ip_address: None,
+    })
+}
+
+#[tokio::test]
+async fn a_field_is_written_cleared_or_left() {
+    let world = World::new().await;
+    let store = PgBrand::new(world.tenants.clone());
+    let other = world.another_account().await;
+    assert_eq!(store.find(world.account).await.unwrap(), None);
+    let first = BrandInput {
+        company_name: some("Loja"),
+        description: some("Pães"),
+        website_url: some("https://loja.example"),
+        ..BrandInput::default()
+    };
+    let made = store.update(world.account, &first, NOW, &[event()]).await.unwrap();
+    assert_eq!(
+        (made.created_at, made.updated_at, made.last_scraped_at),
+        (NOW, NOW, None)
+    );
+    let later = NOW + Duration::hours(1);
+    let second = BrandInput {
+        description: Some(None),
+        tone_of_voice: some("claro"),
+        ..BrandInput::default()
+    };
+    let changed = store.update(world.account, &second, later, &[event()]).await.unwrap();
+    let facts = BrandFacts {
+        company_name: Some("Loja".into()),
+        tone_of_voice: Some("claro".into()),
+        ..BrandFacts::default()
+    };
+    assert_eq!(
+        (&changed.facts, changed.created_at, changed.updated_at),
+        (&facts, NOW, later)
+    );
+    assert_eq!(changed.website_url.as_deref(), Some("https://loja.example"));
+    let empty = store.update(other, &BrandInput::default(), NOW, &[]).await.unwrap();
+    assert_eq!((empty.facts, empty.website_url), (BrandFacts::default(), None));
+    assert_eq!(store.find(world.account).await.unwrap(), Some(changed));
+    assert_eq!(count(&world, "outbox_events").await, 2);
+}
+
+#[tokio::test]
+async fn a_reading_takes_the_place_of_all_facts() {
+    let world = World::new().await;
+    let store = PgBrand::new(world.tenants.clone());
+    let scrape = |name: Option<&str>, hours| Scrape {
+        facts: BrandFacts {
+            company_name: name.map(str::to_owned),
+            ..BrandFacts::default()
+        },
+        website_url: "https://loja.example".into(),
+        raw_scrape_data: json!({ "hours": hours }),
+        scraped_at: NOW + Duration::hours(hours),
+    };
+    let made = store.keep(world.account, &scrape(Some("Loja"), 0)).await.unwrap();
+    assert_eq!(
+        (made.facts.company_name.as_deref(), made.last_scraped_at),
+        (Some("Loja"), Some(NOW))
+    );
+    let written = BrandInput {
+        description: some("Pães"),
+        ..BrandInput::default()
+    };
+    let changed = store.update(world.account, &written, NOW, &[]).await.unwrap();
+    assert_eq!(
+        (changed.raw_scrape_data, changed.last_scraped_at),
+        (Some(json!({ "hours": 0 })), Some(NOW))
+    );
+    let again = store.keep(world.account, &scrape(None, 2)).await.unwrap();
+    assert_eq!(again.facts, BrandFacts::default());
+    assert_eq!(again.raw_scrape_data, Some(json!({ "hours": 2 })));
+    assert_eq!(
+        (again.created_at, again.last_scraped_at),
+        (NOW, Some(NOW + Duration::hours(2)))
+    );
+}
+
+#[tokio::test]
+async fn readings_and_writings_at_once_leave_one_row() {
+    let world = World::new().await;
+    let store = PgBrand::new(world.tenants.clone());
+    let (first, second) = (
+        BrandInput {
+            company_name: some("a"),
+            ..BrandInput::default()
+        },
+        BrandInput {
+            description: some("b"),
+            ..BrandInput::default()
+        },
+    );
+    let (a, b) = tokio::join!(
+        store.update(world.account, &first, NOW, &[]),
+        store.update(world.account, &second, NOW, &[])
+    );
+    a.unwrap();
+    b.unwrap();
+    let facts = store.find(world.account).await.unwrap().unwrap().facts;
+    assert_eq!(
+        (facts.company_name.as_deref(), facts.description.as_deref()),
+        (Some("a"), Some("b"))
+    );
+    assert_eq!(count(&world, "brand_contexts").await, 1);
+}

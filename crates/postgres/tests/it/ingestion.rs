@@ -1,0 +1,396 @@
+//! What is told, and what it counts towards: races, repairs, plans of the statements.
+
+use std::sync::Arc;
+
+use recado_domain::analytics::{ActivityRead, AnalyticsStore};
+use recado_domain::automations::{Automation, AutomationStatus, AutomationStore, Inserted};
+use recado_domain::ingestion::{
+    EventDraft, IngestionStore, OrderDraft, OrderItem, OrderStatus, Recorded, Recording, Who,
+};
+use recado_domain::links::{Link, LinkStore};
+use recado_domain::rollups::RollupStore;
+use recado_domain::shared::{Amount, MetricEventId, StoreError};
+use recado_postgres::{PgAnalytics, PgAutomations, PgIngestion, PgLinks, PgRollups};
+use time::Duration;
+use uuid::Uuid;
+
+use crate::support::{NOW, World, id};
+
+fn amount(text: &str) -> Amount {
+    Amount::parse(text).unwrap()
+}
+
+fn order(external_id: &str, status: OrderStatus, total: &str) -> OrderDraft {
+    let item = OrderItem {
+        product_id: "p".into(),
+        name: "Bolo".into(),
+        quantity: amount("1.5"),
+        price: amount(total),
+        cost: Some(amount("0.25")),
+    };
+    OrderDraft {
+        platform: "loja".into(),
+        external_id: external_id.into(),
+        phone: None,
+        status,
+        total: amount(total),
+        items: vec![item],
+        gateway_fee: None,
+        campaign_id: None,
+        automation_id: None,
+        link_code: None,
+        placed_at: NOW,
+        paid_at: None,
+    }
+}
+
+fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> EventDraft {
+    EventDraft {
+        id: id().into(),
+        metric_name: metric.into(),
+        display_name: None,
+        category: None,
+        who: Who::Contact(contact.into()),
+        value: Some(amount("1.5")),
+        currency: None,
+        source: "site".into(),
+        properties: serde_json::Map::new(),
+        occurred_at: at,
+    }
+}
+
+async fn told(store: &PgIngestion, world: &World, drafts: &[OrderDraft]) -> Recorded {
+    let ids: Vec<_> = drafts.iter().map(|_| id().into()).collect();
+    match store.orders(world.account, &ids, drafts, NOW).await.unwrap() {
+        Recording::Done(recorded) => recorded,
+        Recording::Dangling(dangling) => panic!("{dangling:?}"),
+    }
+}
+
+async fn contact(world: &World) -> Uuid {
+    let contact = id();
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name) VALUES ('{}', '{contact}', 'Ana')",
+            world.account
+        ))
+        .await;
+    contact
+}
+
+async fn assert_verified(world: &World) {
+    let rollups = PgRollups::new(world.platform.clone());
+    assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_writers_of_the_same_orders_count_each_of_them_once() {
+    let world = World::new().await;
+    let store = Arc::new(PgIngestion::new(world.tenants.clone()));
+    for round in 0..10 {
+        let drafts = |status, reverse: bool| -> Vec<OrderDraft> {
+            let mut drafts: Vec<_> = (0..8)
+                .map(|at| order(&format!("{round}-{at}"), status, "10.01"))
+                .collect();
+            if reverse {
+                drafts.reverse();
+            }
+            drafts
+        };
+        let (a, b) = (drafts(OrderStatus::Pending, false), drafts(OrderStatus::Paid, true));
+        let (a, b) = tokio::join!(told(&store, &world, &a), told(&store, &world, &b));
+        assert!(a.accepted >= 8 || b.accepted >= 8, "{a:?} {b:?}");
+        assert_eq!(world.number("SELECT count(*) FROM orders").await, (round + 1) * 8);
+        assert_verified(&world).await;
+    }
+}
+
+#[tokio::test]
+async fn an_order_counts_as_what_it_is_now() {
+    let world = World::new().await;
+    let store = PgIngestion::new(world.tenants.clone());
+    let figures = "SELECT pending || ' ' || paid || ' ' || refunded || ' ' || trim_scale(revenue) || ' '
+        || trim_scale(product_costs) || ' ' || trim_scale(gateway_fees)
+        FROM order_rollups WHERE span = 1440 AND placed > 0";
+    let mut paid = order("1", OrderStatus::Paid, "10.01");
+    paid.gateway_fee = Some(amount("0.5"));
+    for (draft, wanted) in [
+        (order("1", OrderStatus::Pending, "10"), "1 0 0 0 0 0"),
+        (paid, "0 1 0 10.01 0.375 0.5"),
+        (order("1", OrderStatus::Paid, "20"), "0 1 0 20 0.375 0.5"),
+        (order("1", OrderStatus::Refunded, "20"), "0 0 1 0 0 0"),
+    ] {
+        let recorded = told(&store, &world, &[draft.clone(), draft.clone()]).await;
+        assert_eq!((recorded.accepted, recorded.duplicates), (1, 1));
+        assert_eq!(told(&store, &world, &[draft]).await.accepted, 0);
+        assert_eq!(world.text(figures).await.as_deref(), Some(wanted));
+        assert_verified(&world).await;
+    }
+    // Paid on another day: the sums move along.
+    let mut moved = order("1", OrderStatus::Paid, "20");
+    moved.paid_at = Some(NOW - Duration::days(3));
+    told(&store, &world, &[moved]).await;
+    let revenue = "SELECT string_agg(at::date || ' ' || trim_scale(revenue), ', ' ORDER BY at) FROM order_rollups
+        WHERE span = 1440";
+    assert_eq!(
+        world.text(revenue).await.as_deref(),
+        Some("2026-02-26 20, 2026-03-01 0")
+    );
+    assert_verified(&world).await;
+}
+
+#[tokio::test]
+async fn wrong_sums_are_named_and_made_right() {
+    let world = World::new().await;
+    let store = PgIngestion::new(world.tenants.clone());
+    told(
+        &store,
+        &world,
+        &[
+            order("1", OrderStatus::Paid, "10"),
+            order("2", OrderStatus::Pending, "7"),
+        ],
+    )
+    .await;
+    let ana = contact(&world).await;
+    let events = [event("visit", ana, NOW), event("visit", ana, NOW - Duration::HOUR)];
+    store.events(world.account, &events, NOW).await.unwrap();
+    let rollups = PgRollups::new(world.platform.clone());
+    world
+        .sql(
+            "UPDATE order_rollups SET revenue = revenue + 1 WHERE span = 15; DELETE FROM product_rollups;
+             UPDATE metrics SET total_events = 7, last_event_at = NULL; DELETE FROM metric_contacts;
+             UPDATE metric_rollups SET last_contacts = last_contacts + 1 WHERE events > 0;
+             INSERT INTO cart_rollups SELECT account_id, 15, '2026-01-01', 3, 1 FROM metrics",
+        )
+        .await;
+    let found = rollups.verify(world.account).await.unwrap();
+    let mut names: Vec<&str> = found.iter().map(|difference| difference.rollup).collect();
+    names.dedup();
+    let wanted = [
+        "order_rollups",
+        "product_rollups",
+        "cart_rollups",
+        "metrics",
+        "metric_contacts",
+        "metric_rollups",
+    ];
+    assert_eq!(names, wanted);
+    let named = found[0].to_string();
+    assert!(
+        named.contains("order_rollups") && named.contains("loja") && named.contains("11"),
+        "{named}"
+    );
+    assert!(rollups.rebuild(world.account).await.unwrap() > 0);
+    assert_verified(&world).await;
+    assert_eq!(rollups.rebuild(world.account).await.unwrap(), 0);
+    let last = world
+        .text("SELECT last_event_at = (SELECT max(occurred_at) FROM metric_events) FROM metrics")
+        .await;
+    assert_eq!(last.as_deref(), Some("true"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rebuild_is_exact_while_writers_go_on() {
+    let world = World::new().await;
+    let store = PgIngestion::new(world.tenants.clone());
+    let ana = contact(&world).await;
+    let rollups = PgRollups::new(world.platform.clone());
+    let writer = async {
+        for round in 0..40 {
+            let status = if round % 3 == 0 {
+                OrderStatus::Pending
+            } else {
+                OrderStatus::Paid
+            };
+            told(
+                &store,
+                &world,
+                &[order(&(round % 7).to_string(), status, &format!("{round}.5"))],
+            )
+            .await;
+            let at = NOW - Duration::hours((round * 7) % 50);
+            store
+                .events(world.account, &[event("visit", ana, at)], NOW)
+                .await
+                .unwrap();
+        }
+    };
+    let rebuilder = async {
+        for _ in 0..10 {
+            world
+                .sql("UPDATE order_rollups SET revenue = revenue + 3; UPDATE metric_contacts SET event_count = 0")
+                .await;
+            rollups.rebuild(world.account).await.unwrap();
+        }
+    };
+    tokio::join!(writer, rebuilder);
+    assert_verified(&world).await;
+}
+
+#[tokio::test]
+async fn ids_of_others_are_ids_of_nobody() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let store = PgIngestion::new(world.tenants.clone());
+    let (mine, theirs) = (contact(&world).await, id());
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name, phone) VALUES ('{other}', '{theirs}', 'Bia', '+5511961234567');
+             INSERT INTO campaigns (account_id, id, name) VALUES ('{other}', '{theirs}', 'c');
+             INSERT INTO campaigns (account_id, id, name, deleted_at) VALUES ('{}', '{mine}', 'c', now());
+             INSERT INTO automations (account_id, id, name, status) VALUES ('{other}', '{theirs}', 'a', 'active');
+             INSERT INTO links (account_id, id, short_code, original_url) VALUES ('{other}', '{theirs}', 'code', 'u')",
+            world.account
+        ))
+        .await;
+    for campaign in [theirs, mine, id()] {
+        let mut draft = order("1", OrderStatus::Paid, "1");
+        draft.campaign_id = Some(campaign.into());
+        draft.automation_id = Some(theirs.into());
+        draft.link_code = Some("code".into());
+        let drafts = [order("0", OrderStatus::Paid, "1"), draft];
+        let recording = store
+            .orders(world.account, &[id().into(), id().into()], &drafts, NOW)
+            .await
+            .unwrap();
+        let Recording::Dangling(dangling) = recording else {
+            panic!("{recording:?}")
+        };
+        let fields: Vec<_> = dangling
+            .iter()
+            .map(|reference| (reference.index, reference.field))
+            .collect();
+        assert_eq!(fields, [(1, "campaign_id"), (1, "automation_id"), (1, "link_code")]);
+    }
+    let events = [event("visit", mine, NOW), event("visit", theirs, NOW)];
+    let recording = store.events(world.account, &events, NOW).await.unwrap();
+    assert!(
+        matches!(recording, Recording::Dangling(dangling) if dangling[0].index == 1),
+        "a foreign contact"
+    );
+    assert_eq!(
+        world
+            .number("SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM metric_events)")
+            .await,
+        0
+    );
+    // Another account's contact is nobody, by the phone too.
+    let mut draft = order("1", OrderStatus::Paid, "1");
+    draft.phone = recado_domain::contacts::Phone::parse("+5511961234567");
+    told(&store, &world, &[draft]).await;
+    assert_eq!(
+        world
+            .number("SELECT count(*) FROM orders WHERE contact_id IS NULL")
+            .await,
+        1
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_at_a_time_do_not_exceed_the_plan() {
+    let world = World::new().await;
+    let store = PgAutomations::new(world.tenants.clone());
+    let automation = || Automation {
+        id: id().into(),
+        name: "Boas-vindas".into(),
+        status: AutomationStatus::Draft,
+        created_at: NOW,
+        updated_at: NOW,
+    };
+    let (one, two, three) = (automation(), automation(), automation());
+    let made = tokio::join!(
+        store.insert(world.account, &one),
+        store.insert(world.account, &two),
+        store.insert(world.account, &three)
+    );
+    let made = [made.0.unwrap(), made.1.unwrap(), made.2.unwrap()];
+    assert_eq!(
+        made.iter().filter(|made| **made == Inserted::Done).count(),
+        1,
+        "{made:?}"
+    );
+    assert_eq!(
+        made.iter().filter(|made| **made == Inserted::Full { limit: 1 }).count(),
+        2
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_click_is_counted() {
+    let world = World::new().await;
+    let store = PgLinks::new(world.tenants.clone(), world.platform.clone());
+    let link = |code: &str| Link {
+        id: id().into(),
+        short_code: code.into(),
+        short_url: String::new(),
+        original_url: "https://loja.example/".into(),
+        campaign_id: None,
+        clicks: 0,
+        created_at: NOW,
+    };
+    store.insert(world.account, &link("a")).await.unwrap();
+    let other = world.another_account().await;
+    let taken = store.insert(other, &link("a")).await;
+    assert!(
+        matches!(taken, Err(StoreError::Taken { field: "short_code" })),
+        "{taken:?}"
+    );
+    for round in 0..10 {
+        let at = NOW + Duration::minutes(round * 10);
+        let (x, y) = tokio::join!(store.follow("a", at), store.follow("a", at));
+        assert_eq!(
+            (x.unwrap(), y.unwrap()),
+            (
+                Some("https://loja.example/".into()),
+                Some("https://loja.example/".into())
+            )
+        );
+    }
+    assert_eq!(store.follow("b", NOW).await.unwrap(), None);
+    assert_eq!(world.number("SELECT clicks FROM links").await, 20);
+    assert_verified(&world).await;
+}
+
+#[tokio::test]
+async fn a_feed_loses_and_repeats_nothing_while_events_arrive() {
+    let world = World::new().await;
+    let (store, reports) = (
+        PgIngestion::new(world.tenants.clone()),
+        PgAnalytics::new(world.tenants.clone()),
+    );
+    let ana = contact(&world).await;
+    let first: Vec<_> = (0..20)
+        .map(|at| event("visit", ana, NOW - Duration::minutes(at / 3)))
+        .collect();
+    store.events(world.account, &first, NOW).await.unwrap();
+    let (mut seen, mut cursor): (Vec<MetricEventId>, _) = (vec![], None);
+    loop {
+        let read = reports.activity(world.account, "visit", cursor, 3).await.unwrap();
+        let ActivityRead::Events(items) = read else {
+            panic!("{read:?}")
+        };
+        seen.extend(items.iter().take(3).map(|item| item.id));
+        if items.len() <= 3 {
+            break;
+        }
+        cursor = seen.last().copied();
+        store
+            .events(world.account, &[event("visit", ana, NOW)], NOW)
+            .await
+            .unwrap();
+    }
+    let mut all: Vec<MetricEventId> = first.iter().map(|event| event.id).collect();
+    let order = |ids: &mut Vec<MetricEventId>| ids.sort();
+    order(&mut all);
+    let mut sorted = seen.clone();
+    order(&mut sorted);
+    assert_eq!(sorted, all);
+    let unknown = reports
+        .activity(world.account, "visit", Some(id().into()), 3)
+        .await
+        .unwrap();
+    assert_eq!(unknown, ActivityRead::NoCursor);
+    let none = reports.activity(world.account, "visits", cursor, 3).await.unwrap();
+    assert_eq!(none, ActivityRead::NoMetric);
+}

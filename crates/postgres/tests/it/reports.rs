@@ -1,0 +1,116 @@
+//! Random histories of what is told, and every report about them against a plain recomputation from the same input: no
+//! roll-up, no SQL, other arithmetic. The database only says which day of a zone a moment lies in.
+
+mod history;
+mod recount;
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use recado_domain::analytics::{Analytics, AnalyticsError, Period, Span, Zone};
+use recado_domain::rollups::RollupStore;
+use recado_domain::shared::{Amount, Clock, Role, Tenant};
+use recado_postgres::{PgAnalytics, PgRollups};
+use time::OffsetDateTime;
+use time::macros::datetime;
+
+use crate::support::World;
+use history::{History, step};
+use recount::Recount;
+
+/// Shortly after the clocks changed on Lord Howe.
+const NOW: OffsetDateTime = datetime!(2026-04-10 12:34:56 UTC);
+
+const ZONES: [&str; 5] = [
+    "UTC",
+    "America/Sao_Paulo",
+    "Asia/Kathmandu",
+    "Australia/Lord_Howe",
+    "Pacific/Kiritimati",
+];
+
+struct Fixed;
+
+impl Clock for Fixed {
+    fn now(&self) -> OffsetDateTime {
+        NOW
+    }
+}
+
+fn tenant(world: &World) -> Tenant {
+    Tenant::for_tests(world.account, world.user, Role::Member)
+}
+
+/// Hundredths, as an amount.
+fn hundredths(number: i128) -> Amount {
+    let (sign, digits) = (if number < 0 { "-" } else { "" }, number.abs());
+    Amount::parse(&format!("{sign}{}.{:02}", digits / 100, digits % 100)).unwrap()
+}
+
+/// A quotient in hundredths, half to even; 0 when the divisor is.
+fn quotient(dividend: i128, divisor: i128) -> Amount {
+    if divisor == 0 {
+        return Amount::ZERO;
+    }
+    let dividend = dividend * 100;
+    let (whole, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
+    let up = rest * 2 > divisor || (rest * 2 == divisor && whole % 2 != 0);
+    hundredths(whole + i128::from(up))
+}
+
+async fn compare(world: &World, history: &History, zone: &str, period: Period) {
+    let analytics = Analytics::new(Arc::new(PgAnalytics::new(world.tenants.clone())), Arc::new(Fixed));
+    let span = Span {
+        period,
+        zone: zone.parse::<Zone>().unwrap(),
+    };
+    let recount = Recount::new(world, history, zone, period.days()).await;
+    let tenant = tenant(world);
+    recount.check_revenue(&analytics.revenue(&tenant, &span).await.unwrap());
+    recount.check_ecommerce(&analytics.ecommerce(&tenant, &span).await.unwrap());
+    recount.check_automations(&analytics.automations(&tenant, &span).await.unwrap());
+    recount.check_metrics(&analytics.metrics(&tenant, None).await.unwrap());
+    for name in ["visit", "a/b c"] {
+        match analytics.metric(&tenant, name, &span).await {
+            Ok(report) => recount.check_metric(name, &report),
+            Err(AnalyticsError::NotFound) => assert!(!recount.has_metric(name)),
+            Err(error) => panic!("{error}"),
+        }
+        if recount.has_metric(name) {
+            recount.check_top(name, &analytics.top_contacts(&tenant, name, 10).await.unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_report_equals_a_recomputation_after_any_history() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut runner = TestRunner::new(Config {
+        cases: 12,
+        failure_persistence: None,
+        ..Config::default()
+    });
+    runner
+        .run(&prop::collection::vec(step(), 1..30), |steps| {
+            runtime.block_on(async {
+                let world = World::new().await;
+                let mut history = History::begin(&world).await;
+                for step in steps {
+                    history.play(&world, step).await;
+                }
+                for zone in ZONES {
+                    for period in [Period::Week, Period::Quarter] {
+                        compare(&world, &history, zone, period).await;
+                    }
+                }
+                let rollups = PgRollups::new(world.platform.clone());
+                assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+            });
+            Ok(())
+        })
+        .unwrap();
+}

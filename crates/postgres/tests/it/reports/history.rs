@@ -1,0 +1,413 @@
+//! What is told, step by step, and what it comes to by the rules as they are written down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use recado_domain::automations::{AutomationStore, Execution, ExecutionStatus};
+use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, Ingestion, OrderInput, OrderItemInput};
+use recado_domain::links::LinkStore;
+use recado_domain::shared::{Amount, Ids};
+use recado_postgres::{PgAutomations, PgIngestion, PgLinks};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use super::{Fixed, NOW};
+use crate::support::{World, id};
+
+/// One hundred millionth: the product of two amounts of four decimals is whole.
+pub(super) const UNIT: i128 = 100_000_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct OrderSpec {
+    key: u8,
+    platform: u8,
+    phone: Option<u8>,
+    status: usize,
+    total: i64,
+    items: Vec<(u8, i64, i64, Option<i64>)>,
+    fee: Option<i64>,
+    named: [bool; 3],
+    placed: i64,
+    paid: Option<i64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    Orders(Vec<OrderSpec>),
+    /// Key, status, minutes ago.
+    Carts(Vec<(u8, usize, i64)>),
+    /// Days ago, source, amount.
+    Spend(Vec<(i64, u8, i64)>),
+    /// Id, metric, contact (3: unknown phone), value, minutes ago.
+    Events(Vec<(u8, usize, u8, Option<i64>, i64)>),
+    /// Id, automation, completed, minutes ago, milliseconds.
+    Executions(Vec<(u8, usize, bool, i64, i64)>),
+    /// Link, minutes ago.
+    Click(usize, i64),
+}
+
+/// Half of all moments lie in the last days.
+fn minutes() -> impl Strategy<Value = i64> {
+    prop_oneof![0..8 * 1440_i64, 0..100 * 1440_i64]
+}
+
+fn order() -> impl Strategy<Value = OrderSpec> {
+    let item = (
+        0..4_u8,
+        1..50_000_i64,
+        0..2_000_000_i64,
+        prop::option::of(0..1_000_000_i64),
+    );
+    let parts = (
+        prop::option::of(0..4_u8),
+        0..4_usize,
+        0..90_000_000_i64,
+        prop::collection::vec(item, 0..4),
+        prop::option::of(0..50_000_i64),
+        prop::array::uniform3(prop::bool::weighted(0.2)),
+        minutes(),
+        prop::option::of(minutes()),
+    );
+    ((0..6_u8, 0..2_u8), parts).prop_map(|((key, platform), parts)| {
+        let (phone, status, total, items, fee, named, placed, paid) = parts;
+        OrderSpec {
+            key,
+            platform,
+            phone,
+            status,
+            total,
+            items,
+            fee,
+            named,
+            placed,
+            paid,
+        }
+    })
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let event = (
+        0..30_u8,
+        0..2_usize,
+        0..4_u8,
+        prop::option::of(-90_000_i64..900_000),
+        minutes(),
+    );
+    let execution = (0..20_u8, 0..2_usize, any::<bool>(), minutes(), 0..90_000_i64);
+    prop_oneof![
+        6 => prop::collection::vec(order(), 1..5).prop_map(Step::Orders),
+        2 => prop::collection::vec((0..6_u8, 0..3_usize, minutes()), 1..5).prop_map(Step::Carts),
+        2 => prop::collection::vec((0..100_i64, 0..2_u8, 0..9_000_000_i64), 1..5).prop_map(Step::Spend),
+        4 => prop::collection::vec(event, 1..8).prop_map(Step::Events),
+        2 => prop::collection::vec(execution, 1..5).prop_map(Step::Executions),
+        1 => (0..2_usize, minutes()).prop_map(|(link, ago)| Step::Click(link, ago)),
+    ]
+}
+
+/// An order, in units.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) platform: String,
+    pub(super) status: &'static str,
+    pub(super) total: i128,
+    pub(super) fee: i128,
+    /// Product, quantity (ten thousandths), revenue, costs.
+    pub(super) items: Vec<(String, i128, i128, i128)>,
+    pub(super) campaign: Option<Uuid>,
+    pub(super) automation: Option<Uuid>,
+    pub(super) link: Option<Uuid>,
+    pub(super) placed: OffsetDateTime,
+    pub(super) paid: Option<OffsetDateTime>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) metric: &'static str,
+    pub(super) contact: Option<Uuid>,
+    pub(super) value: i128,
+    pub(super) at: OffsetDateTime,
+}
+
+pub(super) struct History {
+    ingestion: Ingestion,
+    links: PgLinks,
+    executions: PgAutomations,
+    pub(super) contacts: Vec<Uuid>,
+    campaigns: Vec<Uuid>,
+    automations: Vec<Uuid>,
+    pub(super) link_ids: Vec<Uuid>,
+    pub(super) orders: BTreeMap<(u8, u8), Order>,
+    pub(super) names: BTreeMap<String, String>,
+    pub(super) carts: BTreeMap<u8, (usize, OffsetDateTime)>,
+    pub(super) spend: BTreeMap<(i64, u8), i128>,
+    pub(super) events: BTreeMap<u8, Event>,
+    pub(super) runs: BTreeMap<u8, (Uuid, bool, OffsetDateTime, i64)>,
+    pub(super) clicks: Vec<(Uuid, OffsetDateTime)>,
+}
+
+const STATUSES: [&str; 4] = ["pending", "paid", "cancelled", "refunded"];
+const CARTS: [&str; 3] = ["open", "abandoned", "recovered"];
+pub(super) const METRICS: [&str; 2] = ["visit", "a/b c"];
+/// When contact 0 was sent to by campaign 0, and by campaign 1: minutes ago.
+const SENT: [i64; 2] = [5 * 1440, 2 * 1440];
+const WEEK: i64 = 7 * 1440;
+
+struct Numbered;
+
+impl Ids for Numbered {
+    fn next(&self) -> Uuid {
+        id()
+    }
+}
+
+fn ago(minutes: i64) -> OffsetDateTime {
+    NOW - Duration::minutes(minutes)
+}
+
+/// Ten thousandths.
+fn told(number: i64) -> Option<Amount> {
+    let sign = if number < 0 { "-" } else { "" };
+    Amount::parse(&format!("{sign}{}.{:04}", number.abs() / 10_000, number.abs() % 10_000))
+}
+
+fn units(number: i64) -> i128 {
+    i128::from(number) * UNIT / 10_000
+}
+
+fn phone(contact: u8) -> String {
+    format!("1196000000{contact}")
+}
+
+impl History {
+    pub(super) async fn begin(world: &World) -> Self {
+        let account = world.account;
+        let ids = |count: usize| -> Vec<Uuid> { (0..count).map(|_| id()).collect() };
+        let (contacts, campaigns, automations, link_ids) = (ids(3), ids(2), ids(2), ids(2));
+        let mut statements = String::new();
+        for (at, contact) in contacts.iter().enumerate() {
+            statements += &format!(
+                "INSERT INTO contacts (account_id, id, name, phone)
+                VALUES ('{account}', '{contact}', 'Contact {at}', '+551196000000{at}');"
+            );
+        }
+        for (at, (campaign, automation)) in campaigns.iter().zip(&automations).enumerate() {
+            statements += &format!("INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');
+                INSERT INTO automations (account_id, id, name, status) VALUES ('{account}', '{automation}', 'a', 'active');
+                INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, sent_at)
+                VALUES ('{account}', '{}', '{campaign}', '{}', 'read', '{}'),
+                  ('{account}', '{}', '{campaign}', '{}', 'failed', '{}');",
+                id(), contacts[0], ago(SENT[at]), id(), contacts[1], ago(SENT[at]));
+        }
+        for (at, link) in link_ids.iter().enumerate() {
+            let campaign = if at == 0 {
+                format!("'{}'", campaigns[1])
+            } else {
+                "NULL".into()
+            };
+            statements += &format!(
+                "INSERT INTO links (account_id, id, short_code, original_url, campaign_id)
+                VALUES ('{account}', '{link}', 'code{at}', 'https://loja.example', {campaign});
+                INSERT INTO link_codes VALUES ('code{at}', '{account}', '{link}');"
+            );
+        }
+        world.sql(&statements).await;
+        Self {
+            ingestion: Ingestion::new(
+                Arc::new(PgIngestion::new(world.tenants.clone())),
+                Arc::new(Fixed),
+                Arc::new(Numbered),
+            ),
+            links: PgLinks::new(world.tenants.clone(), world.platform.clone()),
+            executions: PgAutomations::new(world.tenants.clone()),
+            contacts,
+            campaigns,
+            automations,
+            link_ids,
+            orders: BTreeMap::new(),
+            names: BTreeMap::new(),
+            carts: BTreeMap::new(),
+            spend: BTreeMap::new(),
+            events: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            clicks: vec![],
+        }
+    }
+
+    pub(super) async fn play(&mut self, world: &World, step: Step) {
+        match step {
+            Step::Orders(specs) => self.order(world, &specs).await,
+            Step::Carts(carts) => self.cart(world, &carts).await,
+            Step::Spend(entries) => self.spend(world, &entries).await,
+            Step::Events(events) => self.event(world, &events).await,
+            Step::Executions(executions) => self.execute(world, &executions).await,
+            Step::Click(link, minutes) => {
+                let target = self.links.follow(&format!("code{link}"), ago(minutes)).await.unwrap();
+                assert_eq!(target.as_deref(), Some("https://loja.example"));
+                self.clicks.push((self.link_ids[link], ago(minutes)));
+            }
+        }
+    }
+
+    async fn order(&mut self, world: &World, specs: &[OrderSpec]) {
+        let inputs = specs.iter().map(|spec| self.input(spec)).collect();
+        let recorded = self.ingestion.orders(world.account, inputs).await.unwrap();
+        assert_eq!(recorded.accepted + recorded.duplicates, specs.len());
+        // Of several of one order the last counts.
+        let last: BTreeMap<_, _> = specs.iter().map(|spec| ((spec.platform, spec.key), spec)).collect();
+        for spec in last.values() {
+            self.take(spec);
+        }
+    }
+
+    fn input(&self, spec: &OrderSpec) -> OrderInput {
+        let items = spec
+            .items
+            .iter()
+            .map(|(product, quantity, price, cost)| OrderItemInput {
+                product_id: Some(format!("p{product}")),
+                name: Some(format!("Produto {product}")),
+                quantity: told(*quantity),
+                price: told(*price),
+                cost: cost.and_then(told),
+            });
+        let [campaign, automation, link] = spec.named;
+        OrderInput {
+            external_id: Some(spec.key.to_string()),
+            platform: Some(format!("loja{}", spec.platform)),
+            contact_phone: spec.phone.map(phone),
+            status: Some(STATUSES[spec.status].into()),
+            total: told(spec.total),
+            items: Some(items.collect()),
+            gateway_fee: spec.fee.and_then(told),
+            campaign_id: campaign.then(|| self.campaigns[0].into()),
+            automation_id: automation.then(|| self.automations[0].into()),
+            link_code: link.then(|| format!("code{}", spec.key % 2)),
+            placed_at: Some(ago(spec.placed)),
+            paid_at: spec.paid.map(ago),
+        }
+    }
+
+    /// By the letter of the rules.
+    fn take(&mut self, spec: &OrderSpec) {
+        let before = self.orders.get(&(spec.platform, spec.key)).cloned();
+        let status = STATUSES[spec.status];
+        let mut paid = spec.paid.map(ago).or(before.as_ref().and_then(|order| order.paid));
+        if status == "paid" && paid.is_none() {
+            paid = Some(ago(spec.placed));
+        }
+        let (campaign, automation, link) = match &before {
+            Some(order) => (order.campaign, order.automation, order.link),
+            None => self.origin(spec),
+        };
+        let items = spec.items.iter().map(|(product, quantity, price, cost)| {
+            let quantity = i128::from(*quantity);
+            self.names.insert(format!("p{product}"), format!("Produto {product}"));
+            let costs = quantity * i128::from(cost.unwrap_or(0));
+            (format!("p{product}"), quantity, quantity * i128::from(*price), costs)
+        });
+        let order = Order {
+            platform: format!("loja{}", spec.platform),
+            status,
+            total: units(spec.total),
+            fee: spec.fee.map(units).or(before.map(|order| order.fee)).unwrap_or(0),
+            items: items.collect(),
+            campaign,
+            automation,
+            link,
+            placed: ago(spec.placed),
+            paid,
+        };
+        self.orders.insert((spec.platform, spec.key), order);
+    }
+
+    fn origin(&self, spec: &OrderSpec) -> (Option<Uuid>, Option<Uuid>, Option<Uuid>) {
+        let [campaign, automation, link] = spec.named;
+        let link_number = usize::from(spec.key % 2);
+        let of_link = (link && link_number == 0).then(|| self.campaigns[1]);
+        if campaign || automation || link {
+            return (
+                if campaign { Some(self.campaigns[0]) } else { of_link },
+                automation.then(|| self.automations[0]),
+                link.then(|| self.link_ids[link_number]),
+            );
+        }
+        let within = |sent: i64| spec.placed <= sent && sent <= spec.placed + WEEK;
+        let last = [1, 0].into_iter().find(|at| within(SENT[*at]));
+        let campaign = last.filter(|_| spec.phone == Some(0)).map(|at| self.campaigns[at]);
+        (campaign, None, None)
+    }
+
+    async fn cart(&mut self, world: &World, carts: &[(u8, usize, i64)]) {
+        let inputs = carts.iter().map(|(key, status, minutes)| CartInput {
+            external_id: Some(key.to_string()),
+            platform: Some("loja".into()),
+            contact_phone: None,
+            total: told(10_000),
+            status: Some(CARTS[*status].into()),
+            created_at: Some(ago(*minutes)),
+        });
+        self.ingestion.carts(world.account, inputs.collect()).await.unwrap();
+        for (key, status, minutes) in carts {
+            self.carts.insert(*key, (*status, ago(*minutes)));
+        }
+    }
+
+    async fn spend(&mut self, world: &World, entries: &[(i64, u8, i64)]) {
+        let inputs = entries.iter().map(|(days, source, amount)| AdSpendInput {
+            date: Some((NOW.date() - Duration::days(*days)).to_string()),
+            source: Some(format!("s{source}")),
+            amount: told(*amount),
+        });
+        self.ingestion.ad_spend(world.account, inputs.collect()).await.unwrap();
+        for (days, source, amount) in entries {
+            self.spend.insert((*days, *source), units(*amount));
+        }
+    }
+
+    async fn event(&mut self, world: &World, events: &[(u8, usize, u8, Option<i64>, i64)]) {
+        let inputs = events
+            .iter()
+            .map(|(number, metric, contact, value, minutes)| EventInput {
+                id: Some(Uuid::from_u128(u128::from(*number)).into()),
+                metric_name: Some(METRICS[*metric].into()),
+                contact_phone: Some(phone(*contact)),
+                value: value.and_then(told),
+                source: Some(format!("s{}", contact % 2)),
+                occurred_at: Some(ago(*minutes)),
+                ..EventInput::default()
+            });
+        self.ingestion.events(world.account, inputs.collect()).await.unwrap();
+        for (number, metric, contact, value, minutes) in events {
+            self.events.entry(*number).or_insert_with(|| Event {
+                metric: METRICS[*metric],
+                contact: self.contacts.get(usize::from(*contact)).copied(),
+                value: value.map_or(0, units),
+                at: ago(*minutes),
+            });
+        }
+    }
+
+    async fn execute(&mut self, world: &World, executions: &[(u8, usize, bool, i64, i64)]) {
+        for (number, automation, completed, minutes, milliseconds) in executions {
+            let automation = self.automations[*automation];
+            let execution = Execution {
+                id: Uuid::from_u128(u128::from(*number)).into(),
+                status: if *completed {
+                    ExecutionStatus::Completed
+                } else {
+                    ExecutionStatus::Failed
+                },
+                started_at: ago(*minutes),
+                finished_at: ago(*minutes) + Duration::milliseconds(*milliseconds),
+            };
+            let recorded = self
+                .executions
+                .record(world.account, automation.into(), &[execution], NOW)
+                .await;
+            assert!(recorded.unwrap().is_some());
+            let run = (automation, *completed, ago(*minutes), *milliseconds);
+            self.runs.entry(*number).or_insert(run);
+        }
+    }
+}

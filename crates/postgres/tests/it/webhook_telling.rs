@@ -1,0 +1,160 @@
+//! What changes tell webhook endpoints, by the statements that write them.
+
+use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
+use recado_domain::shared::AccountId;
+use recado_domain::templates::{MetaStatus, TemplateStore};
+use serde_json::{Map, Value};
+use time::Duration;
+
+use crate::support::{NOW, World, id};
+use crate::webhook_events::endpoint;
+
+/// What waits for endpoints: kind, how many, and what is asked of the first one.
+async fn told(world: &World, field: &str) -> Vec<String> {
+    let query = format!(
+        "SELECT string_agg(concat_ws(' ', payload ->> 'type', jsonb_array_length(payload -> 'items'),
+           payload -> 'items' -> 0 ->> '{field}'), ',' ORDER BY seq) FROM outbox_events WHERE kind = 'webhook'"
+    );
+    let found = world.text(&query).await.unwrap_or_default();
+    world.sql("DELETE FROM outbox_events").await;
+    found
+        .split(',')
+        .filter(|one| !one.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn draft(name: &str, phone: &str) -> ContactDraft {
+    ContactDraft {
+        name: name.into(),
+        phone: Phone::parse(phone),
+        ..ContactDraft::default()
+    }
+}
+
+fn row(name: &str, phone: &str) -> ImportRow {
+    ImportRow {
+        contact: draft(name, phone),
+        tags: vec![],
+    }
+}
+
+async fn live(world: &World, account: AccountId) {
+    let (contacts, contact) = (world.contacts(), id().into());
+    let ana = draft("Ana", "+5511961234567");
+    contacts.insert(account, contact, &ana, &[], NOW).await.unwrap();
+    let bia = ContactDraft {
+        opted_out: Some(true),
+        ..draft("Bia", "+5511961234567")
+    };
+    contacts
+        .update(account, contact, &bia, None, NOW)
+        .await
+        .unwrap()
+        .unwrap();
+    let rows = [
+        row("Caio", "+5511961234567"),
+        row("Davi", "+5511961234568"),
+        row("Eva", "+5511961234569"),
+    ];
+    let ids = [id().into(), id().into(), id().into()];
+    let upserted = contacts.upsert(account, &ids, &rows, NOW).await.unwrap();
+    assert_eq!((upserted.imported, upserted.updated), (2, 1));
+    assert!(contacts.delete(account, contact, NOW).await.unwrap());
+    assert!(!contacts.delete(account, contact, NOW).await.unwrap());
+    let taken = contacts
+        .insert(account, id().into(), &draft("Davi", "+5511961234568"), &[], NOW)
+        .await;
+    assert!(taken.is_err());
+}
+
+#[tokio::test]
+async fn contacts_tell_of_their_making_changes_and_end() {
+    let world = World::new().await;
+    live(&world, world.another_account().await).await;
+    assert!(told(&world, "name").await.is_empty(), "nobody listens");
+    endpoint(&world, world.account, "{*}", true).await;
+    live(&world, world.account).await;
+    let mut seen = told(&world, "name").await;
+    // The two kinds of one import come in any order.
+    seen[2..4].sort();
+    let expected = [
+        "contact.created 1 Ana",
+        "contact.updated 1 Bia",
+        "contact.created 2 Davi",
+        "contact.updated 1 Caio",
+    ];
+    assert_eq!(seen[..4], expected);
+    assert_eq!(seen[4..], ["contact.deleted 1 Caio"]);
+}
+
+#[tokio::test]
+async fn each_kind_is_told_to_those_who_want_it() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{contact.updated}", true).await;
+    live(&world, world.account).await;
+    assert_eq!(
+        told(&world, "opted_out_at").await,
+        [
+            "contact.updated 1 2026-03-01T12:00:00.123Z",
+            "contact.updated 1 2026-03-01T12:00:00.123Z"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_template_tells_of_a_new_status_alone() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    let before = world.template("t");
+    world.templates().insert(&before).await.unwrap();
+    let mut renamed = before.clone();
+    renamed.footer_text = Some("f".into());
+    renamed.updated_at += Duration::SECOND;
+    world.templates().update(&renamed, &before, &[]).await.unwrap();
+    assert!(told(&world, "status").await.is_empty());
+    let mut pending = renamed.clone();
+    pending.meta_status = MetaStatus::Pending;
+    pending.updated_at += Duration::SECOND;
+    world.templates().update(&pending, &renamed, &[]).await.unwrap();
+    assert_eq!(
+        told(&world, "previous_status").await,
+        ["template.status_changed 1 approved"]
+    );
+    assert_eq!(
+        world.text("SELECT meta_status FROM message_templates").await.as_deref(),
+        Some("pending")
+    );
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_contact_has_the_published_form() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    let mut ana = draft("Ana", "+5511961234567");
+    ana.attributes = Map::from_iter([("a".to_owned(), Value::from(1))]);
+    world
+        .contacts()
+        .insert(world.account, id().into(), &ana, &[], NOW)
+        .await
+        .unwrap();
+    let told = world
+        .text("SELECT payload -> 'items' -> 0 FROM outbox_events")
+        .await
+        .unwrap();
+    let told: Map<String, Value> = serde_json::from_str(&told).unwrap();
+    let fields: Vec<&str> = told.keys().map(String::as_str).collect();
+    assert_eq!(
+        fields,
+        [
+            "email",
+            "id",
+            "name",
+            "opted_out_at",
+            "phone",
+            "updated_at",
+            "wa_user_id"
+        ]
+    );
+    assert_eq!(told["updated_at"], "2026-03-01T12:00:00.123Z");
+}

@@ -1,0 +1,620 @@
+//! Endpoints, deliveries, logs and the feed.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use recado_domain::shared::{
+    AccountId, Event, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId, WebhookKind,
+    WebhookLogId, Write,
+};
+use recado_domain::webhooks::{
+    Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, LogQuery,
+    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookInsert, WebhookStore,
+};
+use recado_postgres::{PgDeliveryQueue, PgWebhooks};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{LEASE, NOW, World, id};
+use crate::webhook_events::endpoint;
+
+fn store(world: &World) -> PgWebhooks {
+    PgWebhooks::new(world.tenants.clone())
+}
+
+fn queue(world: &World) -> PgDeliveryQueue {
+    PgDeliveryQueue::new(world.platform.clone())
+}
+
+fn stored(name: &str) -> StoredWebhook {
+    StoredWebhook {
+        webhook: Webhook {
+            id: id().into(),
+            name: name.into(),
+            url: Some("https://e.example".into()),
+            events: vec!["*".into(), "test.ping".into()],
+            direction: Direction::Outbound,
+            is_active: true,
+            secret_hint: "beef".into(),
+            disabled_at: None,
+            disabled_reason: None,
+            created_at: NOW,
+            updated_at: NOW,
+        },
+        secrets: SealedSecrets {
+            current: Sealed(vec![1, 2]),
+            previous: None,
+        },
+    }
+}
+
+/// So many events of a kind, each with its number.
+async fn happen(world: &World, account: AccountId, kind: WebhookKind, count: usize) {
+    let items = (0..count).map(|n| json!({ "n": n })).collect();
+    world.leave(account, &[Event::webhook(kind, items)]).await;
+    world.relay().await;
+}
+
+async fn claim(world: &World, lines: &[(WebhookId, i64)], others: i64) -> Vec<Claimed> {
+    let wanted = Wanted {
+        lines: lines.to_vec(),
+        others,
+        limit: 1000,
+    };
+    queue(world).claim(&wanted, LEASE).await.unwrap()
+}
+
+fn made(claimed: &Claimed, status: Option<u16>, settlement: Settlement) -> Attempt {
+    Attempt {
+        key: claimed.key,
+        claim: claimed.claim,
+        log_id: WebhookLogId(id()),
+        number: claimed.attempts + 1,
+        kind: claimed.kind.clone(),
+        status,
+        error: status.is_none().then(|| "timed_out".to_owned()),
+        duration: Duration::milliseconds(7),
+        at: OffsetDateTime::now_utc(),
+        settlement,
+    }
+}
+
+async fn finish(world: &World, attempts: &[Attempt]) {
+    queue(world).finish(attempts, &[]).await.unwrap();
+}
+
+async fn states(world: &World) -> String {
+    let query = "SELECT string_agg(state || attempt, ' ' ORDER BY state || attempt) FROM webhook_deliveries";
+    world.text(query).await.unwrap_or_default()
+}
+
+async fn due(world: &World) {
+    world.sql("UPDATE webhook_deliveries SET next_attempt_at = now()").await;
+}
+
+#[tokio::test]
+async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
+    let world = World::new().await;
+    let (account, other) = (world.account, world.another_account().await);
+    let (store, mut first) = (store(&world), stored("a"));
+    assert_eq!(
+        store.insert(account, &first, 2, &[]).await.unwrap(),
+        WebhookInsert::Done
+    );
+    assert_eq!(
+        store.find(account, first.webhook.id).await.unwrap(),
+        Some(first.clone())
+    );
+    assert_eq!(store.find(other, first.webhook.id).await.unwrap(), None);
+    first.webhook.is_active = false;
+    first.webhook.disabled_at = Some(NOW);
+    first.webhook.disabled_reason = Some(DisabledReason::Gone);
+    first.webhook.updated_at = NOW + Duration::SECOND;
+    first.secrets.previous = Some((Sealed(vec![9]), NOW));
+    assert_eq!(store.update(account, &first, NOW, &[]).await.unwrap(), Write::Done);
+    assert_eq!(
+        store.find(account, first.webhook.id).await.unwrap(),
+        Some(first.clone())
+    );
+    let stale = store.update(account, &first, NOW, &[]).await.unwrap();
+    assert_eq!(stale, Write::Stale(NOW + Duration::SECOND));
+    let missing = store.update(other, &first, NOW + Duration::SECOND, &[]).await.unwrap();
+    assert_eq!(missing, Write::Missing);
+    let more = join_all(["b", "c", "d"].map(|name| {
+        let store = store.clone();
+        async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
+    }))
+    .await;
+    let done = more.iter().filter(|done| **done == WebhookInsert::Done).count();
+    assert_eq!(done, 1, "one place was left: {more:?}");
+    let page = store
+        .page(account, PageQuery::new(None, Some(1), 20, 100))
+        .await
+        .unwrap();
+    assert_eq!((page.total, page.total_pages, page.data.len()), (2, 2, 1));
+    let beyond = store
+        .page(account, PageQuery::new(Some(9), None, 20, 100))
+        .await
+        .unwrap();
+    assert_eq!((beyond.total, beyond.data.len()), (2, 0));
+    assert!(!store.delete(other, first.webhook.id, &[]).await.unwrap());
+    assert!(store.delete(account, first.webhook.id, &[]).await.unwrap());
+    assert!(!store.delete(account, first.webhook.id, &[]).await.unwrap());
+}
+
+#[tokio::test]
+async fn each_delivery_is_claimed_once_and_each_line_gives_what_is_wanted() {
+    let world = World::new().await;
+    let account = world.account;
+    let one = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
+    let two = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
+    happen(&world, account, WebhookKind::MessageSent, 50).await;
+    let first = claim(&world, &[(one, 0)], 7).await;
+    assert_eq!((first.len(), first[0].key.endpoint_id), (7, two));
+    assert_eq!(
+        (first[0].claim, first[0].attempts, &first[0].data),
+        (1, 0, &json!({ "n": 0 }))
+    );
+    assert_eq!(
+        (first[0].health, first[0].kind.as_str()),
+        (Health::Well, "message.sent")
+    );
+    let rest = join_all((0..4).map(|_| claim(&world, &[], 20))).await;
+    let keys: Vec<_> = rest.iter().flatten().chain(&first).map(|claimed| claimed.key).collect();
+    let unique: BTreeSet<_> = keys.iter().map(|key| (key.endpoint_id, key.event_id)).collect();
+    assert_eq!(unique.len(), keys.len());
+    let mut all = keys.len();
+    while let more @ 1.. = claim(&world, &[], 20).await.len() {
+        all += more;
+    }
+    assert_eq!(all, 100);
+    // A lease that is over, and a claim that is given back, are anybody's.
+    let back = [(first[0].key, first[0].claim), (first[1].key, 99)];
+    queue(&world).release(&back).await.unwrap();
+    let again = claim(&world, &[], 20).await;
+    assert_eq!((again.len(), again[0].claim, again[0].key), (1, 2, first[0].key));
+    due(&world).await;
+    assert_eq!(claim(&world, &[], 500).await.len(), 100);
+}
+
+#[tokio::test]
+async fn only_active_endpoints_of_active_accounts_are_served() {
+    let world = World::new().await;
+    let account = world.account;
+    let one = endpoint(&world, account, "{*}", true).await;
+    happen(&world, account, WebhookKind::MessageSent, 1).await;
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(claim(&world, &[], 9).await.len(), 0);
+    world.sql("UPDATE accounts SET status = 'active'").await;
+    world.sql("UPDATE webhook_endpoints SET is_active = false").await;
+    assert_eq!(claim(&world, &[], 9).await.len(), 0);
+    world.sql("UPDATE webhook_endpoints SET is_active = true").await;
+    assert_eq!(claim(&world, &[], 9).await[0].key.endpoint_id.0, one);
+}
+
+#[tokio::test]
+async fn what_became_of_attempts_is_written_once_with_a_log_each() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    happen(&world, world.account, WebhookKind::MessageSent, 3).await;
+    let claimed = claim(&world, &[], 9).await;
+    let attempts = [
+        made(&claimed[0], Some(204), Settlement::Delivered),
+        made(&claimed[1], Some(500), Settlement::Waiting(Duration::hours(1))),
+        made(&claimed[2], None, Settlement::Failed),
+    ];
+    for _ in 0..2 {
+        finish(&world, &attempts).await;
+        assert_eq!(states(&world).await, "failed1 waiting1");
+    }
+    let logs = store(&world)
+        .logs(
+            world.account,
+            &LogQuery {
+                limit: 9,
+                ..LogQuery::default()
+            },
+        )
+        .await
+        .unwrap();
+    let seen: Vec<_> = logs
+        .iter()
+        .map(|log| (log.response_status, log.error.as_deref()))
+        .collect();
+    assert_eq!(seen.len(), 3);
+    for expected in [(Some(204), None), (Some(500), None), (None, Some("timed_out"))] {
+        assert!(seen.contains(&expected), "{seen:?}");
+    }
+    let waiting = logs.iter().find(|log| log.response_status == Some(500)).unwrap();
+    assert_eq!((waiting.duration_ms, waiting.attempt), (Some(7), 1));
+    assert!(waiting.next_attempt_at.unwrap() > OffsetDateTime::now_utc() + Duration::minutes(59));
+    assert_eq!(
+        (&waiting.payload["type"], &waiting.payload["data"]),
+        (&json!("message.sent"), &json!({ "n": 1 }))
+    );
+    assert_eq!(waiting.payload["id"], json!(waiting.message_id));
+    assert_eq!(claim(&world, &[], 9).await.len(), 0, "an hour is not over");
+    due(&world).await;
+    let again = claim(&world, &[], 9).await;
+    assert_eq!((again.len(), again[0].attempts, again[0].key), (1, 1, claimed[1].key));
+}
+
+#[tokio::test]
+async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    happen(&world, world.account, WebhookKind::MessageSent, 1).await;
+    let late = claim(&world, &[], 9).await;
+    due(&world).await;
+    let second = claim(&world, &[], 9).await;
+    finish(&world, &[made(&late[0], Some(200), Settlement::Delivered)]).await;
+    finish(&world, &[made(&late[0], None, Settlement::Failed)]).await;
+    assert_eq!(states(&world).await, "waiting0");
+    finish(&world, &[made(&second[0], Some(200), Settlement::Delivered)]).await;
+    assert_eq!(states(&world).await, "");
+    assert_eq!(world.number("SELECT count(*) FROM webhook_logs").await, 3);
+}
+
+fn failing(known: Health, since: OffsetDateTime) -> HealthNote {
+    HealthNote::Failing {
+        known,
+        since,
+        at: since,
+    }
+}
+
+#[tokio::test]
+async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened() {
+    let world = World::new().await;
+    let one = WebhookId(endpoint(&world, world.account, "{*}", true).await);
+    let note = async |note: HealthNote| queue(&world).finish(&[], &[(world.account, one, note)]).await.unwrap();
+    let since = async || world.text("SELECT failing_since::text FROM webhook_endpoints").await;
+    note(failing(Health::Well, NOW)).await;
+    let first = since().await;
+    assert!(first.is_some());
+    note(failing(Health::Well, NOW + Duration::HOUR)).await;
+    assert_eq!(since().await, first, "somebody noted another beginning");
+    let known = Health::Failing { since: NOW, last: NOW };
+    note(failing(known, NOW)).await;
+    note(HealthNote::Recovered).await;
+    assert_eq!(since().await, None);
+    let told = Event::Notification(Notification {
+        kind: NotificationKind::Warning,
+        title: "t".into(),
+        message: "m".into(),
+        data: json!({}),
+    });
+    let disabled = |reason, known| HealthNote::Disabled {
+        known,
+        reason,
+        events: vec![told.clone()],
+    };
+    note(disabled(DisabledReason::Failing, known)).await;
+    let active = "SELECT count(*) FROM webhook_endpoints WHERE is_active";
+    assert_eq!(world.number(active).await, 1, "it recovered meanwhile");
+    happen(&world, world.account, WebhookKind::MessageSent, 2).await;
+    for _ in 0..2 {
+        note(disabled(DisabledReason::Gone, known)).await;
+    }
+    let found = store(&world).find(world.account, one).await.unwrap().unwrap().webhook;
+    assert_eq!(
+        (found.is_active, found.disabled_reason),
+        (false, Some(DisabledReason::Gone))
+    );
+    assert!(found.disabled_at.is_some() && found.updated_at >= found.created_at);
+    assert_eq!(states(&world).await, "dropped0 dropped0");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1, "told once");
+}
+
+#[tokio::test]
+async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
+    let world = World::new().await;
+    let (account, store) = (world.account, store(&world));
+    let mut webhook = stored("a");
+    store.insert(account, &webhook, 9, &[]).await.unwrap();
+    let one = webhook.webhook.id;
+    happen(&world, account, WebhookKind::MessageSent, 5).await;
+    let claimed = claim(&world, &[], 9).await;
+    finish(
+        &world,
+        &[
+            made(&claimed[0], Some(200), Settlement::Delivered),
+            made(&claimed[1], Some(500), Settlement::Failed),
+            made(&claimed[2], Some(500), Settlement::Waiting(Duration::HOUR)),
+        ],
+    )
+    .await;
+    webhook.webhook.is_active = false;
+    webhook.webhook.updated_at = NOW + Duration::SECOND;
+    store.update(account, &webhook, NOW, &[]).await.unwrap();
+    assert_eq!(states(&world).await, "dropped0 dropped0 dropped1 failed1");
+    // An attempt that was under way ends: what arrived needs no recovery.
+    finish(&world, &[made(&claimed[3], Some(200), Settlement::Delivered)]).await;
+    finish(&world, &[made(&claimed[4], None, Settlement::Waiting(Duration::HOUR))]).await;
+    assert_eq!(states(&world).await, "dropped0 dropped1 failed1");
+    webhook.webhook.is_active = true;
+    webhook.webhook.updated_at = NOW + Duration::seconds(2);
+    store
+        .update(account, &webhook, NOW + Duration::SECOND, &[])
+        .await
+        .unwrap();
+    let (now, long_ago) = (OffsetDateTime::now_utc(), OffsetDateTime::now_utc() - Duration::HOUR);
+    assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
+    let other = world.another_account().await;
+    assert_eq!(store.recover(other, one, long_ago, 9).await.unwrap(), 0);
+    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 2);
+    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 1);
+    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 0);
+    assert_eq!(states(&world).await, "waiting0 waiting0 waiting0");
+    assert_eq!(claim(&world, &[], 9).await.len(), 3);
+}
+
+#[tokio::test]
+async fn redelivering_and_testing_queue_one_delivery_for_one_endpoint() {
+    let world = World::new().await;
+    let (account, store) = (world.account, store(&world));
+    let other = world.another_account().await;
+    let one = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
+    endpoint(&world, account, "{*}", true).await;
+    happen(&world, account, WebhookKind::MessageRead, 1).await;
+    world.sql("DELETE FROM webhook_deliveries").await;
+    let event = world.text("SELECT id FROM webhook_events").await.unwrap();
+    let event = WebhookEventId(event.parse().unwrap());
+    assert!(store.redeliver(account, one, event).await.unwrap());
+    assert!(!store.redeliver(other, one, event).await.unwrap());
+    assert!(!store.redeliver(account, one, WebhookEventId(id())).await.unwrap());
+    let claimed = claim(&world, &[], 9).await;
+    assert_eq!((claimed.len(), claimed[0].key.event_id), (1, event));
+    // What is being attempted right now is not queued beside itself.
+    assert!(store.redeliver(account, one, event).await.unwrap());
+    assert_eq!(claim(&world, &[], 9).await.len(), 0);
+    finish(&world, &[made(&claimed[0], None, Settlement::Failed)]).await;
+    assert!(store.redeliver(account, one, event).await.unwrap());
+    assert_eq!(claim(&world, &[], 9).await[0].attempts, 0);
+    let log = world.text("SELECT id FROM webhook_logs").await.unwrap();
+    let log = WebhookLogId(log.parse().unwrap());
+    let logged = store.logged(account, log).await.unwrap().unwrap();
+    assert_eq!((logged.endpoint_id, logged.event_id), (one, Some(event)));
+    assert!(store.logged(other, log).await.unwrap().is_none());
+    let ping = Body {
+        id: id().into(),
+        kind: "test.ping".into(),
+        timestamp: NOW,
+        account_id: account,
+        data: json!({}),
+    };
+    assert!(!store.ping(account, WebhookId(id()), &ping).await.unwrap());
+    assert!(store.ping(account, one, &ping).await.unwrap());
+    assert_eq!(claim(&world, &[], 9).await[0].key.event_id, ping.id);
+    let feed = FeedQuery {
+        after: None,
+        kind: None,
+        limit: 9,
+    };
+    assert_eq!(
+        store.feed(account, &feed).await.unwrap().data.len(),
+        1,
+        "a test is nobody's news"
+    );
+}
+
+/// One log of each sort, the later ones newer, of two endpoints in turn; the endpoints.
+async fn logged(world: &World) -> [uuid::Uuid; 2] {
+    let account = world.account;
+    let endpoints = [id(), id()];
+    for (index, (direction, status)) in [
+        ("outbound", "200"),
+        ("outbound", "299"),
+        ("outbound", "301"),
+        ("outbound", "400"),
+        ("outbound", "NULL"),
+        ("inbound", "200"),
+        ("inbound", "503"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (event, payload) = match direction {
+            "outbound" => (format!("'{}'", id()), "NULL"),
+            _ => ("NULL".to_owned(), "'{\"type\": \"x\"}'"),
+        };
+        world
+            .sql(&format!(
+                "INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
+                   payload, response_status, created_at)
+                 VALUES ('{account}', '{}', '{}', '{direction}', 'k{}', 'm{index}', {event}, {payload}, {status},
+                   now() + interval '{index} s')",
+                id(),
+                endpoints[index % 2],
+                index % 3
+            ))
+            .await;
+    }
+    endpoints
+}
+
+#[tokio::test]
+async fn logs_are_found_by_what_they_are() {
+    let world = World::new().await;
+    let account = world.account;
+    let endpoints = logged(&world).await;
+    let found = async |query: LogQuery| {
+        let logs = store(&world)
+            .logs(
+                account,
+                &LogQuery {
+                    limit: query.limit.max(1),
+                    ..query
+                },
+            )
+            .await
+            .unwrap();
+        logs.iter().map(|log| log.message_id.clone()).collect::<String>()
+    };
+    let all = LogQuery {
+        limit: 100,
+        ..LogQuery::default()
+    };
+    assert_eq!(found(all.clone()).await, "m6m5m4m3m2m1m0");
+    assert_eq!(
+        found(LogQuery {
+            limit: 2,
+            ..all.clone()
+        })
+        .await,
+        "m6m5"
+    );
+    let status = |status| LogQuery {
+        status: Some(status),
+        ..all.clone()
+    };
+    assert_eq!(found(status(LogStatus::Success)).await, "m5m1m0");
+    assert_eq!(found(status(LogStatus::Failed)).await, "m6m4m3");
+    let inbound = LogQuery {
+        direction: Some(Direction::Inbound),
+        ..all.clone()
+    };
+    assert_eq!(found(inbound.clone()).await, "m6m5");
+    assert_eq!(
+        found(LogQuery {
+            status: Some(LogStatus::Failed),
+            ..inbound
+        })
+        .await,
+        "m6"
+    );
+    let of_first = LogQuery {
+        endpoint_id: Some(endpoints[0].into()),
+        ..all.clone()
+    };
+    assert_eq!(found(of_first.clone()).await, "m6m4m2m0");
+    assert_eq!(
+        found(LogQuery {
+            event_type: Some("k0".into()),
+            ..of_first
+        })
+        .await,
+        "m6m0"
+    );
+    let other = world.another_account().await;
+    assert!(store(&world).logs(other, &all).await.unwrap().is_empty());
+    let payloads = store(&world).logs(account, &all).await.unwrap();
+    assert_eq!(
+        (&payloads[0].payload, &payloads[6].payload),
+        (&json!({ "type": "x" }), &json!({}))
+    );
+}
+
+#[tokio::test]
+async fn a_feed_is_followed_to_its_end_and_beyond() {
+    let world = World::new().await;
+    let (account, store) = (world.account, store(&world));
+    endpoint(&world, account, "{*}", true).await;
+    let other = world.another_account().await;
+    endpoint(&world, other, "{*}", true).await;
+    let ask = async |after: Option<&str>, kind: Option<&str>, limit: i64| {
+        let after = after.map(|id| WebhookEventId(id.parse().unwrap()));
+        let query = FeedQuery {
+            after,
+            kind: kind.map(str::to_owned),
+            limit,
+        };
+        let slice = store.feed(account, &query).await.unwrap();
+        let seen: Vec<String> = slice
+            .data
+            .iter()
+            .map(|body| format!("{}{}", body.kind, body.data["n"]))
+            .collect();
+        (seen.join(" "), slice.next_cursor, slice.has_more)
+    };
+    assert_eq!(ask(None, None, 5).await, (String::new(), None, false));
+    happen(&world, account, WebhookKind::MessageSent, 3).await;
+    happen(&world, other, WebhookKind::MessageSent, 3).await;
+    happen(&world, account, WebhookKind::MessageRead, 2).await;
+    let (seen, first, more) = ask(None, None, 2).await;
+    assert_eq!((seen.as_str(), more), ("message.sent0 message.sent1", true));
+    let (seen, end, more) = ask(first.as_deref(), None, 9).await;
+    assert_eq!(
+        (seen.as_str(), more),
+        ("message.sent2 message.read0 message.read1", false)
+    );
+    let end = end.unwrap();
+    assert_eq!(
+        ask(Some(&end), None, 9).await,
+        (String::new(), Some(end.clone()), false)
+    );
+    happen(&world, account, WebhookKind::MessageRead, 1).await;
+    let (seen, latest, more) = ask(Some(&end), None, 9).await;
+    assert_eq!((seen.as_str(), more), ("message.read0", false));
+    // By kind: the cursor passes what was looked through.
+    let (seen, at, more) = ask(None, Some("message.sent"), 9).await;
+    assert_eq!(
+        (seen.as_str(), at == latest, more),
+        ("message.sent0 message.sent1 message.sent2", true, false)
+    );
+    let (seen, _, more) = ask(None, Some("message.read"), 2).await;
+    assert_eq!((seen.as_str(), more), ("message.read0 message.read1", true));
+    assert_eq!(
+        ask(None, Some("order.recorded"), 9).await,
+        (String::new(), latest, false)
+    );
+    // A cursor outlives its event.
+    world
+        .sql(&format!("DELETE FROM webhook_events WHERE id = '{end}'"))
+        .await;
+    assert_eq!(ask(Some(&end), None, 9).await.0, "message.read0");
+}
+
+#[tokio::test]
+async fn what_is_past_its_days_is_forgotten_in_portions() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    happen(&world, world.account, WebhookKind::MessageSent, 5).await;
+    let claimed = claim(&world, &[], 9).await;
+    let attempts: Vec<Attempt> = claimed
+        .iter()
+        .map(|one| made(one, Some(500), Settlement::Failed))
+        .collect();
+    finish(&world, &attempts).await;
+    assert_eq!(queue(&world).sweep(Duration::days(30), 100).await.unwrap(), 0);
+    world
+        .sql(
+            "UPDATE webhook_logs SET created_at = now() - interval '31 days' WHERE response_status = 500;
+             UPDATE webhook_events SET occurred_at = now() - interval '31 days' WHERE payload ->> 'n' < '3'",
+        )
+        .await;
+    let mut swept = vec![];
+    for _ in 0..4 {
+        swept.push(queue(&world).sweep(Duration::days(30), 2).await.unwrap());
+    }
+    assert_eq!(swept, [4, 3, 1, 0]);
+    let left = "SELECT (SELECT count(*) FROM webhook_events) * 100 + (SELECT count(*) FROM webhook_deliveries) * 10
+         + (SELECT count(*) FROM webhook_logs)";
+    assert_eq!(world.number(left).await, 220);
+}
+
+#[tokio::test]
+async fn a_long_line_is_in_nobodys_way() {
+    let world = World::new().await;
+    let account = world.account;
+    let long = WebhookId(endpoint(&world, account, "{message.sent}", true).await);
+    let short = WebhookId(endpoint(&world, account, "{message.read}", true).await);
+    world
+        .sql(&format!(
+            "INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
+               SELECT '{account}', md5(i::text)::uuid, 'message.sent', '{{}}', now() FROM generate_series(1, 20000) i;
+             INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+               SELECT '{account}', md5(i::text)::uuid, '{long}' FROM generate_series(1, 20000) i;
+             ANALYZE webhook_deliveries"
+        ))
+        .await;
+    happen(&world, account, WebhookKind::MessageRead, 1).await;
+    let began = std::time::Instant::now();
+    let claimed = claim(&world, &[(long, 0)], 9).await;
+    assert_eq!((claimed.len(), claimed[0].key.endpoint_id), (1, short));
+    assert!(
+        began.elapsed() < std::time::Duration::from_millis(500),
+        "{:?}",
+        began.elapsed()
+    );
+}

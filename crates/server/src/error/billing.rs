@@ -1,0 +1,36 @@
+//! How billing refuses.
+
+use std::collections::BTreeMap;
+
+use recado_domain::billing::{BillingError, Description};
+
+use super::ApiError;
+
+/// The gateway's words by our field that they are about.
+pub(super) fn blamed(texts: &[Description]) -> BTreeMap<&'static str, Vec<&str>> {
+    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for text in texts {
+        let field = match text.code.as_str() {
+            code if code.contains("creditCardHolderInfo") => "credit_card_holder_info",
+            code if code.contains("creditCard") || code.contains("CreditCard") => "credit_card",
+            code if code.contains("cpfCnpj") => "cpf_cnpj",
+            code if code.contains("mail") => "billing_email",
+            _ => "gateway",
+        };
+        fields.entry(field).or_default().push(&text.description);
+    }
+    fields
+}
+
+impl From<BillingError> for ApiError {
+    fn from(error: BillingError) -> Self {
+        match error {
+            BillingError::NotFound => Self::NotFound,
+            BillingError::Invalid(errors) => errors.into(),
+            BillingError::Refused(texts) => Self::RefusedPayment(texts),
+            BillingError::Gateway(fault) => Self::Payment(fault),
+            BillingError::Contended => Self::Conflict(error.to_string()),
+            BillingError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The refusals of what is recorded, and of the reports about it.
+
+use recado_domain::analytics::AnalyticsError;
+use recado_domain::automations::AutomationError;
+use recado_domain::ingestion::IngestionError;
+use recado_domain::links::LinkError;
+
+use super::ApiError;
+
+impl From<IngestionError> for ApiError {
+    fn from(error: IngestionError) -> Self {
+        match error {
+            IngestionError::Invalid(errors) => errors.into(),
+            IngestionError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<LinkError> for ApiError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::NotFound => Self::NotFound,
+            LinkError::Invalid(errors) => errors.into(),
+            LinkError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AutomationError> for ApiError {
+    fn from(error: AutomationError) -> Self {
+        match error {
+            AutomationError::NotFound => Self::NotFound,
+            AutomationError::Invalid(errors) => errors.into(),
+            AutomationError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<AnalyticsError> for ApiError {
+    fn from(error: AnalyticsError) -> Self {
+        match error {
+            AnalyticsError::NotFound => Self::NotFound,
+            AnalyticsError::Invalid(errors) => errors.into(),
+            AnalyticsError::Store(error) => error.into(),
+        }
+    }
+}

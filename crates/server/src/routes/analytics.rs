@@ -1,0 +1,103 @@
+//! Reports.
+
+use actix_web::HttpResponse;
+use actix_web::web::Data;
+use recado_domain::analytics::{Period, Span, Zone};
+
+use crate::error::ApiError;
+use crate::web::query::Params;
+use crate::web::reply;
+use crate::web::shape::{Caller, Named, Proved};
+use crate::wiring::Services;
+
+/// The default and the largest number of contacts, and of events in a part of a feed.
+const TOP_CONTACTS: (i64, i64) = (10, 50);
+const ACTIVITY: (i64, i64) = (20, 100);
+
+/// `period` and `tz`.
+fn span(mut params: Params, default: Period) -> Result<Span, ApiError> {
+    let period = params.parsed("period", "7d, 30d or 90d");
+    let zone = params.parsed("tz", "the name of a time zone, such as America/Sao_Paulo");
+    params.check()?;
+    Ok(Span {
+        period: period.unwrap_or(default),
+        zone: zone.unwrap_or(Zone::UTC),
+    })
+}
+
+/// `GET /api/analytics/revenue`
+pub(super) async fn revenue(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let span = span(params, Period::Month)?;
+    Ok(reply::ok(services.analytics.revenue(&tenant, &span).await?))
+}
+
+/// `GET /api/analytics/ecommerce`
+pub(super) async fn ecommerce(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let span = span(params, Period::Month)?;
+    Ok(reply::ok(services.analytics.ecommerce(&tenant, &span).await?))
+}
+
+/// `GET /api/analytics/automations`
+pub(super) async fn automations(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let span = span(params, Period::Week)?;
+    Ok(reply::ok(services.analytics.automations(&tenant, &span).await?))
+}
+
+/// `GET /api/analytics/metrics`
+pub(super) async fn metrics(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let source = params.text("source");
+    params.check()?;
+    Ok(reply::ok(services.analytics.metrics(&tenant, source.as_deref()).await?))
+}
+
+/// `GET /api/analytics/metrics/<name>`
+pub(super) async fn metric(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Named(name): Named,
+    params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let span = span(params, Period::Month)?;
+    Ok(reply::ok(services.analytics.metric(&tenant, &name, &span).await?))
+}
+
+/// `GET /api/analytics/metrics/<name>/top-contacts`
+pub(super) async fn top_contacts(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Named(name): Named,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let limit = params.limit_of(TOP_CONTACTS);
+    params.check()?;
+    Ok(reply::ok(services.analytics.top_contacts(&tenant, &name, limit).await?))
+}
+
+/// `GET /api/analytics/metrics/<name>/activity`
+pub(super) async fn activity(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Named(name): Named,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let (limit, cursor) = (params.limit_of(ACTIVITY), params.id("cursor"));
+    params.check()?;
+    let activity = services.analytics.activity(&tenant, &name, cursor, limit).await?;
+    Ok(reply::ok(activity))
+}

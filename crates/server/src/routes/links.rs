@@ -1,0 +1,53 @@
+//! Short links, and following them.
+
+use actix_web::HttpResponse;
+use actix_web::http::header;
+use actix_web::web::Data;
+use garde::Validate;
+use recado_domain::shared::CampaignId;
+use serde::Deserialize;
+
+use crate::error::ApiError;
+use crate::web::body::Json;
+use crate::web::query::IdSlice;
+use crate::web::reply;
+use crate::web::shape::{Caller, Named, Proved};
+use crate::wiring::Services;
+
+/// Body of `POST /api/links`.
+#[derive(Deserialize, Validate)]
+pub(super) struct NewLink {
+    #[garde(required)]
+    original_url: Option<String>,
+    #[garde(skip)]
+    campaign_id: Option<CampaignId>,
+}
+
+/// `GET /api/links`
+pub(super) async fn list(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    IdSlice(slice): IdSlice,
+) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.links.list(&tenant, &slice).await?))
+}
+
+/// `POST /api/links`
+pub(super) async fn create(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    Json(input): Json<NewLink>,
+) -> Result<HttpResponse, ApiError> {
+    let url = input.original_url.unwrap_or_default();
+    let link = services.links.create(&tenant, &url, input.campaign_id).await?;
+    Ok(reply::created(link))
+}
+
+/// `GET /r/<code>`: never from a cache, so that every click is counted.
+pub(super) async fn follow(services: Data<Services>, Named(code): Named) -> Result<HttpResponse, ApiError> {
+    let target = services.links.follow(&code).await?;
+    Ok(HttpResponse::Found()
+        .insert_header((header::LOCATION, target))
+        .insert_header((header::CACHE_CONTROL, "no-store"))
+        .finish())
+}

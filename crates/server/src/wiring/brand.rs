@@ -1,0 +1,37 @@
+//! What the brand context is made of.
+
+use std::sync::Arc;
+
+use recado_domain::brand::Brand;
+use recado_gateways::ai::AiApi;
+use recado_gateways::brand::PageClient;
+use recado_gateways::egress::{Egress, Setup};
+use recado_gateways::http::Http;
+use recado_postgres::PgBrand;
+
+use super::{Shared, Stores};
+
+impl Shared {
+    /// Websites, with connections of their own.
+    fn pages(&self) -> Result<PageClient, String> {
+        let egress = Egress::new(Setup::new(self.config.egress_allow.clone()))?;
+        Ok(PageClient::new(egress))
+    }
+
+    /// The AI service, with connections of its own.
+    fn ai(&self) -> Result<AiApi, String> {
+        let ai = &self.config.ai;
+        let (url, model) = (ai.url.as_deref(), ai.model.as_deref());
+        Ok(AiApi::new(Http::new()?, url, ai.key.as_ref(), model))
+    }
+}
+
+impl Stores {
+    /// The brand context.
+    pub(super) fn brand(&self, shared: &Shared) -> anyhow::Result<Brand> {
+        let pages = shared.pages().map_err(anyhow::Error::msg)?;
+        let ai = shared.ai().map_err(anyhow::Error::msg)?;
+        let store = Arc::new(PgBrand::new(self.tenant.clone()));
+        Ok(Brand::new(store, Arc::new(pages), Arc::new(ai), shared.clock.clone()))
+    }
+}

@@ -1,0 +1,49 @@
+//! Who asks, who is in an account, who is invited.
+
+use std::sync::Arc;
+
+use recado_domain::accounts::{AccountStore, Accounts};
+use recado_domain::api_keys::ApiKeys;
+use recado_domain::team::Invites;
+use recado_postgres::{PgAccounts, PgApiKeys, PgInvites};
+
+use super::{Shared, Stores};
+use crate::web::auth::{Authenticator, RememberedStandings};
+
+pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
+    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
+    let store = Arc::new(RememberedStandings {
+        store,
+        memory: shared.memory.clone(),
+    });
+    let admins = &shared.config.platform_admin_emails;
+    Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
+}
+
+pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
+    Invites::new(
+        Arc::new(PgInvites::new(stores.platform.clone())),
+        shared.secrets.clone(),
+        shared.ids.clone(),
+        shared.mailer.is_some().then(|| shared.cipher.clone()),
+        &shared.config.public_url,
+    )
+}
+
+pub(super) fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
+    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
+    let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
+    Arc::new(ApiKeys::new(store, clock, ids, secrets))
+}
+
+pub(super) fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: Arc<ApiKeys>) -> Authenticator {
+    Authenticator {
+        verifier: shared.verifier.clone(),
+        accounts,
+        api_keys,
+        clock: shared.clock.clone(),
+        memory: shared.memory.clone(),
+        cookie: shared.config.session_cookie.clone(),
+        trusted_proxies: shared.config.trusted_proxies.clone(),
+    }
+}

@@ -1,0 +1,45 @@
+//! What is made of the configuration once, and fails early where it cannot be.
+
+use std::sync::Arc;
+
+use recado_domain::accounts::SessionVerifier;
+use recado_domain::mail::Mailer;
+use recado_domain::shared::Clock;
+use recado_gateways::http::Http;
+use recado_gateways::mail::{SmtpFault, SmtpMailer};
+use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
+
+use crate::config::{Config, SessionProof};
+
+/// Fails early on what would otherwise fail with the first mail.
+pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
+    let Some(url) = &config.smtp_url else { return Ok(None) };
+    let mailer = SmtpMailer::new(url, &config.mail_from).map_err(|fault| match fault {
+        SmtpFault::Url => anyhow::anyhow!("configuration: SMTP_URL {fault}"),
+        SmtpFault::From => anyhow::anyhow!("configuration: MAIL_FROM {fault}"),
+    })?;
+    Ok(Some(Arc::new(mailer)))
+}
+
+/// Fails early on what would otherwise fail in every thread.
+pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<Arc<dyn SessionVerifier>> {
+    let expected = Expected {
+        issuer: config.session_issuer.clone(),
+        audience: config.session_audience.clone(),
+    };
+    match &config.session_proof {
+        SessionProof::Secret(secret) => {
+            let verifier = Hs256Verifier::new(secret, expected, clock);
+            Ok(Arc::new(verifier.map_err(|fault| {
+                anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
+            })?))
+        }
+        SessionProof::Jwks(url) => {
+            let http = Http::new().map_err(anyhow::Error::msg)?;
+            let verifier = JwksVerifier::new(http, url, expected, clock);
+            Ok(Arc::new(verifier.map_err(|fault| {
+                anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
+            })?))
+        }
+    }
+}

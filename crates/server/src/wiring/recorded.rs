@@ -1,0 +1,37 @@
+//! What is recorded of an account's customers, and the reports about it.
+
+use std::sync::Arc;
+
+use recado_domain::analytics::Analytics;
+use recado_domain::automations::Automations;
+use recado_domain::ingestion::Ingestion;
+use recado_domain::links::Links;
+use recado_postgres::{PgAnalytics, PgAutomations, PgIngestion, PgLinks};
+
+use super::{Shared, Stores};
+
+impl Stores {
+    /// What is told of customers.
+    pub fn ingestion(&self, shared: &Shared) -> Ingestion {
+        let store = Arc::new(PgIngestion::new(self.tenant.clone()));
+        Ingestion::new(store, shared.clock.clone(), shared.ids.clone())
+    }
+
+    /// Short links.
+    pub fn links(&self, shared: &Shared) -> Links {
+        let store = Arc::new(PgLinks::new(self.tenant.clone(), self.platform.clone()));
+        let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
+        Links::new(store, clock, ids, secrets, &shared.config.public_url)
+    }
+
+    /// Automations.
+    pub fn automations(&self, shared: &Shared) -> Automations {
+        let store = Arc::new(PgAutomations::new(self.tenant.clone()));
+        Automations::new(store, shared.clock.clone(), shared.ids.clone())
+    }
+
+    /// Reports.
+    pub fn analytics(&self, shared: &Shared) -> Analytics {
+        Analytics::new(Arc::new(PgAnalytics::new(self.tenant.clone())), shared.clock.clone())
+    }
+}

@@ -1,0 +1,68 @@
+//! What webhooks are made of.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use recado_domain::contacts::Contacts;
+use recado_domain::webhooks::{Bell, Deliverer, Inbound, Sweeper, Webhooks};
+use recado_gateways::egress::{Egress, Setup};
+use recado_gateways::webhooks::WebhookClient;
+use recado_postgres::{PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks, PlatformPool, PoolConfig};
+
+use super::{Shared, Stores};
+use crate::system::SystemJitter;
+
+/// Connections of the deliverer: one claims, one records, one gives back.
+const DELIVERY_CONNECTIONS: usize = 3;
+
+impl Stores {
+    /// Endpoints, logs and the feed.
+    pub(super) fn webhooks(&self, shared: &Shared) -> Webhooks {
+        Webhooks {
+            store: Arc::new(PgWebhooks::new(self.tenant.clone())),
+            clock: shared.clock.clone(),
+            ids: shared.ids.clone(),
+            secrets: shared.secrets.clone(),
+            cipher: shared.cipher.clone(),
+            guard: Arc::new(shared.config.egress_allow.clone()),
+            plain_http: !shared.config.public_url.to_ascii_lowercase().starts_with("https://"),
+        }
+    }
+
+    /// What inbound endpoints receive.
+    pub(super) fn inbound(&self, shared: &Shared) -> Inbound {
+        let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
+        Inbound {
+            store: Arc::new(PgInbound::new(self.tenant.clone(), self.platform.clone())),
+            ingestion: self.ingestion(shared),
+            contacts: Contacts::new(contacts, shared.clock.clone(), shared.ids.clone()),
+            cipher: shared.cipher.clone(),
+            clock: shared.clock.clone(),
+            ids: shared.ids.clone(),
+        }
+    }
+
+    /// What forgets old logs and events.
+    pub fn webhook_sweeper(&self) -> Sweeper {
+        Sweeper::new(Arc::new(PgDeliveryQueue::new(self.platform.clone())))
+    }
+}
+
+impl Shared {
+    /// What delivers, with connections of its own.
+    pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
+        let config = PoolConfig::new(self.config.database_url.clone(), DELIVERY_CONNECTIONS);
+        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let egress = Egress::new(Setup::new(self.config.egress_allow.clone())).map_err(anyhow::Error::msg)?;
+        Ok(Deliverer {
+            queue: Arc::new(PgDeliveryQueue::new(pool)),
+            gateway: Arc::new(WebhookClient::new(egress)),
+            cipher: self.cipher.clone(),
+            clock: self.clock.clone(),
+            ids: self.ids.clone(),
+            jitter: Arc::new(SystemJitter),
+            bell,
+            schedule: self.config.webhook_retry_schedule.clone(),
+        })
+    }
+}

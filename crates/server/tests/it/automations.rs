@@ -1,0 +1,120 @@
+//! Automations and their executions.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::people::User;
+use crate::harness::{Server, text};
+use crate::ingestion::ago;
+
+fn automation(user: &User<'_>, name: &str) -> String {
+    let body = json!({ "name": name, "status": "active" });
+    text(&user.post("/api/automations", body).created()["id"])
+}
+
+fn paid_plan(user: &User<'_>) {
+    let account = &user.account;
+    user.server
+        .db
+        .run(&format!("UPDATE accounts SET plan = 'scale' WHERE id = '{account}'"));
+}
+
+#[test]
+fn a_plan_allows_so_many_and_they_count_as_used() {
+    let server = Server::new();
+    let ana = server.owner();
+    let used = || ana.get("/api/billing/subscription").ok()["usage"]["automations"].clone();
+    assert_eq!(used(), 0);
+    let made = ana
+        .post(
+            "/api/automations",
+            json!({ "name": " Boas <b>vindas</b> ", "status": "draft" }),
+        )
+        .created();
+    assert_eq!(
+        (made["name"].clone(), made["status"].clone()),
+        (json!("Boas vindas"), json!("draft"))
+    );
+    assert_eq!(used(), 1);
+    let more = ana.post("/api/automations", json!({ "name": "Carrinho", "status": "active" }));
+    assert_eq!(more.invalid(), ["plan"]);
+    paid_plan(&ana);
+    automation(&ana, "Carrinho");
+    assert_eq!(used(), 2);
+    let id = text(&made["id"]);
+    let changed = ana
+        .put(&format!("/api/automations/{id}"), json!({ "status": "paused" }))
+        .ok();
+    assert_eq!(
+        (changed["name"].clone(), changed["status"].clone()),
+        (made["name"].clone(), json!("paused"))
+    );
+    for wrong in [json!({ "status": "on" }), json!({ "status": 1 })] {
+        assert_eq!(ana.put(&format!("/api/automations/{id}"), wrong).invalid(), ["status"]);
+    }
+    assert_eq!(
+        ana.put(&format!("/api/automations/{id}"), json!({ "name": "" }))
+            .invalid(),
+        ["name"]
+    );
+    let listed = ana.get("/api/automations").ok();
+    assert_eq!(listed["data"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["data"][1]["id"], id);
+}
+
+fn execution(status: &str, started: i64, seconds: i64) -> Value {
+    let started = time::OffsetDateTime::now_utc() - time::Duration::minutes(started);
+    let format = recado_domain::shared::timestamp::format;
+    json!({ "status": status, "started_at": format(started),
+        "finished_at": format(started + time::Duration::seconds(seconds)) })
+}
+
+#[test]
+fn executions_are_reported_by_automation() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    paid_plan(&ana);
+    let (first, second) = (automation(&ana, "Primeira"), automation(&ana, "Segunda"));
+    let tell = |id: &str, items: &[Value]| {
+        ana.post(
+            &format!("/api/automations/{id}/executions"),
+            json!({ "executions": items }),
+        )
+    };
+    let mut known = execution("completed", 5, 2);
+    known["id"] = json!(Uuid::now_v7());
+    let items = [
+        known.clone(),
+        execution("failed", 5, 3),
+        execution("completed", 8 * 1440, 100),
+    ];
+    assert_eq!(tell(&first, &items).ok(), json!({ "accepted": 3, "duplicates": 0 }));
+    assert_eq!(tell(&first, &[known]).ok(), json!({ "accepted": 0, "duplicates": 1 }));
+    tell(&second, &vec![execution("completed", 1, 1); 3]).ok();
+    let report = ana.get("/api/analytics/automations").ok();
+    let wanted = json!([
+        { "automation_id": second, "automation_name": "Segunda", "total_executions": 3, "completed": 3, "failed": 0,
+          "avg_latency_seconds": 1 },
+        { "automation_id": first, "automation_name": "Primeira", "total_executions": 2, "completed": 1, "failed": 1,
+          "avg_latency_seconds": 2.5 },
+    ]);
+    assert_eq!(report["data"], wanted);
+    assert_eq!(
+        report["summary"],
+        json!({ "totalExecutions": 5, "successRate": 80, "avgLatency": 1.6 })
+    );
+    let month = ana.get("/api/analytics/automations?period=30d").ok();
+    assert_eq!(month["summary"]["totalExecutions"], 6);
+    let mut backwards = execution("completed", 5, 0);
+    backwards["finished_at"] = json!(ago(10));
+    assert_eq!(tell(&first, &[backwards]).invalid(), ["executions[0].finished_at"]);
+    let foreign = bia.post(
+        &format!("/api/automations/{first}/executions"),
+        json!({ "executions": [execution("failed", 1, 1)] }),
+    );
+    foreign.refused(404, "NOT_FOUND");
+    assert_eq!(
+        bia.get("/api/analytics/automations").ok()["summary"]["totalExecutions"],
+        0
+    );
+}

@@ -1,0 +1,362 @@
+//! The brand context: written by hand, and read from websites that the server may and may not call.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use recado_simulators::ai::{self, Ai, completion};
+use recado_simulators::fault::{Fault, FaultKind};
+use serde_json::{Value, json};
+
+use crate::harness::people::User;
+use crate::harness::{Options, Server, eventually};
+
+const PATH: &str = "/api/brand-context";
+const SCRAPE: &str = "/api/brand-context/scrape";
+
+const PAGE: &str = "<html><head><title>Padaria Aurora | Pães</title><meta name=description content='Pães de fermentação \
+    natural.'></head><body><script>steal()</script><p>Oferecemos produtos sem conservantes! Atendemos famílias da região. \
+    Nossos valores são qualidade e respeito!</p></body></html>";
+
+/// A website that answers every request with the same bytes, and closes.
+struct Site {
+    url: String,
+    calls: Arc<AtomicUsize>,
+    answer: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Site {
+    fn start(answer: impl Into<Vec<u8>>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (calls, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(answer.into())));
+        let (counted, told) = (Arc::clone(&calls), Arc::clone(&answer));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let told = told.lock().unwrap().clone();
+                std::thread::spawn(move || serve(stream.unwrap(), &told));
+            }
+        });
+        Self { url, calls, answer }
+    }
+
+    fn page(html: &str) -> Self {
+        Self::start(answer("text/html; charset=utf-8", html.as_bytes()))
+    }
+
+    fn now(&self, answer: impl Into<Vec<u8>>) {
+        *self.answer.lock().unwrap() = answer.into();
+    }
+
+    fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &[u8]) {
+    // One read holds the whole of so small a request; whoever hangs up early is not written to.
+    if stream.read(&mut [0; 8192]).is_ok_and(|read| read > 0) {
+        let _ = stream.write_all(answer);
+    }
+}
+
+fn answer(media_type: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// A server that may call this machine, and the AI service it asks.
+fn server() -> (Server, Ai) {
+    let service = Ai::start(ai::Options::default()).unwrap();
+    let options = Options::default()
+        .with("AI_API_URL", service.base_url())
+        .with("AI_API_KEY", "key")
+        .with("AI_MODEL", "small")
+        .with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8");
+    (Server::start(options), service)
+}
+
+/// What is said of an address that gives no page.
+fn refused(user: &User<'_>, url: &str) -> String {
+    let reply = user.post(SCRAPE, json!({ "url": url }));
+    let body = reply.json();
+    assert_eq!(reply.invalid(), ["url"], "{url}");
+    body["error"]["details"]["fields"]["url"][0]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_brand_is_written_field_by_field() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    assert_eq!(ana.get(PATH).ok(), Value::Null);
+    let made = ana
+        .put(
+            PATH,
+            json!({ "company_name": "Loja", "description": "Pães", "website_url": "https://loja.example", "id": 7 }),
+        )
+        .ok();
+    let mut names: Vec<_> = made.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    let expected = [
+        "brand_values",
+        "company_name",
+        "created_at",
+        "description",
+        "last_scraped_at",
+        "products_services",
+        "raw_scrape_data",
+        "target_audience",
+        "tone_of_voice",
+        "updated_at",
+        "website_url",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        (&made["company_name"], &made["tone_of_voice"]),
+        (&json!("Loja"), &Value::Null)
+    );
+    let changed = ana
+        .put(PATH, json!({ "description": null, "tone_of_voice": "claro" }))
+        .ok();
+    assert_eq!(
+        (
+            &changed["company_name"],
+            &changed["description"],
+            &changed["tone_of_voice"]
+        ),
+        (&json!("Loja"), &Value::Null, &json!("claro"))
+    );
+    assert_eq!(ana.get(PATH).ok(), changed);
+    assert_eq!(bia.get(PATH).ok(), Value::Null);
+    let logs = ana.get("/api/audit-logs?entity_type=brand_context").ok();
+    let log = &logs["logs"][0];
+    assert_eq!(
+        (&log["action"], &log["entity_id"]),
+        (&json!("update"), &json!(ana.account))
+    );
+    assert_eq!(log["changes"], json!({ "fields": ["description", "tone_of_voice"] }));
+    assert_eq!(logs["logs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn every_rule_names_its_field() {
+    let server = Server::new();
+    let ana = server.owner();
+    let long = "ã".repeat(5001);
+    for (body, fields) in [
+        (json!({ "company_name": 7 }), vec!["company_name"]),
+        (
+            json!({ "description": long, "brand_values": long }),
+            vec!["brand_values", "description"],
+        ),
+        (json!({ "website_url": "loja.example" }), vec!["website_url"]),
+        (json!({ "website_url": "ftp://loja.example" }), vec!["website_url"]),
+        (json!({ "tone_of_voice": "a\u{0}b" }), vec!["body"]),
+    ] {
+        assert_eq!(ana.put(PATH, body.clone()).invalid(), fields, "{body}");
+    }
+    for body in [
+        json!({}),
+        json!({ "url": null }),
+        json!({ "url": "" }),
+        json!({ "url": "loja.example" }),
+    ] {
+        assert_eq!(ana.post(SCRAPE, body.clone()).invalid(), ["url"], "{body}");
+    }
+    assert_eq!(ana.get(PATH).ok(), Value::Null);
+    ana.put(PATH, json!({ "description": "ã".repeat(5000) })).ok();
+}
+
+#[test]
+fn a_website_is_read_and_kept() {
+    let (server, service) = server();
+    let site = Site::page(PAGE);
+    let ana = server.owner();
+    ana.put(PATH, json!({ "tone_of_voice": "antigo", "target_audience": "antigo" }))
+        .ok();
+    let read = ana.post(SCRAPE, json!({ "url": format!(" {} ", site.url) })).ok();
+    for (field, value) in [
+        ("company_name", json!("Padaria Aurora")),
+        ("description", json!("Pães de fermentação natural.")),
+        ("products_services", json!("Oferecemos produtos sem conservantes!")),
+        ("target_audience", json!("Atendemos famílias da região.")),
+        ("website_url", json!(site.url)),
+    ] {
+        assert_eq!(read[field], value, "{field}");
+    }
+    let raw = &read["raw_scrape_data"];
+    assert_eq!(
+        (&raw["url"], &raw["model"]),
+        (&json!(format!("{}/", site.url)), &json!("small"))
+    );
+    assert!(read["last_scraped_at"].is_string());
+    assert_eq!(ana.get(PATH).ok(), read);
+    let asked = service.ledger();
+    let text = asked[0].body["messages"][1]["content"].as_str().unwrap().to_owned();
+    assert!(text.contains("Nossos valores") && !text.contains("steal") && !text.contains("<p"));
+    assert!(!text.contains(&ana.account), "nothing of the tenant");
+    assert_eq!(
+        ana.get("/api/audit-logs?entity_type=brand_context").ok()["logs"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+    // What is not found is null, whatever stood there.
+    site.now(answer("text/plain", "só um título".as_bytes()));
+    let again = ana.post(SCRAPE, json!({ "url": site.url })).ok();
+    assert_eq!(again["target_audience"], Value::Null);
+}
+
+#[test]
+fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
+    let (server, service) = server();
+    let ana = server.owner();
+    let canary = Site::page("caught");
+    let before = ana.put(PATH, json!({ "company_name": "Loja" })).ok();
+    let large = vec![b'a'; (1 << 20) + 1];
+    let head = |lines: &str| format!("HTTP/1.1 {lines}\r\nConnection: close\r\n\r\n").into_bytes();
+    for (answer, words) in [
+        (answer("image/png", b"x"), "neither HTML nor plain text"),
+        (answer("text/html", &large), "larger than 1 MB"),
+        (answer("text/html; charset=utf-8", b"<p>\xff\xfe\xc3"), "cannot be read"),
+        (answer("text/html", b"<script>x</script>"), "no text"),
+        (head("404 Not Found\r\nContent-Type: text/html"), "status 404"),
+        (head("500 No\r\nContent-Type: text/html"), "status 500"),
+        (head("302 Found\r\nLocation: http://169.254.169.254/"), "redirects to"),
+        (head("302 Found\r\nLocation: file:///etc/passwd"), "redirects to"),
+        (head("302 Found\r\nLocation: /again"), "too often"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\nab".to_vec(),
+            "cannot be read",
+        ),
+        (Vec::new(), "cannot be read"),
+    ] {
+        let site = Site::start(answer);
+        let said = refused(&ana, &site.url);
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    for url in [
+        "http://10.0.0.1/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://2852039166/",
+        "ftp://127.0.0.1/",
+        "http://no.such.invalid/",
+    ] {
+        refused(&ana, url);
+    }
+    assert_eq!((service.ledger().len(), canary.calls()), (0, 0));
+    assert_eq!(ana.get(PATH).ok(), before);
+}
+
+#[test]
+fn a_site_that_only_drips_is_left_after_ten_seconds() {
+    let (server, service) = server();
+    let ana = server.owner();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 8192]);
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n");
+        // A byte a tenth of a second, until the other side has had enough.
+        while stream.write_all(b"a").is_ok() {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    let begun = Instant::now();
+    let said = refused(&ana, &url);
+    assert!(said.contains("in time"), "{said}");
+    let took = begun.elapsed();
+    assert!((9..12).contains(&took.as_secs()), "{took:?}");
+    assert_eq!(service.ledger().len(), 0);
+}
+
+#[test]
+fn without_a_list_this_machine_is_out_of_reach() {
+    let service = Ai::start(ai::Options::default()).unwrap();
+    let options = Options::default()
+        .with("AI_API_URL", service.base_url())
+        .with("AI_MODEL", "small");
+    let server = Server::start(options);
+    let (ana, canary) = (server.owner(), Site::page(PAGE));
+    let port = canary.url.rsplit_once(':').unwrap().1.to_owned();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "127.1",
+        "0x7f.1",
+        "2130706433",
+        "[::1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::7f00:1]",
+        "0",
+    ] {
+        refused(&ana, &format!("http://{host}:{port}/"));
+    }
+    assert_eq!((canary.calls(), service.ledger().len()), (0, 0));
+}
+
+#[test]
+fn an_ai_service_that_fails_is_said_so_and_nothing_is_stored() {
+    let (server, service) = server();
+    let site = Site::page(PAGE);
+    let ana = server.owner();
+    let scrape = || ana.post(SCRAPE, json!({ "url": site.url }));
+    let status = |http_status, body| {
+        Fault::new(FaultKind::Status {
+            http_status,
+            body,
+            retry_after_s: None,
+        })
+    };
+    for faults in [
+        vec![status(401, json!({ "error": "secret words" }))],
+        vec![status(500, json!({})); 3],
+        vec![status(200, completion(None, "stop", Some("No.")))],
+        vec![status(200, completion(Some("no JSON"), "stop", None)); 2],
+    ] {
+        service.script(faults);
+        let error = scrape().refused(502, "VPS_ERROR");
+        assert_eq!(error["message"], "The AI service is unavailable");
+        assert_eq!(ana.get(PATH).ok(), Value::Null);
+    }
+    let hostile = json!({ "company_name": "x".repeat(9000), "description": ["a"], "account_id": "x", "tone_of_voice": "a\u{0}b" });
+    service.script(vec![status(200, completion(Some(&hostile.to_string()), "stop", None))]);
+    let read = scrape().ok();
+    assert_eq!(read["company_name"].as_str().unwrap().len(), 5000);
+    assert_eq!(
+        (&read["description"], &read["tone_of_voice"]),
+        (&Value::Null, &json!("ab"))
+    );
+}
+
+#[test]
+fn without_an_ai_service_it_says_so() {
+    let server = Server::start(Options::default().with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"));
+    let (ana, site) = (server.owner(), Site::page(PAGE));
+    let error = ana.post(SCRAPE, json!({ "url": site.url })).refused(502, "VPS_ERROR");
+    assert_eq!(error["message"], "The AI service is not configured");
+    assert_eq!(ana.get(PATH).ok(), Value::Null);
+}
+
+#[test]
+fn scrapes_are_limited_by_account() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let scrape = |user: &User<'_>| user.post(SCRAPE, json!({ "url": "http://10.0.0.1/" }));
+    let limited = eventually("the limit is reached", || {
+        Some(scrape(&ana)).filter(|reply| reply.status == 429)
+    });
+    limited.refused(429, "RATE_LIMIT");
+    assert_eq!(scrape(&bia).status, 422);
+}

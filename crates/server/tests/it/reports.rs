@@ -1,0 +1,296 @@
+//! The reports, in the shapes in which they are published.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::people::User;
+use crate::harness::process::command;
+use crate::harness::{Server, text};
+use crate::ingestion::{ago, order};
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn tell(user: &User<'_>, path: &str, list: &str, items: Vec<Value>) {
+    user.post(path, json!({ list: items })).ok();
+}
+
+fn event(name: &str, phone: &str, value: Value) -> Value {
+    json!({ "metric_name": name, "contact_phone": phone, "source": "site", "value": value, "currency": "BRL" })
+}
+
+#[test]
+fn revenue_is_reported_as_published() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let campaign = ana.campaign(json!({ "name": "Black Friday" }));
+    let link = json!({ "original_url": "https://loja.example/", "campaign_id": campaign });
+    let link = ana.post("/api/links", link).created();
+    let code = text(&link["short_code"]);
+    for _ in 0..3 {
+        assert_eq!(server.request("GET", &format!("/r/{code}")).answer_head().0, 302);
+    }
+    let mut by_link = order("1", 10.01);
+    by_link["link_code"] = json!(code);
+    by_link["gateway_fee"] = json!(0.25);
+    let mut pending = order("3", 99.0);
+    pending["status"] = json!("pending");
+    tell(&ana, "/api/orders", "orders", vec![by_link, order("2", 4.99), pending]);
+    let today = ago(0)[..10].to_owned();
+    tell(
+        &ana,
+        "/api/ad-spend",
+        "entries",
+        vec![json!({ "date": today, "source": "meta", "amount": "3.00" })],
+    );
+
+    let report = ana.get("/api/analytics/revenue").ok();
+    assert_eq!(
+        report["overview"],
+        json!({ "totalRevenue": 15, "attributedRevenue": 10.01, "productCosts": 5, "gatewayFees": 0.25, "adSpend": 3,
+            "profit": 6.75, "roas": 3.34, "totalOrders": 2, "attributedOrders": 1, "avgOrderValue": 7.5 })
+    );
+    assert_eq!(report["daily"].as_array().unwrap().len(), 30);
+    let last = json!({ "date": today, "totalRevenue": 15, "attributedRevenue": 10.01, "orderCount": 2 });
+    assert_eq!(report["daily"][29], last);
+    let of_campaign =
+        json!([{ "campaignId": campaign, "campaignName": "Black Friday", "revenue": 10.01, "orderCount": 1 }]);
+    assert_eq!(report["byCampaign"], of_campaign);
+    assert_eq!(report["byAutomation"], json!([]));
+    let of_link = json!([{ "linkId": link["id"], "shortCode": code, "originalUrl": "https://loja.example/", "clicks": 3,
+        "orders": 1, "revenue": 10.01, "conversionRate": 33.33 }]);
+    assert_eq!(report["byLink"], of_link);
+    assert_eq!(keys(&report).len(), 5);
+    let other = bia.get("/api/analytics/revenue?period=7d&tz=Asia/Kathmandu").ok();
+    assert_eq!(other["overview"]["totalRevenue"], 0);
+    assert_eq!(
+        (other["daily"].as_array().unwrap().len(), &other["byLink"]),
+        (7, &json!([]))
+    );
+}
+
+#[test]
+fn e_commerce_is_reported_as_published() {
+    let server = Server::new();
+    let ana = server.owner();
+    let mut refunded = order("2", 7.0);
+    refunded["status"] = json!("refunded");
+    tell(&ana, "/api/orders", "orders", vec![order("1", 10.5), refunded]);
+    let cart = |number: u8, status: &str| json!({ "external_id": number.to_string(), "platform": "loja", "status": status, "total": 3, "created_at": ago(0) });
+    tell(
+        &ana,
+        "/api/carts",
+        "carts",
+        vec![cart(1, "recovered"), cart(2, "abandoned"), cart(3, "open")],
+    );
+    let report = ana.get("/api/analytics/ecommerce?period=7d&tz=UTC").ok();
+    assert_eq!(
+        report["overview"],
+        json!({ "total_orders": 2, "total_revenue": 10.5, "avg_ticket": 10.5, "pending_orders": 0,
+            "cancelled_orders": 0, "refunded_orders": 1, "total_carts": 3, "recovered_carts": 1, "recovery_rate": 33.33 })
+    );
+    assert_eq!(
+        report["byPlatform"],
+        json!([{ "platform": "loja", "orders": 1, "revenue": 10.5 }])
+    );
+    let products = json!([{ "product_id": "bolo", "name": "Bolo", "quantity": 2, "revenue": 10.5 }]);
+    assert_eq!(report["topProducts"], products);
+    assert_eq!(report["daily"][6]["revenue"], 10.5);
+    assert_eq!(keys(&report["daily"][6]), ["date", "orders", "revenue"]);
+}
+
+#[test]
+fn metrics_are_reported_as_published() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let contact = ana.contact("Bia", "+5511961234567");
+    let name = "Visita à loja/ação 100%";
+    let mut named = event(name, "11961234567", json!(2.5));
+    named["display_name"] = json!("Visitas");
+    named["category"] = json!("loja");
+    named["properties"] = json!({ "page": "/" });
+    let mut other = event("outro", "11960000000", Value::Null);
+    other["source"] = json!("app");
+    tell(
+        &ana,
+        "/api/events",
+        "events",
+        vec![named, event(name, "11960000000", json!(1)), other],
+    );
+    let report = ana.get("/api/analytics/metrics").ok();
+    assert_eq!(report["available_sources"], json!(["app", "site"]));
+    let first = &report["metrics"][0];
+    assert_eq!(first["metric_name"], name);
+    assert_eq!(
+        (&first["display_name"], &first["category"]),
+        (&json!("Visitas"), &json!("loja"))
+    );
+    assert_eq!(
+        (&first["total_events"], &first["total_value"]),
+        (&json!(2), &json!(3.5))
+    );
+    assert_eq!(first["sources"], json!(["site"]));
+    let of_app = ana.get("/api/analytics/metrics?source=app").ok();
+    assert_eq!(
+        (
+            of_app["metrics"].as_array().unwrap().len(),
+            &of_app["metrics"][0]["metric_name"]
+        ),
+        (1, &json!("outro"))
+    );
+    assert_eq!(of_app["available_sources"], report["available_sources"]);
+
+    let path = "/api/analytics/metrics/Visita%20%C3%A0%20loja%2Fa%C3%A7%C3%A3o%20100%25";
+    let one = ana.get(path).ok();
+    let summary = json!({ "total_events": 2, "total_value": 3.5, "avg_value": 1.75, "unique_contacts": 1 });
+    assert_eq!(
+        (&one["summary"], &one["period"], &one["metric_name"]),
+        (&summary, &json!("30d"), &json!(name))
+    );
+    assert_eq!(one["daily"][29]["count"], 2);
+    assert_eq!(one["daily"][0]["value"], 0);
+    let top = ana.get(&format!("{path}/top-contacts?limit=0")).ok();
+    assert_eq!(top["contacts"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&top["contacts"][0]["contact_id"], &top["contacts"][0]["total_value"]),
+        (&json!(contact), &json!(2.5))
+    );
+    let activity = ana.get(&format!("{path}/activity")).ok();
+    assert_eq!(
+        (activity["items"].as_array().unwrap().len(), &activity["nextCursor"]),
+        (2, &Value::Null)
+    );
+    let names: Vec<&Value> = activity["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["contact_name"])
+        .collect();
+    assert!(
+        names.contains(&&json!("Bia")) && names.contains(&&Value::Null),
+        "{names:?}"
+    );
+    for path in [
+        path.to_owned(),
+        format!("{path}/top-contacts"),
+        format!("{path}/activity"),
+    ] {
+        bia.get(&path).refused(404, "NOT_FOUND");
+    }
+    // A contact that was deleted is hidden.
+    ana.delete(&format!("/api/contacts/{contact}")).gone();
+    assert_eq!(ana.get(&format!("{path}/top-contacts")).ok()["contacts"], json!([]));
+}
+
+#[test]
+fn a_feed_goes_on_where_it_stopped() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let events: Vec<Value> = (0..5).map(|at| event("visit", "11961234567", json!(at))).collect();
+    tell(&ana, "/api/events", "events", events);
+    tell(
+        &bia,
+        "/api/events",
+        "events",
+        vec![event("visit", "11961234567", json!(7))],
+    );
+    let path = "/api/analytics/metrics/visit/activity";
+    let (mut seen, mut query) = (vec![], "limit=2".to_owned());
+    loop {
+        let part = ana.get(&format!("{path}?{query}")).ok();
+        let items = part["items"].as_array().unwrap().clone();
+        seen.extend(items.iter().map(|item| item["value"].as_i64().unwrap()));
+        if part["nextCursor"].is_null() {
+            break;
+        }
+        assert_eq!(part["nextCursor"], items[items.len() - 1]["id"]);
+        query = format!("limit=2&cursor={}", text(&part["nextCursor"]));
+    }
+    assert_eq!(seen, [4, 3, 2, 1, 0]);
+    let foreign = text(&bia.get(path).ok()["items"][0]["id"]);
+    for cursor in [foreign, Uuid::now_v7().to_string(), "7".into(), "%00".into()] {
+        assert_eq!(ana.get(&format!("{path}?cursor={cursor}")).invalid(), ["cursor"]);
+    }
+    for (query, count) in [
+        ("limit=-1", 1),
+        ("limit=1000000000000000000000", 5),
+        ("limit=&cursor=", 5),
+    ] {
+        let part = ana.get(&format!("{path}?{query}")).ok();
+        assert_eq!(part["items"].as_array().unwrap().len(), count, "{query}");
+    }
+    assert_eq!(ana.get(&format!("{path}?limit=abc")).invalid(), ["limit"]);
+}
+
+#[test]
+fn a_period_and_a_zone_are_known_ones() {
+    let server = Server::new();
+    let ana = server.owner();
+    tell(
+        &ana,
+        "/api/events",
+        "events",
+        vec![event("visit", "11961234567", json!(1))],
+    );
+    for path in ["revenue", "ecommerce", "automations", "metrics/visit"] {
+        let get = |query: &str| ana.get(&format!("/api/analytics/{path}?{query}"));
+        for period in ["0d", "366d", "30", "-7d", "7D", "%27%3B--"] {
+            assert_eq!(
+                get(&format!("period={period}")).invalid(),
+                ["period"],
+                "{path} {period}"
+            );
+        }
+        for zone in ["Brasil", "../UTC", "-03:00", "%00"] {
+            assert_eq!(get(&format!("tz={zone}")).invalid(), ["tz"], "{path} {zone}");
+        }
+        for query in [
+            "",
+            "period=&tz=",
+            "period=90d&tz=Australia/Lord_Howe",
+            "tz=America/Sao_Paulo",
+        ] {
+            get(query).ok();
+        }
+    }
+    for name in ["%00", "a%00b"] {
+        assert_eq!(ana.get(&format!("/api/analytics/metrics/{name}")).invalid(), ["name"]);
+    }
+    for name in [
+        "%27%3B%20DROP%20TABLE%20metrics%3B--",
+        "%FF",
+        "nothing",
+        "visit%2F",
+        "a%2Fb%2Fc",
+    ] {
+        ana.get(&format!("/api/analytics/metrics/{name}"))
+            .refused(404, "NOT_FOUND");
+    }
+}
+
+#[test]
+fn the_command_names_wrong_sums_and_makes_them_right() {
+    let server = Server::new();
+    let ana = server.owner();
+    tell(&ana, "/api/orders", "orders", vec![order("1", 10.0)]);
+    let run = |arguments: &[&str]| {
+        let output = command(arguments, &server.environment()).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        (output.status.code(), said)
+    };
+    assert_eq!(run(&["rollups", "verify"]).0, Some(0));
+    server.db.run("UPDATE order_rollups SET revenue = 12345");
+    let (code, said) = run(&["rollups", "verify", "--account", &ana.account]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("order_rollups") && said.contains(&ana.account) && said.contains("12345"),
+        "{said}"
+    );
+    assert_eq!(run(&["rollups", "rebuild"]).0, Some(0));
+    let (code, said) = run(&["rollups", "verify"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(ana.get("/api/analytics/revenue").ok()["overview"]["totalRevenue"], 10);
+    assert_eq!(run(&["rollups", "verify", "--account", "7"]).0, Some(1));
+    assert_eq!(run(&["rollups"]).0, Some(2));
+}

@@ -1,0 +1,288 @@
+-- What shops and other systems tell: orders, carts, ad spend, metric events; links and automations of the account; and
+-- the roll-ups of all of them, which are written in the transaction of the rows they count.
+
+-- Links. The code is the directory's; clicks since the link was made.
+CREATE TABLE links (
+  account_id uuid NOT NULL CONSTRAINT links_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  short_code text NOT NULL,
+  original_url text NOT NULL,
+  campaign_id uuid,
+  clicks bigint NOT NULL DEFAULT 0,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT links_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT links_short_code_unique UNIQUE (account_id, short_code),
+  CONSTRAINT links_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES campaigns (account_id, id)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('links');
+
+-- Directory: codes are unique over all accounts, and whoever follows one names no account.
+CREATE TABLE link_codes (
+  short_code text CONSTRAINT link_codes_pkey PRIMARY KEY,
+  account_id uuid NOT NULL,
+  link_id uuid NOT NULL
+);
+GRANT INSERT ON link_codes TO recado_tenant;
+
+CREATE TABLE automations (
+  account_id uuid NOT NULL CONSTRAINT automations_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  name text NOT NULL,
+  status text NOT NULL CONSTRAINT automations_status_check CHECK (status IN ('draft', 'active', 'paused')),
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT automations_pkey PRIMARY KEY (account_id, id)
+);
+SELECT make_tenant_table('automations');
+
+CREATE TABLE automation_executions (
+  account_id uuid NOT NULL,
+  id uuid NOT NULL,
+  automation_id uuid NOT NULL,
+  status text NOT NULL CONSTRAINT automation_executions_status_check CHECK (status IN ('completed', 'failed')),
+  started_at timestamptz NOT NULL,
+  finished_at timestamptz NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT automation_executions_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT automation_executions_time_check CHECK (finished_at >= started_at),
+  CONSTRAINT automation_executions_automation_id_fkey FOREIGN KEY (account_id, automation_id)
+    REFERENCES automations (account_id, id) ON DELETE CASCADE
+);
+SELECT make_tenant_table('automation_executions');
+
+-- Orders. What an order is attributed to is decided when it is first recorded, and stays.
+CREATE TABLE orders (
+  account_id uuid NOT NULL CONSTRAINT orders_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  platform text NOT NULL,
+  external_id text NOT NULL,
+  contact_id uuid,
+  status text NOT NULL CONSTRAINT orders_status_check CHECK (status IN ('pending', 'paid', 'cancelled', 'refunded')),
+  total numeric NOT NULL,
+  gateway_fee numeric NOT NULL DEFAULT 0,
+  campaign_id uuid,
+  automation_id uuid,
+  link_id uuid,
+  placed_at timestamptz NOT NULL,
+  -- The moment that a paid order's revenue belongs to; never empty when the order is paid.
+  paid_at timestamptz,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT orders_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT orders_external_id_unique UNIQUE (account_id, platform, external_id),
+  CONSTRAINT orders_paid_at_check CHECK (status <> 'paid' OR paid_at IS NOT NULL),
+  CONSTRAINT orders_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id),
+  CONSTRAINT orders_campaign_id_fkey FOREIGN KEY (account_id, campaign_id) REFERENCES campaigns (account_id, id),
+  CONSTRAINT orders_automation_id_fkey FOREIGN KEY (account_id, automation_id) REFERENCES automations (account_id, id),
+  CONSTRAINT orders_link_id_fkey FOREIGN KEY (account_id, link_id) REFERENCES links (account_id, id)
+);
+SELECT make_tenant_table('orders');
+
+CREATE TABLE order_items (
+  account_id uuid NOT NULL,
+  order_id uuid NOT NULL,
+  position integer NOT NULL,
+  product_id text NOT NULL,
+  name text NOT NULL,
+  quantity numeric NOT NULL,
+  price numeric NOT NULL,
+  cost numeric,
+  CONSTRAINT order_items_pkey PRIMARY KEY (account_id, order_id, position),
+  CONSTRAINT order_items_order_id_fkey FOREIGN KEY (account_id, order_id)
+    REFERENCES orders (account_id, id) ON DELETE CASCADE
+);
+SELECT make_tenant_table('order_items');
+
+-- Found by contact when an order is attributed; on columns that never change, so that sends keep their HOT updates.
+CREATE INDEX campaign_sends_contact_id_idx ON campaign_sends (account_id, contact_id);
+
+CREATE TABLE carts (
+  account_id uuid NOT NULL CONSTRAINT carts_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  id uuid NOT NULL,
+  platform text NOT NULL,
+  external_id text NOT NULL,
+  contact_id uuid,
+  total numeric NOT NULL,
+  status text NOT NULL CONSTRAINT carts_status_check CHECK (status IN ('open', 'abandoned', 'recovered')),
+  -- When the cart came to be, as the platform says.
+  created_at timestamptz NOT NULL,
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT carts_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT carts_external_id_unique UNIQUE (account_id, platform, external_id),
+  CONSTRAINT carts_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id)
+);
+SELECT make_tenant_table('carts');
+
+-- A plain date: it is that day's in whatever zone the period is read.
+CREATE TABLE ad_spend (
+  account_id uuid NOT NULL CONSTRAINT ad_spend_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  date date NOT NULL,
+  source text NOT NULL,
+  amount numeric NOT NULL,
+  updated_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT ad_spend_pkey PRIMARY KEY (account_id, date, source)
+);
+SELECT make_tenant_table('ad_spend');
+
+-- Metrics: one row a name, with its totals. Whoever records events of a metric locks it first.
+CREATE TABLE metrics (
+  account_id uuid NOT NULL CONSTRAINT metrics_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  metric_name text NOT NULL,
+  display_name text,
+  category text,
+  total_events bigint NOT NULL DEFAULT 0,
+  total_value numeric NOT NULL DEFAULT 0,
+  last_event_at timestamptz,
+  CONSTRAINT metrics_pkey PRIMARY KEY (account_id, metric_name)
+) WITH (fillfactor = 50);
+SELECT make_tenant_table('metrics');
+
+CREATE TABLE metric_events (
+  account_id uuid NOT NULL,
+  id uuid NOT NULL,
+  metric_name text NOT NULL,
+  contact_id uuid,
+  value numeric,
+  currency text,
+  source text NOT NULL,
+  properties jsonb NOT NULL DEFAULT '{}',
+  occurred_at timestamptz NOT NULL,
+  created_at timestamptz NOT NULL DEFAULT now(),
+  CONSTRAINT metric_events_pkey PRIMARY KEY (account_id, id),
+  CONSTRAINT metric_events_metric_name_fkey FOREIGN KEY (account_id, metric_name)
+    REFERENCES metrics (account_id, metric_name) ON DELETE CASCADE,
+  CONSTRAINT metric_events_contact_id_fkey FOREIGN KEY (account_id, contact_id) REFERENCES contacts (account_id, id)
+);
+CREATE INDEX metric_events_occurred_at_idx ON metric_events (account_id, metric_name, occurred_at DESC, id DESC);
+SELECT make_tenant_table('metric_events');
+
+-- Roll-ups: sums by the quarter of an hour (span 15) and by the day of UTC (span 1440) that begins at `at`.
+
+CREATE TABLE order_rollups (
+  account_id uuid NOT NULL CONSTRAINT order_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT order_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  platform text NOT NULL,
+  -- By the moment they were placed.
+  placed bigint NOT NULL DEFAULT 0,
+  pending bigint NOT NULL DEFAULT 0,
+  cancelled bigint NOT NULL DEFAULT 0,
+  refunded bigint NOT NULL DEFAULT 0,
+  -- Of the paid ones, by the moment they were paid.
+  paid bigint NOT NULL DEFAULT 0,
+  revenue numeric NOT NULL DEFAULT 0,
+  product_costs numeric NOT NULL DEFAULT 0,
+  gateway_fees numeric NOT NULL DEFAULT 0,
+  attributed_orders bigint NOT NULL DEFAULT 0,
+  attributed_revenue numeric NOT NULL DEFAULT 0,
+  CONSTRAINT order_rollups_pkey PRIMARY KEY (account_id, span, at, platform)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('order_rollups');
+
+-- Of paid orders, by product.
+CREATE TABLE product_rollups (
+  account_id uuid NOT NULL CONSTRAINT product_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT product_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  product_id text NOT NULL,
+  quantity numeric NOT NULL DEFAULT 0,
+  revenue numeric NOT NULL DEFAULT 0,
+  CONSTRAINT product_rollups_pkey PRIMARY KEY (account_id, span, at, product_id)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('product_rollups');
+
+-- What a product is called, by whoever named it last.
+CREATE TABLE product_names (
+  account_id uuid NOT NULL CONSTRAINT product_names_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  product_id text NOT NULL,
+  name text NOT NULL,
+  CONSTRAINT product_names_pkey PRIMARY KEY (account_id, product_id)
+);
+SELECT make_tenant_table('product_names');
+
+-- Of paid orders, by what they are attributed to.
+CREATE TABLE attribution_rollups (
+  account_id uuid NOT NULL CONSTRAINT attribution_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT attribution_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  kind text NOT NULL CONSTRAINT attribution_rollups_kind_check CHECK (kind IN ('campaign', 'automation', 'link')),
+  origin_id uuid NOT NULL,
+  orders bigint NOT NULL DEFAULT 0,
+  revenue numeric NOT NULL DEFAULT 0,
+  CONSTRAINT attribution_rollups_pkey PRIMARY KEY (account_id, span, at, kind, origin_id)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('attribution_rollups');
+
+CREATE TABLE link_rollups (
+  account_id uuid NOT NULL CONSTRAINT link_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT link_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  link_id uuid NOT NULL,
+  clicks bigint NOT NULL DEFAULT 0,
+  CONSTRAINT link_rollups_pkey PRIMARY KEY (account_id, span, at, link_id)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('link_rollups');
+
+CREATE TABLE cart_rollups (
+  account_id uuid NOT NULL CONSTRAINT cart_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT cart_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  carts bigint NOT NULL DEFAULT 0,
+  recovered bigint NOT NULL DEFAULT 0,
+  CONSTRAINT cart_rollups_pkey PRIMARY KEY (account_id, span, at)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('cart_rollups');
+
+CREATE TABLE automation_rollups (
+  account_id uuid NOT NULL CONSTRAINT automation_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT automation_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  automation_id uuid NOT NULL,
+  completed bigint NOT NULL DEFAULT 0,
+  failed bigint NOT NULL DEFAULT 0,
+  -- From start to finish, in microseconds.
+  latency numeric NOT NULL DEFAULT 0,
+  CONSTRAINT automation_rollups_pkey PRIMARY KEY (account_id, span, at, automation_id)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('automation_rollups');
+
+CREATE TABLE metric_rollups (
+  account_id uuid NOT NULL CONSTRAINT metric_rollups_account_id_fkey REFERENCES accounts (id) ON DELETE CASCADE,
+  span smallint NOT NULL CONSTRAINT metric_rollups_span_check CHECK (span IN (15, 1440)),
+  at timestamptz NOT NULL,
+  metric_name text NOT NULL,
+  events bigint NOT NULL DEFAULT 0,
+  value numeric NOT NULL DEFAULT 0,
+  -- The contacts whose last event lies here. No event lies ahead of the clock, so that the contacts of a period that
+  -- ends today are those whose last event lies in it.
+  last_contacts bigint NOT NULL DEFAULT 0,
+  CONSTRAINT metric_rollups_pkey PRIMARY KEY (account_id, metric_name, span, at)
+) WITH (fillfactor = 70);
+SELECT make_tenant_table('metric_rollups');
+
+CREATE TABLE metric_sources (
+  account_id uuid NOT NULL,
+  metric_name text NOT NULL,
+  source text NOT NULL,
+  CONSTRAINT metric_sources_pkey PRIMARY KEY (account_id, metric_name, source),
+  CONSTRAINT metric_sources_metric_name_fkey FOREIGN KEY (account_id, metric_name)
+    REFERENCES metrics (account_id, metric_name) ON DELETE CASCADE
+);
+SELECT make_tenant_table('metric_sources');
+
+CREATE TABLE metric_contacts (
+  account_id uuid NOT NULL,
+  metric_name text NOT NULL,
+  contact_id uuid NOT NULL,
+  event_count bigint NOT NULL DEFAULT 0,
+  total_value numeric NOT NULL DEFAULT 0,
+  last_event_at timestamptz,
+  CONSTRAINT metric_contacts_pkey PRIMARY KEY (account_id, metric_name, contact_id),
+  CONSTRAINT metric_contacts_metric_name_fkey FOREIGN KEY (account_id, metric_name)
+    REFERENCES metrics (account_id, metric_name) ON DELETE CASCADE,
+  CONSTRAINT metric_contacts_contact_id_fkey FOREIGN KEY (account_id, contact_id)
+    REFERENCES contacts (account_id, id) ON DELETE CASCADE
+);
+CREATE INDEX metric_contacts_total_value_idx
+  ON metric_contacts (account_id, metric_name, total_value DESC, contact_id);
+SELECT make_tenant_table('metric_contacts');
