@@ -38,13 +38,16 @@ usage: cargo xtask <command>
                        --reset throws the development data away first
   db                   start the development database alone, print its URLs, wait for Ctrl-C
   migrate              run `recado migrate` on the development database
-  seed                 add the demo account to the running development server (dev does it, too)
+  seed [--large [--messages N]]
+                       add the demo account to the running development server (dev does it, too); --large adds one
+                       with N messages (10 million) and a year of everything that analytics is about
   token --email E [--user UUID] [--name N] [--hours H]
                        print a session token for the development server
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
   tidy                 check the rules about the shape of the code
   bench [name ...] [--seconds N] [--pairs N]
-                       measure the release server, or only this of it: idle cost read limit auth import; needs wrk and
+                       measure the release server, or only this of it: idle cost read limit auth import
+                       analytics (of RECADO_BENCH_MESSAGES messages, 1 million) and others; needs wrk and
                        pgbench, for limit Redis, for auth valgrind; without a name the result goes to docs/performance.md
 
 environment:
@@ -82,7 +85,7 @@ fn run(args: &[String]) -> Result<()> {
         "dev" => dev::run(rest),
         "db" => none(rest).and_then(|()| dev::database_only()),
         "migrate" => none(rest).and_then(|()| migrate::run()),
-        "seed" => none(rest).and_then(|()| seed::run()),
+        "seed" => seed::run(rest),
         "token" => token::run(rest),
         "test" => test::run(rest),
         "bench" => bench::run(rest),

@@ -23,6 +23,7 @@ pub mod links;
 pub mod mail;
 pub mod media;
 pub mod notifications;
+pub mod platform;
 pub mod rollups;
 pub mod segments;
 pub mod shared;

@@ -30,10 +30,11 @@ impl PgAccounts {
     }
 
     async fn one_standing(&self, user: UserId, account: Option<AccountId>) -> Result<Option<Standing>, StoreError> {
-        let query = sql("SELECT m.account_id, m.role, a.status
+        let query = sql("SELECT m.account_id, m.role, a.status, m.expires_at
              FROM account_users m JOIN accounts a ON a.id = m.account_id
              WHERE m.user_id = $1 AND ($2 IS NULL OR m.account_id = $2)
-             ORDER BY m.last_active_at DESC NULLS LAST, m.created_at, m.account_id LIMIT 1")
+               AND (m.expires_at IS NULL OR m.expires_at > now())
+             ORDER BY m.is_support, m.last_active_at DESC NULLS LAST, m.created_at, m.account_id LIMIT 1")
         .bind(user)
         .bind(account);
         let mut held = self.0.get().await?;
@@ -52,6 +53,8 @@ struct StandingRow {
     role: String,
     #[diesel(sql_type = Text)]
     status: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<OffsetDateTime>,
 }
 
 impl TryFrom<StandingRow> for Standing {
@@ -62,6 +65,7 @@ impl TryFrom<StandingRow> for Standing {
             account_id: row.account_id.into(),
             role: word(&row.role)?,
             status: word(&row.status)?,
+            support_until: row.expires_at,
         })
     }
 }
@@ -84,6 +88,8 @@ struct MembershipRow {
     created_at: OffsetDateTime,
     #[diesel(sql_type = Text)]
     role: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    expires_at: Option<OffsetDateTime>,
 }
 
 impl TryFrom<MembershipRow> for Membership {
@@ -103,6 +109,7 @@ impl TryFrom<MembershipRow> for Membership {
             account_id: account.id,
             role: word(&row.role)?,
             account,
+            support_until: row.expires_at,
         })
     }
 }
@@ -125,9 +132,11 @@ impl AccountStore for PgAccounts {
 
     async fn memberships(&self, user: UserId) -> Result<Vec<Membership>, StoreError> {
         let query = sql(
-            "SELECT a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role
+            "SELECT a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role,
+               m.expires_at
              FROM account_users m JOIN accounts a ON a.id = m.account_id
-             WHERE m.user_id = $1 ORDER BY m.created_at, m.account_id",
+             WHERE m.user_id = $1 AND (m.expires_at IS NULL OR m.expires_at > now())
+             ORDER BY m.created_at, m.account_id",
         )
         .bind(user);
         let mut held = self.0.get().await?;
@@ -162,8 +171,10 @@ impl AccountStore for PgAccounts {
         now: OffsetDateTime,
     ) -> Result<Option<Membership>, StoreError> {
         let query = sql("UPDATE account_users m SET last_active_at = $3 FROM accounts a
-             WHERE m.account_id = $2 AND m.user_id = $1 AND a.id = m.account_id AND a.status = 'active'
-             RETURNING a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role")
+             WHERE m.account_id = $2 AND m.user_id = $1 AND a.id = m.account_id
+               AND CASE WHEN m.is_support THEN m.expires_at > now() ELSE a.status = 'active' END
+             RETURNING a.id, a.name, a.slug, a.logo_url, a.plan, a.status, a.created_at, m.role,
+               m.expires_at")
         .bind(user)
         .bind(account)
         .bind(now);
@@ -180,7 +191,8 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
     let row: MembershipRow = sql(
         "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
-         RETURNING id, name, slug, logo_url, plan, status, created_at, 'owner' AS role",
+         RETURNING id, name, slug, logo_url, plan, status, created_at, 'owner' AS role,
+           NULL::timestamptz AS expires_at",
     )
     .bind(account.id)
     .bind(account.name.as_str())
@@ -201,7 +213,7 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
 }
 
 /// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
-async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
+pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
     let base = account.slug.as_str();
     let prefix: String = base.chars().take(UNCUT_SLUG).collect();
     for _ in 0..SLUG_TRIES {

@@ -1,11 +1,10 @@
 //! Which adapter serves which port. One set of services a worker thread, with connections of its own.
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use recado_domain::accounts::{Accounts, SessionVerifier};
-use recado_domain::analytics::Analytics;
+use recado_domain::analytics::{Analytics, Exports, Insights, Rfm};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::audit::AuditLogs;
 use recado_domain::automations::Automations;
@@ -44,6 +43,9 @@ use tokio::sync::{Notify, Semaphore};
 
 mod brand;
 mod people;
+mod platform;
+mod proofs;
+mod recorded;
 mod webhooks;
 
 use crate::config::Config;
@@ -52,11 +54,8 @@ use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::web::auth::{Authenticator, Memory};
 use crate::web::origin::{Origin, OwnOrigins};
-use crate::web::support::SupportCookies;
 use crate::workers::{Relays, RunDesk};
-
-mod proofs;
-mod recorded;
+use platform::AdminServices;
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;
@@ -104,6 +103,8 @@ pub struct Shared {
     pub streams: Streams,
     /// Wakes whoever carries mail out.
     pub mailed: Arc<Notify>,
+    /// Wakes whoever calculates scores of customers.
+    pub customers: Arc<Notify>,
     /// Woken after a change.
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
@@ -123,6 +124,7 @@ impl Shared {
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
             mailed: Arc::default(),
+            customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
             config: Arc::new(config),
@@ -189,10 +191,15 @@ impl Shared {
         .map_err(|fault| anyhow::anyhow!("configuration: PAYMENT_GATEWAY_URL, PAYMENT_GATEWAY_API_KEY: {fault}"))
     }
 
-    /// The store of files, with connections of its own.
+    /// Where files lie, with connections of its own.
+    fn media_store(&self) -> anyhow::Result<ObjectMedia> {
+        ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
+            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))
+    }
+
+    /// The files of templates.
     pub fn media(&self) -> anyhow::Result<Media> {
-        let store = ObjectMedia::open(self.config.media_store_url.as_deref(), std::env::vars())
-            .map_err(|fault| anyhow::anyhow!("configuration: MEDIA_STORE_URL {fault}"))?;
+        let store = self.media_store()?;
         let address = MediaAddress::new(&self.config.media_public_url);
         Ok(Media::new(Arc::new(store), address, self.ids.clone()))
     }
@@ -317,8 +324,6 @@ impl Stores {
 pub struct Services {
     /// Who asks.
     pub authenticator: Authenticator,
-    /// Administrators in support mode.
-    pub support: SupportCookies,
     /// Whose pages may act with a cookie.
     pub origins: OwnOrigins,
     /// How often.
@@ -365,6 +370,12 @@ pub struct Services {
     pub automations: Automations,
     /// Reports.
     pub analytics: Analytics,
+    /// How an account stands.
+    pub insights: Insights,
+    /// Exports.
+    pub exports: Exports,
+    /// Scores of customers.
+    pub rfm: Rfm,
     /// Conversations.
     pub conversations: Conversations,
     /// Notifications.
@@ -383,6 +394,8 @@ pub struct Services {
     pub inbound: Inbound,
     /// Webhooks.
     pub webhooks: Webhooks,
+    /// What platform administrators do.
+    pub admin: AdminServices,
     /// For readiness.
     pub platform: PlatformPool,
     /// What all threads have in common.
@@ -403,7 +416,6 @@ impl Services {
         let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
         let media = shared.media()?;
         Ok(Self {
-            support: SupportCookies::new(&shared.config.app_secret, shared.config.cookie_secure),
             authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
             counter: shared.counter()?,
@@ -445,6 +457,9 @@ impl Services {
             links: stores.links(shared),
             automations: stores.automations(shared),
             analytics: stores.analytics(shared),
+            insights: stores.insights(shared),
+            exports: stores.exports(shared),
+            rfm: stores.rfm(),
             feed: PgNotificationFeed::new(stores.platform.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
@@ -454,6 +469,7 @@ impl Services {
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
             inbound: stores.inbound(shared),
             webhooks: stores.webhooks(shared),
+            admin: AdminServices::new(shared, &stores)?,
             platform: stores.platform,
             shared: shared.clone(),
         })

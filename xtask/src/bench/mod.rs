@@ -3,6 +3,7 @@
 //! Speeds are ratios to what the machine can do at the same moment, measured in turns, since nothing else is
 //! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
 
+mod analytics;
 mod auth;
 mod cost;
 mod data;
@@ -15,6 +16,7 @@ mod load;
 mod memory;
 mod million;
 mod pace;
+mod platform;
 mod proxy;
 mod read;
 mod report;
@@ -77,6 +79,14 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "import",
         run: import::run,
+    },
+    Bench {
+        name: "platform",
+        run: platform::run,
+    },
+    Bench {
+        name: "analytics",
+        run: analytics::run,
     },
     Bench {
         name: "million",

@@ -66,6 +66,9 @@ pub struct Membership {
     pub role: Role,
     /// The account.
     pub account: Account,
+    /// Where it is an administrator's in support mode: until when.
+    #[serde(skip)]
+    pub support_until: Option<OffsetDateTime>,
 }
 
 /// What authentication needs to know of a membership.
@@ -77,6 +80,8 @@ pub struct Standing {
     pub role: Role,
     /// Whether the account may work.
     pub status: AccountStatus,
+    /// Where the membership is an administrator's in support mode: until when.
+    pub support_until: Option<OffsetDateTime>,
 }
 
 /// A person, proved by the identity provider.

@@ -21,20 +21,22 @@ pub trait AccountStore: Send + Sync {
     /// Records the user, or their changed e-mail or name. A missing name keeps the stored one.
     async fn record_user(&self, session: &Session) -> Result<(), StoreError>;
 
-    /// Every membership of the user, oldest first.
+    /// Every membership of the user, oldest first; one of support mode while it lasts.
     async fn memberships(&self, user: UserId) -> Result<Vec<Membership>, StoreError>;
 
-    /// The user's standing in one account; none when they are no member.
+    /// The user's standing in one account; none when they are no member, or were one in support mode and no longer are.
     async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError>;
 
-    /// The user's standing in the account they used last (`last_active_at`, then the oldest membership).
+    /// The user's standing in the account they used last (`last_active_at`, then the oldest membership); one of support
+    /// mode after all others.
     async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError>;
 
     /// Creates the account with its owner, in one transaction. `account.slug` is the wished one: the store MUST
     /// number it (`text::free_slug`) until it is unique, also against a concurrent create, and returns what it stored.
     async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError>;
 
-    /// Sets `last_active_at` and returns the membership; none when the user is no member or the account suspended.
+    /// Sets `last_active_at` and returns the membership; none when the user is no member, or the account suspended and
+    /// the membership not one of support mode.
     async fn switch(
         &self,
         user: UserId,

@@ -46,7 +46,8 @@ impl Accounts {
 
     /// Whether the user administers the platform.
     pub fn is_admin(&self, session: &Session) -> bool {
-        self.admin_emails.contains(&session.email.trim().to_lowercase())
+        let address = || session.email.trim().chars().flat_map(char::to_lowercase);
+        self.admin_emails.iter().any(|admin| address().eq(admin.chars()))
     }
 
     /// Records who was seen, so that other tables may name them.
@@ -56,7 +57,9 @@ impl Accounts {
 
     /// Every account of the user, oldest membership first.
     pub async fn list(&self, session: &Session) -> Result<Vec<Membership>, AccountError> {
-        Ok(self.store.memberships(session.user_id).await?)
+        let memberships = self.store.memberships(session.user_id).await?;
+        let counts = |membership: &Membership| membership.support_until.is_none() || self.is_admin(session);
+        Ok(memberships.into_iter().filter(counts).collect())
     }
 
     /// Makes an account on the free plan, owned by the user.
@@ -80,14 +83,19 @@ impl Accounts {
     /// Makes an account the one used last. Only members can, and only while it is not suspended.
     pub async fn switch(&self, session: &Session, account: AccountId) -> Result<Membership, AccountError> {
         let switched = self.store.switch(session.user_id, account, self.clock.now()).await?;
-        switched.ok_or(AccountError::NotMember)
+        switched
+            .filter(|membership| membership.support_until.is_none() || self.is_admin(session))
+            .ok_or(AccountError::NotMember)
     }
 
-    /// The account context of a request.
+    /// The account context of a request. `supported` is the account that the caller's support-mode cookie names: a
+    /// platform administrator at work there is named in all that follows, and passes where the account is suspended.
+    /// A membership of support mode is good for administrators alone, and until it ends.
     pub async fn context(
         &self,
         session: &Session,
         hint: AccountHint,
+        supported: Option<AccountId>,
         ip_address: Option<String>,
     ) -> Result<Tenant, AccountError> {
         let standing = match hint {
@@ -103,16 +111,32 @@ impl Accounts {
                 .ok_or(AccountError::NotMember)?,
             AccountHint::Unreadable => return Err(AccountError::NotMember),
         };
-        match standing.status {
-            AccountStatus::Suspended => Err(AccountError::Suspended),
-            AccountStatus::Active => {
-                let actor = Actor {
-                    user_id: session.user_id,
-                    ip_address,
-                };
-                Ok(Tenant::new(standing.account_id, actor, standing.role))
-            }
+        let is_admin = || self.is_admin(session);
+        let lent = standing.support_until.is_some();
+        if standing.support_until.is_some_and(|end| end <= self.clock.now()) || (lent && !is_admin()) {
+            return Err(AccountError::NotMember);
         }
+        let supports = lent || (supported == Some(standing.account_id) && is_admin());
+        if standing.status == AccountStatus::Suspended && !supports {
+            return Err(AccountError::Suspended);
+        }
+        let actor = Actor {
+            user_id: session.user_id,
+            ip_address,
+            support_admin: supports.then(|| session.email.clone()),
+        };
+        Ok(Tenant::new(standing.account_id, actor, standing.role))
+    }
+
+    /// The account whose context a request would have, but for memberships of support mode; none without one.
+    pub async fn own_account(&self, session: &Session, hint: AccountHint) -> Result<Option<AccountId>, AccountError> {
+        let standing = match hint {
+            AccountHint::Latest => self.store.latest_standing(session.user_id).await?,
+            AccountHint::Named(account) => self.store.standing(session.user_id, account).await?,
+            AccountHint::Unreadable => None,
+        };
+        let own = standing.filter(|standing| standing.support_until.is_none());
+        Ok(own.map(|standing| standing.account_id))
     }
 }
 
@@ -154,6 +178,7 @@ mod tests {
             account_id: AccountId(Uuid::from_u128(9)),
             role: Role::Viewer,
             status,
+            support_until: None,
         }
     }
 
@@ -205,7 +230,7 @@ mod tests {
         });
         store.expect_latest_standing().returning(|_| Ok(None));
         let accounts = accounts(store);
-        let context = async |hint| accounts.context(&session(), hint, Some("10.0.0.1".into())).await;
+        let context = async |hint| accounts.context(&session(), hint, None, Some("10.0.0.1".into())).await;
         let named = |id| AccountHint::Named(AccountId(Uuid::from_u128(id)));
         let tenant = context(named(9)).await.unwrap();
         assert_eq!(
@@ -222,6 +247,54 @@ mod tests {
             context(AccountHint::Latest).await,
             Err(AccountError::NoAccount)
         ));
+    }
+
+    /// What a standing and a support-mode cookie make of an administrator, and of everybody else.
+    #[tokio::test]
+    async fn support_mode_is_for_administrators_and_ends() {
+        let (here, elsewhere) = (AccountId(Uuid::from_u128(9)), AccountId(Uuid::from_u128(8)));
+        let (later, before) = (NOW + time::Duration::SECOND, NOW - time::Duration::SECOND);
+        let outsider = || Session {
+            email: "bia@example.com".into(),
+            ..session()
+        };
+        let address = "Ana@Example.com";
+        use AccountStatus::{Active, Suspended};
+        for (until, status, cookie, admin, wanted) in [
+            (Some(later), Active, None, true, Ok(Some(address))),
+            (Some(later), Suspended, None, true, Ok(Some(address))),
+            (Some(later), Suspended, Some(here), true, Ok(Some(address))),
+            (Some(NOW), Active, Some(here), true, Err("member")),
+            (Some(before), Active, None, true, Err("member")),
+            (Some(later), Active, Some(here), false, Err("member")),
+            (None, Active, None, true, Ok(None)),
+            (None, Active, Some(here), true, Ok(Some(address))),
+            (None, Suspended, Some(here), true, Ok(Some(address))),
+            (None, Suspended, None, true, Err("suspended")),
+            (None, Suspended, Some(elsewhere), true, Err("suspended")),
+            (None, Active, Some(elsewhere), true, Ok(None)),
+            (None, Active, Some(here), false, Ok(None)),
+            (None, Suspended, Some(here), false, Err("suspended")),
+        ] {
+            let mut store = MockAccountStore::new();
+            store.expect_standing().returning(move |_, _| {
+                Ok(Some(Standing {
+                    support_until: until,
+                    ..standing(status)
+                }))
+            });
+            let session = if admin { session() } else { outsider() };
+            let hint = AccountHint::Named(here);
+            let found = accounts(store).context(&session, hint, cookie, None).await;
+            let found = match found {
+                Ok(tenant) => Ok(tenant.actor.support_admin),
+                Err(AccountError::NotMember) => Err("member"),
+                Err(AccountError::Suspended) => Err("suspended"),
+                Err(other) => panic!("{other:?}"),
+            };
+            let wanted = wanted.map(|admin: Option<&str>| admin.map(str::to_owned));
+            assert_eq!(found, wanted, "{until:?} {status:?} {cookie:?} {admin}");
+        }
     }
 
     #[tokio::test]

@@ -60,6 +60,45 @@ impl FromStr for Zone {
     }
 }
 
+/// A time in which the clocks of a zone do not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Its first moment.
+    pub start: OffsetDateTime,
+    /// The first moment after it.
+    pub end: OffsetDateTime,
+    /// How far ahead of UTC the clocks are; whole quarters of an hour in every zone of the present.
+    pub offset: Duration,
+}
+
+impl Zone {
+    /// A window, cut wherever the zone's clocks change.
+    pub fn stretches(&self, window: &Window) -> Vec<Stretch> {
+        let (mut stretches, mut start) = (Vec::new(), window.start);
+        let Ok(first) = jiff::Timestamp::from_second(start.unix_timestamp()) else {
+            return stretches;
+        };
+        let mut offset = self.0.to_offset(first);
+        for change in self.0.following(first) {
+            let Ok(at) = OffsetDateTime::from_unix_timestamp(change.timestamp().as_second()) else {
+                break;
+            };
+            if at >= window.end {
+                break;
+            }
+            stretches.push(stretch(start, at, offset));
+            (start, offset) = (at, change.offset());
+        }
+        stretches.push(stretch(start, window.end, offset));
+        stretches
+    }
+}
+
+fn stretch(start: OffsetDateTime, end: OffsetDateTime, offset: jiff::tz::Offset) -> Stretch {
+    let offset = Duration::seconds(offset.seconds().into());
+    Stretch { start, end, offset }
+}
+
 /// The days of a period, and the moments at which they begin. Those moments are whole quarters of an hour of UTC in
 /// every zone of the present.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +235,37 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_cut_where_the_clocks_change() {
+        let now = datetime!(2026-04-06 12:00 UTC);
+        let zone = "Australia/Lord_Howe".parse().unwrap();
+        let window = Window::new(Period::Week, &zone, now).unwrap();
+        let stretches = zone.stretches(&window);
+        let change = datetime!(2026-04-04 15:00 UTC);
+        assert_eq!(
+            stretches,
+            [
+                Stretch {
+                    start: window.start(),
+                    end: change,
+                    offset: Duration::hours(11)
+                },
+                Stretch {
+                    start: change,
+                    end: window.end(),
+                    offset: Duration::minutes(630)
+                },
+            ]
+        );
+        let utc = Window::new(Period::Quarter, &Zone::UTC, now).unwrap();
+        let whole = Stretch {
+            start: utc.start(),
+            end: utc.end(),
+            offset: Duration::ZERO,
+        };
+        assert_eq!(Zone::UTC.stretches(&utc), [whole]);
+    }
+
+    #[test]
     fn an_unknown_zone_is_none() {
         for name in [
             "",
@@ -222,7 +292,7 @@ mod tests {
         ) {
             let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap();
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
-            prop_assert_eq!(window.dates.len() as i64, period.days());
+            prop_assert_eq!(i64::try_from(window.dates.len()), Ok(period.days()));
             prop_assert_eq!(window.bounds.len(), window.dates.len() + 1);
             prop_assert!(window.bounds.is_sorted() && window.dates.is_sorted());
             prop_assert!(window.bounds.iter().all(|bound| bound.unix_timestamp() % 900 == 0));

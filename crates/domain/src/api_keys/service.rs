@@ -74,6 +74,7 @@ impl ApiKeys {
         let actor = Actor {
             user_id: grant.created_by,
             ip_address,
+            support_admin: None,
         };
         Ok(Tenant::new(grant.account_id, actor, Role::Member))
     }

@@ -35,6 +35,9 @@ pub struct By {
     pub user_id: UserId,
     /// From which address.
     pub ip_address: Option<String>,
+    /// Where they did it in support mode: the address of the platform administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub support_admin: Option<String>,
 }
 
 impl From<&Tenant> for By {
@@ -42,6 +45,7 @@ impl From<&Tenant> for By {
         Self {
             user_id: tenant.actor.user_id,
             ip_address: tenant.actor.ip_address.clone(),
+            support_admin: tenant.actor.support_admin.clone(),
         }
     }
 }
@@ -56,6 +60,7 @@ impl By {
             entity_id: Some(subscription.0),
             changes: None,
             ip_address: self.ip_address.clone(),
+            support_admin: self.support_admin.clone(),
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn finish(
             entity_id: Some(campaign.id.0),
             changes: Some(json!(report)),
             ip_address: actor.and_then(|actor| actor.ip_address.clone()),
+            support_admin: actor.and_then(|actor| actor.support_admin.clone()),
         }));
     }
     Some((finished, events))

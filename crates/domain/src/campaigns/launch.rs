@@ -90,6 +90,7 @@ impl Campaigns {
         let actor = stored.created_by.map(|user_id| Actor {
             user_id,
             ip_address: None,
+            support_admin: None,
         });
         let audit = Audit {
             user_id: stored.created_by,
@@ -98,6 +99,7 @@ impl Campaigns {
             entity_id: Some(run.campaign_id.0),
             changes: Some(json!({ "scheduled": true })),
             ip_address: None,
+            support_admin: None,
         };
         match announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
             Ok(announcement) => Ok(self.runs.announce(&announcement).await? == Write::Done),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use super::{MediaPath, MediaStoreError};
+use crate::shared::AccountId;
 
 /// A file's content, piece by piece.
 pub type MediaPieces = BoxStream<'static, Result<Bytes, MediaStoreError>>;
@@ -27,6 +28,9 @@ pub trait MediaStore: Send + Sync {
 
     /// Removes a file; no fault when there is none.
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError>;
+
+    /// Removes every file of an account, and nobody else's; no fault when there is none.
+    async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError>;
 }
 
 /// A file that is being written. Dropped before its commit, nothing of it is left behind, whatever the reason: a

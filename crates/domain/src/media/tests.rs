@@ -69,6 +69,12 @@ impl MediaStore for MemoryStore {
         self.0.files.lock().unwrap().remove(&path.to_string());
         Ok(())
     }
+
+    async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
+        let own = format!("{account}/");
+        self.0.files.lock().unwrap().retain(|path, _| !path.starts_with(&own));
+        Ok(())
+    }
 }
 
 #[async_trait]

@@ -1,7 +1,7 @@
 //! What a change tells the rest of the system. Events commit with the change and leave through the outbox.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{UserId, words};
@@ -101,9 +101,26 @@ pub struct Audit {
     pub changes: Option<Value>,
     /// From which address.
     pub ip_address: Option<String>,
+    /// Where it was done in support mode: the address of the platform administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub support_admin: Option<String>,
 }
 
 impl Audit {
+    /// What the log keeps as changes: with the administrator who did it in support mode, where one did.
+    pub fn recorded_changes(&self) -> Option<Value> {
+        let Some(admin) = &self.support_admin else {
+            return self.changes.clone();
+        };
+        let mut fields = match self.changes.clone() {
+            Some(Value::Object(fields)) => fields,
+            Some(other) => Map::from_iter([("changes".to_owned(), other)]),
+            None => Map::new(),
+        };
+        fields.insert("support_admin".to_owned(), Value::from(admin.as_str()));
+        Some(Value::Object(fields))
+    }
+
     /// The same entry, saying what changed.
     #[must_use]
     pub fn with_changes(mut self, changes: Value) -> Self {
@@ -174,6 +191,7 @@ mod tests {
             entity_id: None,
             changes: None,
             ip_address: None,
+            support_admin: None,
         };
         let notification = Notification {
             kind: NotificationKind::Info,
@@ -188,6 +206,41 @@ mod tests {
             kinds.as_slice(),
             EventKind::ALL.iter().map(|kind| json!(kind)).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn whoever_did_it_in_support_mode_is_named_beside_what_changed() {
+        let audit = |changes: Option<Value>, admin: Option<&str>| Audit {
+            user_id: None,
+            action: AuditAction::Update,
+            entity_type: "campaign".into(),
+            entity_id: None,
+            changes,
+            ip_address: None,
+            support_admin: admin.map(str::to_owned),
+        };
+        let root = Some("root@example.com");
+        for (changes, admin, recorded) in [
+            (None, None, None),
+            (Some(json!({ "a": 1 })), None, Some(json!({ "a": 1 }))),
+            (None, root, Some(json!({ "support_admin": "root@example.com" }))),
+            (
+                Some(json!({ "a": 1 })),
+                root,
+                Some(json!({ "a": 1, "support_admin": "root@example.com" })),
+            ),
+            (
+                Some(json!(7)),
+                root,
+                Some(json!({ "changes": 7, "support_admin": "root@example.com" })),
+            ),
+        ] {
+            assert_eq!(audit(changes, admin).recorded_changes(), recorded);
+        }
+        // What an earlier version left waiting names nobody.
+        let old = json!({ "user_id": null, "action": "create", "entity_type": "x", "entity_id": null,
+                          "changes": null, "ip_address": null });
+        assert_eq!(serde_json::from_value::<Audit>(old).unwrap().support_admin, None);
     }
 
     /// Statements that record many changes at once write this form themselves.

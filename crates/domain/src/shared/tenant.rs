@@ -70,6 +70,8 @@ pub struct Actor {
     pub user_id: UserId,
     /// The caller's address, for the audit log.
     pub ip_address: Option<String>,
+    /// Where the user is a platform administrator at work in support mode: their e-mail address.
+    pub support_admin: Option<String>,
 }
 
 /// An authenticated account context. Only authentication makes one (`Accounts::context`, `ApiKeys::authenticate`).
@@ -101,6 +103,7 @@ impl Tenant {
             entity_id: Some(entity_id.into()),
             changes: None,
             ip_address: self.actor.ip_address.clone(),
+            support_admin: self.actor.support_admin.clone(),
         }
     }
 
@@ -112,6 +115,7 @@ impl Tenant {
             Actor {
                 user_id,
                 ip_address: None,
+                support_admin: None,
             },
             role,
         )

@@ -103,6 +103,7 @@ fn acceptance(
         entity_id: Some(session.user_id.into()),
         changes: Some(json!({ "role": invite.role, "invited_by": presented.invited_by, "invite_id": invite.id })),
         ip_address,
+        support_admin: None,
     };
     Acceptance {
         account_id: presented.account_id,

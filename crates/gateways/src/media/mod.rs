@@ -19,6 +19,7 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayloadMut, RetryConfig,
 };
 use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
+use recado_domain::shared::AccountId;
 
 use transport::Connector;
 
@@ -51,6 +52,8 @@ struct Place {
     /// Before every path: empty, or ending in a slash.
     prefix: String,
     part: usize,
+    /// Where it is a directory: which one.
+    directory: Option<std::path::PathBuf>,
     /// Whether the store keeps what is told to those who fetch a file; a directory keeps bytes alone.
     keeps_headers: bool,
 }
@@ -89,6 +92,7 @@ fn directory_at(directory: &str) -> Result<Place, String> {
         store: Arc::new(store),
         prefix: String::new(),
         part: DIRECTORY_PART,
+        directory: Some(path.to_owned()),
         keeps_headers: false,
     })
 }
@@ -136,6 +140,7 @@ fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String
         store: Arc::new(store.map_err(|error| format!("cannot be used: {error}"))?),
         prefix,
         part: BUCKET_PART,
+        directory: None,
         keeps_headers: true,
     })
 }
@@ -209,6 +214,29 @@ impl MediaStore for ObjectMedia {
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError> {
         let place = self.place()?;
         step(place.store.delete(&place.key(path))).await.map(drop)
+    }
+
+    async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
+        let place = self.place()?;
+        let own = Path::from(format!("{}{account}", place.prefix));
+        // Listed anew until nothing is left: what is removed while it is listed may hide what comes after it.
+        loop {
+            let mut files = place.store.list(Some(&own));
+            let mut seen = false;
+            while let Some(file) = tokio::time::timeout(STEP, files.next()).await.map_err(|_| late())? {
+                let file = file.map_err(|error| MediaStoreError::Failed(error.into()))?;
+                step(place.store.delete(&file.location)).await?;
+                seen = true;
+            }
+            if !seen {
+                break;
+            }
+        }
+        if let Some(directory) = &place.directory {
+            // An upload that is being given up may still have a part there, and removes it itself.
+            std::fs::remove_dir(directory.join(account.to_string())).ok();
+        }
+        Ok(())
     }
 }
 

@@ -61,7 +61,7 @@ async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usag
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
            (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
-           (SELECT count(*) FROM account_users WHERE account_id = $1) AS team,
+           (SELECT count(*) FROM account_users WHERE account_id = $1 AND NOT is_support) AS team,
            (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
     )
     .bind(account)

@@ -72,6 +72,8 @@ struct PlaceRow {
     user_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<Text>)]
     ip_address: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    support_admin: Option<String>,
 }
 
 #[derive(QueryableByName)]
@@ -91,7 +93,7 @@ pub(super) async fn finish(
     };
     let month = row.quota_month;
     let campaign = Campaign::try_from(row)?;
-    let place: Option<PlaceRow> = sql("SELECT trigger, user_id, ip_address FROM campaign_queue
+    let place: Option<PlaceRow> = sql("SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
          WHERE account_id = $1 AND campaign_id = $2 FOR UPDATE")
     .bind(account)
     .bind(id)
@@ -101,10 +103,11 @@ pub(super) async fn finish(
     let (trigger, actor) = match place {
         None => (Trigger::Send, None),
         Some(place) => {
-            let ip_address = place.ip_address;
+            let (ip_address, support_admin) = (place.ip_address, place.support_admin);
             let actor = place.user_id.map(|user_id| Actor {
                 user_id: user_id.into(),
                 ip_address,
+                support_admin,
             });
             (word(&place.trigger)?, actor)
         }

@@ -132,10 +132,12 @@ struct AnnouncedRow {
     user_id: Option<Uuid>,
     #[diesel(sql_type = Nullable<Text>)]
     ip_address: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    support_admin: Option<String>,
 }
 
 pub(super) async fn announced(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<Announced>> {
-    let row: Option<AnnouncedRow> = sql("SELECT trigger, user_id, ip_address FROM campaign_queue
+    let row: Option<AnnouncedRow> = sql("SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
          WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared")
     .bind(run.account_id)
     .bind(run.campaign_id)
@@ -143,12 +145,13 @@ pub(super) async fn announced(conn: &mut AsyncPgConnection, run: QueuedRun) -> A
     .await
     .optional()?;
     let Some(row) = row else { return Ok(None) };
-    let ip_address = row.ip_address;
+    let (ip_address, support_admin) = (row.ip_address, row.support_admin);
     Ok(Some(Announced {
         trigger: word(&row.trigger)?,
         actor: row.user_id.map(|user_id| Actor {
             user_id: user_id.into(),
             ip_address,
+            support_admin,
         }),
     }))
 }
@@ -314,13 +317,13 @@ struct Place<'a> {
 
 async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, place: Place<'_>) -> Attempt<()> {
     sql("INSERT INTO campaign_queue
-           (account_id, campaign_id, trigger, user_id, ip_address, prepared, worker, leased_until)
+           (account_id, campaign_id, trigger, user_id, ip_address, prepared, worker, leased_until, support_admin)
          VALUES ($1, $2, $3, $4, $5, $6, $7,
-           CASE WHEN $7 IS NOT NULL THEN now() + $8 * interval '1 microsecond' END)
+           CASE WHEN $7 IS NOT NULL THEN now() + $8 * interval '1 microsecond' END, $9)
          ON CONFLICT (account_id, campaign_id) DO UPDATE
            SET trigger = excluded.trigger, user_id = excluded.user_id, ip_address = excluded.ip_address,
              prepared = excluded.prepared, worker = excluded.worker, leased_until = excluded.leased_until,
-             created_at = now()")
+             support_admin = excluded.support_admin, created_at = now()")
     .bind(account)
     .bind(id)
     .bind(place.trigger.as_str())
@@ -329,6 +332,7 @@ async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignI
     .bind(place.prepared)
     .bind(place.worker)
     .bind(place.lease)
+    .bind(place.actor.and_then(|actor| actor.support_admin.as_deref()))
     .execute(conn)
     .await?;
     Ok(())

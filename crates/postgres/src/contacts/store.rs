@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
-use diesel::sql_types::{Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{Contact, ContactDraft, ContactQuery, ContactStore, ImportRow, Phone, Tag, Upserted};
 use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
@@ -16,11 +16,12 @@ use uuid::Uuid;
 
 use super::told::telling;
 use super::upsert;
-use crate::errors::{Attempt, Fault, corrupt, retry};
+use crate::analytics::{count_contacts, count_conversations};
+use crate::errors::{Attempt, Fault, corrupt, retry, word};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Id, Sql, anywhere, bare, sql};
+use crate::sql::{Sql, Word, anywhere, bare, sql};
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -207,12 +208,15 @@ async fn insert(
          VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9)";
     let text = telling(statement, "contacts", "contact.created", COLUMNS, COLUMNS);
     let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
-    if tags.is_empty() {
-        return Ok(row.with(vec![])?);
-    }
-    set_tags(conn, account, id, tags).await?;
-    let contact = tagged(conn, account, vec![row]).await?.pop();
-    contact.ok_or(Fault::Database(diesel::result::Error::NotFound))
+    let contact = if tags.is_empty() {
+        row.with(vec![])?
+    } else {
+        set_tags(conn, account, id, tags).await?;
+        let contact = tagged(conn, account, vec![row]).await?.pop();
+        contact.ok_or(Fault::Database(diesel::result::Error::NotFound))?
+    };
+    count_contacts(conn, account, Some(now), 1).await?;
+    Ok(contact)
 }
 
 async fn update(
@@ -240,6 +244,43 @@ async fn update(
         set_tags(conn, account, id, tags).await?;
     }
     Ok(tagged(conn, account, vec![row]).await?.pop())
+}
+
+/// When a row was made.
+#[derive(QueryableByName)]
+struct MadeAt {
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+/// The contact, and out of the counts what goes with it. Its conversation is locked until the end, so that whoever
+/// changes it meanwhile counts with or without it, but never both.
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, now: OffsetDateTime) -> Attempt<bool> {
+    let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
+    let text = telling(statement, "contacts", "contact.deleted", "created_at", "created_at");
+    let gone: Option<MadeAt> = sql(text)
+        .bind(account)
+        .bind(id)
+        .bind(now)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let Some(gone) = gone else {
+        return Ok(false);
+    };
+    let status: Option<Word> = sql("SELECT status AS word FROM conversations
+         WHERE account_id = $1 AND contact_id = $2 FOR NO KEY UPDATE")
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await
+    .optional()?;
+    count_contacts(conn, account, Some(gone.created_at), -1).await?;
+    if let Some(status) = status {
+        count_conversations(conn, account, &[(word(&status.word)?, -1)]).await?;
+    }
+    Ok(true)
 }
 
 #[async_trait]
@@ -292,14 +333,10 @@ impl ContactStore for PgContacts {
     }
 
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3
-             WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
-        let text = telling(statement, "contacts", "contact.deleted", "id", "id");
         retry(|| async {
             let mut tx = self.0.begin(account).await?;
-            let delete = sql(text.clone()).bind(account).bind(id).bind(now);
-            let deleted = delete.load::<Id>(tx.conn()?).await;
-            tx.end(deleted.map(|rows| !rows.is_empty()).map_err(Fault::from)).await
+            let deleted = delete(tx.conn()?, account, id, now).await;
+            tx.end(deleted).await
         })
         .await
     }

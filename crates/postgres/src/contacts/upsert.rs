@@ -1,4 +1,4 @@
-//! A batch of an import: five statements, however many rows.
+//! A batch of an import: six statements, however many rows.
 
 use std::collections::HashMap;
 
@@ -11,6 +11,7 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::analytics::count_contacts;
 use crate::derived;
 use crate::errors::Attempt;
 use crate::sql::{bare, sql};
@@ -36,6 +37,8 @@ pub(super) async fn upsert(
             false => upserted.updated += 1,
         }
     }
+    let imported = i64::try_from(upserted.imported).unwrap_or(i64::MAX);
+    count_contacts(conn, account, Some(now), imported).await?;
     Ok(upserted)
 }
 

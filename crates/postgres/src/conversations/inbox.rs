@@ -1,18 +1,21 @@
 //! What senders do, applied to an account: a fixed number of statements, however much of it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::analytics::MessageTally;
 use recado_domain::conversations::{
-    Arrival, Consent, Direction, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, Person, Thread,
+    Arrival, Consent, ConversationStatus, Direction, Inbox, InboxChanges, InboxKeys, InboxStore, MessageStatus, Person,
+    Thread,
 };
-use recado_domain::shared::{AccountId, ProfileId, StoreError};
+use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
 use crate::errors::{Attempt, retry, word};
 use crate::pool::TenantPool;
@@ -133,12 +136,43 @@ async fn receive(
     let Some(profile) = queue_up(conn, account, phone_number_id).await? else {
         return Ok(());
     };
-    let inbox = load(conn, account, &InboxKeys::of(arrivals)).await?;
+    let (inbox, before) = load(conn, account, &InboxKeys::of(arrivals)).await?;
     let changes = inbox.take_in(arrivals.to_vec(), profile);
     meet(conn, account, &changes).await?;
     change(conn, account, &changes).await?;
     write_threads(conn, account, &changes).await?;
-    write_messages(conn, account, changes).await
+    let counted = Counted::of(&changes, &before);
+    write_messages(conn, account, changes).await?;
+    count_contacts(conn, account, None, counted.met).await?;
+    count_conversations(conn, account, &counted.conversations).await?;
+    count_messages(conn, account, &counted.messages).await
+}
+
+/// What a batch adds to what is kept counted.
+struct Counted {
+    met: i64,
+    conversations: Vec<(ConversationStatus, i64)>,
+    messages: MessageTally,
+}
+
+impl Counted {
+    /// `before`: the statuses of the conversations that were there.
+    fn of(changes: &InboxChanges, before: &HashMap<ConversationId, ConversationStatus>) -> Self {
+        let mut conversations = Vec::new();
+        for thread in &changes.threads {
+            conversations.extend(before.get(&thread.id).map(|&status| (status, -1)));
+            conversations.push((thread.status, 1));
+        }
+        let mut messages = MessageTally::default();
+        for (.., message) in &changes.messages {
+            messages.add(message.at, MessageStatus::Received);
+        }
+        Self {
+            met: i64::try_from(changes.met.len()).unwrap_or(i64::MAX),
+            conversations,
+            messages,
+        }
+    }
 }
 
 /// Locks the account's numbers, so that its news is applied one batch after the other: two batches of one unknown
@@ -157,7 +191,12 @@ async fn queue_up(
     Ok(rows.into_iter().find(|row| row.wanted).map(|row| row.id.into()))
 }
 
-async fn load(conn: &mut AsyncPgConnection, account: AccountId, keys: &InboxKeys) -> Attempt<Inbox> {
+/// Whoever and whatever the batch may touch, and the statuses of the conversations.
+async fn load(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    keys: &InboxKeys,
+) -> Attempt<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
     let people: Vec<PersonRow> = sql(
         "SELECT id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at FROM contacts
          WHERE account_id = $1 AND deleted_at IS NULL
@@ -180,6 +219,8 @@ async fn load(conn: &mut AsyncPgConnection, account: AccountId, keys: &InboxKeys
     .load(&mut *conn)
     .await?;
     let threads = threads.into_iter().map(Thread::try_from);
+    let threads: Vec<Thread> = threads.collect::<Result<_, StoreError>>()?;
+    let statuses = threads.iter().map(|thread| (thread.id, thread.status)).collect();
     let seen: Vec<Word> = sql("SELECT wa_message_id AS word FROM messages
          WHERE account_id = $1 AND wa_message_id = ANY ($2)")
     .bind(account)
@@ -187,7 +228,7 @@ async fn load(conn: &mut AsyncPgConnection, account: AccountId, keys: &InboxKeys
     .load(conn)
     .await?;
     let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
-    Ok(Inbox::new(people, threads.collect::<Result<_, _>>()?, seen))
+    Ok((Inbox::new(people, threads, seen), statuses))
 }
 
 fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>

@@ -4,12 +4,14 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::analytics::MessageTally;
 use recado_domain::campaigns::{MessageNews, SendStatus};
 use recado_domain::conversations::{Message, MessageStatus};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::analytics::count_messages;
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::sql;
@@ -66,6 +68,8 @@ struct HeldRow {
 /// A locked message that left.
 pub(crate) struct HeldMessage {
     message: Message,
+    /// What it was when it was locked.
+    was: MessageStatus,
     contact_id: ContactId,
     error_message: Option<String>,
     changed: bool,
@@ -135,8 +139,10 @@ pub(crate) async fn lock_messages(
     .bind(wa_message_ids);
     let rows: Vec<HeldRow> = query.load(conn).await?;
     let held = rows.into_iter().map(|row| {
+        let message: Message = row.message.try_into()?;
         Ok(HeldMessage {
-            message: row.message.try_into()?,
+            was: message.status,
+            message,
             contact_id: row.contact_id.into(),
             error_message: None,
             changed: false,
@@ -161,7 +167,7 @@ pub(crate) fn find<'a>(
     held.get_mut(position)
 }
 
-/// Writes what changed, and tells it. An id of the platform's that another message has is not taken from it.
+/// Writes what changed, counts it, and tells it. An id of the platform's that another message has is not taken from it.
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -193,6 +199,11 @@ pub(crate) async fn write_messages(
     .bind(errors)
     .execute(&mut *conn)
     .await?;
+    let mut tally = MessageTally::default();
+    for HeldMessage { message, was, .. } in &changed {
+        tally.advance(message.created_at, *was, message.status);
+    }
+    count_messages(conn, account, &tally).await?;
     let news: Vec<MessageNews> = changed.into_iter().filter_map(HeldMessage::news).collect();
     outbox::append(conn, account, &MessageNews::events(&news)).await
 }

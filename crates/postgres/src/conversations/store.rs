@@ -7,6 +7,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::analytics::MessageTally;
 use recado_domain::campaigns::SendStatus;
 use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
@@ -18,6 +19,7 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
+use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::learn_wa_ids;
 use crate::errors::{Attempt, Fault, retry, word};
 use crate::pool::{PlatformPool, TenantPool};
@@ -182,7 +184,13 @@ async fn messages(
     Ok(Some(messages.collect::<Result<_, StoreError>>()?))
 }
 
-async fn write_conversation(conn: &mut AsyncPgConnection, account: AccountId, now: &Conversation) -> Attempt<()> {
+/// Writes a locked conversation, and counts it where its status is another one than before.
+async fn write_conversation(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    before: ConversationStatus,
+    now: &Conversation,
+) -> Attempt<()> {
     sql(
         "UPDATE conversations SET status = $3, last_message_at = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2",
@@ -191,9 +199,10 @@ async fn write_conversation(conn: &mut AsyncPgConnection, account: AccountId, no
     .bind(now.id)
     .bind(now.status.as_str())
     .bind(now.last_message_at)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(())
+    let changes = [(before, -1), (now.status, 1)];
+    count_conversations_of(conn, account, now.contact_id, &changes).await
 }
 
 async fn set_status(
@@ -209,7 +218,7 @@ async fn set_status(
         status: transition(before.status, wanted.into()),
         ..before
     };
-    write_conversation(conn, account, &now).await?;
+    write_conversation(conn, account, before.status, &now).await?;
     Ok(Some(now))
 }
 
@@ -258,7 +267,7 @@ async fn begin_reply(
         last_message_at: before.last_message_at.max(reply.created_at),
         ..before
     };
-    write_conversation(conn, account, &now).await?;
+    write_conversation(conn, account, before.status, &now).await?;
     sql(
         "INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, payload, created_at)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
@@ -272,8 +281,11 @@ async fn begin_reply(
     .bind(reply.status.as_str())
     .bind(serde_json::json!({ "profile_id": profile }))
     .bind(reply.created_at)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    let mut tally = MessageTally::default();
+    tally.add(reply.created_at, reply.status);
+    count_messages(conn, account, &tally).await?;
     Ok(true)
 }
 

@@ -26,12 +26,10 @@ pub(super) async fn record(
         Ok(contacts) => contacts,
         Err(dangling) => return Ok(Recording::Dangling(dangling)),
     };
-    // Of several of one event the first counts. In the order of the ids, in which all writers insert.
-    let mut told: BTreeMap<Uuid, (&EventDraft, Option<ContactId>)> = BTreeMap::new();
-    for (draft, contact) in drafts.iter().zip(contacts) {
-        told.entry(draft.id.into()).or_insert((draft, contact));
-    }
-    let told: Vec<_> = told.into_values().collect();
+    // Of several of one event the first counts.
+    let mut seen = HashSet::new();
+    let told = drafts.iter().zip(contacts).filter(|(draft, _)| seen.insert(draft.id));
+    let told: Vec<(&EventDraft, Option<ContactId>)> = told.collect();
     lock(conn, account, drafts).await?;
     let inserted = insert(conn, account, &told, now).await?;
     let mut tally = EventTally::default();
@@ -60,6 +58,7 @@ async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventD
     Ok(())
 }
 
+/// In the order of the ids, in which all writers insert.
 async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -69,9 +68,9 @@ async fn insert(
     let rows: Vec<Id> = sql("INSERT INTO metric_events
            (account_id, id, metric_name, contact_id, value, currency, source, properties, occurred_at, created_at)
          SELECT $1, d.id, d.name, d.contact_id, d.value::numeric, d.currency, d.source, d.properties, d.occurred_at, $10
-         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9) WITH ORDINALITY
-           AS d (id, name, contact_id, value, currency, source, properties, occurred_at, position)
-         ORDER BY d.position
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9)
+           AS d (id, name, contact_id, value, currency, source, properties, occurred_at)
+         ORDER BY d.id
          ON CONFLICT (account_id, id) DO NOTHING
          RETURNING id")
     .bind(account)

@@ -81,7 +81,7 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
     .bind(column(&events, |(_, audit)| audit.action.as_str().to_owned()))
     .bind(column(&events, |(_, audit)| audit.entity_type.clone()))
     .bind(column(&events, |(_, audit)| audit.entity_id))
-    .bind(column(&events, |(_, audit)| audit.changes.clone()))
+    .bind(column(&events, |(_, audit)| audit.recorded_changes()))
     .bind(column(&events, |(_, audit)| audit.ip_address.clone()))
     .bind(column(&events, |(event, _)| event.created_at))
     .execute(conn)

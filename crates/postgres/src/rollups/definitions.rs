@@ -89,6 +89,43 @@ const METRICS: &str = concat!(
     " GROUP BY 1, 2, 3"
 );
 
+const MESSAGES: &str = concat!(
+    by_time!(
+        "sum(c.sent)::bigint AS sent, sum(c.delivered)::bigint AS delivered, sum(c.read)::bigint AS read,
+         sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
+        "SELECT created_at AS moment, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,
+           (status = 'read')::int AS read, (status = 'failed')::int AS failed, (status = 'received')::int AS received
+         FROM messages WHERE account_id = $1"
+    ),
+    " GROUP BY 1, 2"
+);
+
+/// The sends of large audiences may be lists still, all of them pending.
+const SENDS: &str = "
+    SELECT campaign_id, sum(n)::bigint AS total, coalesce(sum(n) FILTER (WHERE status = 'pending'), 0)::bigint AS pending,
+      coalesce(sum(n) FILTER (WHERE status = 'sent'), 0)::bigint AS sent,
+      coalesce(sum(n) FILTER (WHERE status = 'delivered'), 0)::bigint AS delivered,
+      coalesce(sum(n) FILTER (WHERE status = 'read'), 0)::bigint AS read,
+      coalesce(sum(n) FILTER (WHERE status = 'failed'), 0)::bigint AS failed, max(created_at) AS created_at
+    FROM (SELECT campaign_id, status, count(*) AS n, max(created_at) AS created_at FROM campaign_sends
+        WHERE account_id = $1 GROUP BY 1, 2
+      UNION ALL SELECT campaign_id, 'pending', sum(cardinality(contact_ids)), max(created_at) FROM campaign_audiences
+        WHERE account_id = $1 GROUP BY 1) s
+    GROUP BY 1";
+
+/// A message that was accepted has been used; one that may still be sent is reserved.
+const USAGE: &str = "
+    SELECT month, sum(sent)::bigint AS sent, sum(reserved)::bigint AS reserved
+    FROM (SELECT coalesce(s.quota_month, c.quota_month) AS month,
+        (s.status IN ('sent', 'delivered', 'read'))::int AS sent,
+        (s.status = 'pending' AND (c.status = 'sending' OR s.started_at IS NOT NULL))::int AS reserved
+      FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
+      WHERE s.account_id = $1
+      UNION ALL SELECT c.quota_month, 0, cardinality(l.contact_ids)
+      FROM campaign_audiences l JOIN campaigns c ON c.account_id = l.account_id AND c.id = l.campaign_id
+      WHERE l.account_id = $1 AND c.status = 'sending') u
+    WHERE month IS NOT NULL GROUP BY 1";
+
 /// All of them. Clicks have no rows: the quarters of an hour are the record of them, and all else is its sum.
 pub(super) const ALL: &[Rollup] = &[
     Rollup {
@@ -199,5 +236,72 @@ pub(super) const ALL: &[Rollup] = &[
         last: None,
         makes_rows: true,
         counted: METRICS,
+    },
+    Rollup {
+        table: "message_rollups",
+        part: "",
+        keys: &["span", "at"],
+        sums: &["sent", "delivered", "read", "failed", "received"],
+        last: None,
+        makes_rows: true,
+        counted: MESSAGES,
+    },
+    Rollup {
+        table: "campaign_counters",
+        part: "",
+        keys: &["campaign_id"],
+        sums: &["total", "pending", "sent", "delivered", "read", "failed"],
+        last: Some("created_at"),
+        makes_rows: true,
+        counted: SENDS,
+    },
+    Rollup {
+        table: "message_usage",
+        part: "",
+        keys: &["month"],
+        sums: &["sent", "reserved"],
+        last: None,
+        makes_rows: true,
+        counted: USAGE,
+    },
+    Rollup {
+        table: "contact_counts",
+        part: "",
+        keys: &["day"],
+        sums: &["contacts"],
+        last: None,
+        makes_rows: true,
+        counted: "SELECT (created_at AT TIME ZONE 'UTC')::date AS day, count(*) AS contacts
+            FROM contacts WHERE account_id = $1 AND deleted_at IS NULL GROUP BY 1",
+    },
+    Rollup {
+        table: "conversation_counts",
+        part: "",
+        keys: &["status"],
+        sums: &["conversations"],
+        last: None,
+        makes_rows: true,
+        counted: "SELECT v.status, count(*) AS conversations
+            FROM conversations v
+            JOIN contacts c ON c.account_id = v.account_id AND c.id = v.contact_id AND c.deleted_at IS NULL
+            WHERE v.account_id = $1 GROUP BY 1",
+    },
+    Rollup {
+        table: "rfm_counts",
+        part: "",
+        keys: &["segment"],
+        sums: &["contacts"],
+        last: None,
+        makes_rows: true,
+        counted: "SELECT segment, count(*) AS contacts FROM contact_rfm WHERE account_id = $1 GROUP BY 1",
+    },
+    Rollup {
+        table: "audit_counts",
+        part: "",
+        keys: &["entity_type", "action"],
+        sums: &["n"],
+        last: None,
+        makes_rows: true,
+        counted: "SELECT entity_type, action, count(*) AS n FROM audit_logs WHERE account_id = $1 GROUP BY 1, 2",
     },
 ];

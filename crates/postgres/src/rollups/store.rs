@@ -16,6 +16,16 @@ use crate::sql::{Id, sql};
 /// Two who repair at the same time would each add what is missing.
 const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
 
+/// Roll-ups whose rows the database keeps from going below zero. What is inserted is checked even where it is added to
+/// a row in the end, so that the rows that are there are made right first.
+const NEVER_NEGATIVE: &[&str] = &["audit_counts"];
+
+/// Roll-ups that are sums of slots, and the table of these. What is missing is added to slot 0, where rows begin.
+const SLOTS: &[(&str, &str)] = &[
+    ("campaign_counters", "campaign_counter_slots"),
+    ("message_usage", "message_usage_slots"),
+];
+
 /// Every roll-up, as the platform.
 #[derive(Clone, Debug)]
 pub struct PgRollups(PlatformPool);
@@ -89,7 +99,7 @@ impl Rollup {
 
     /// Adds what is missing, which may be less than nothing. What other writers add meanwhile is neither in the one
     /// nor in the other, and stays added.
-    fn repair(&self) -> String {
+    fn repair(&self, makes_rows: bool) -> String {
         let keys = self.keys.join(", ");
         let sums = Self::each(self.sums, |sum| {
             format!("coalesce(c.{sum}, 0) - coalesce(k.{sum}, 0) AS {sum}")
@@ -104,7 +114,7 @@ impl Rollup {
             let last = self.last.map(|last| format!(", {last} = {from}.{last}"));
             format!("{sums}{}", last.unwrap_or_default())
         };
-        if !self.makes_rows {
+        if !makes_rows {
             let same: Vec<String> = self.keys.iter().map(|key| format!("r.{key} = d.{key}")).collect();
             return format!(
                 "UPDATE {} AS r SET {} FROM ({differences}) AS d WHERE r.account_id = $1 AND {}",
@@ -121,12 +131,29 @@ impl Rollup {
             .chain(self.last)
             .collect::<Vec<_>>()
             .join(", ");
+        let (table, slot) = self.slots().map_or((self.table, ""), |slots| (slots, ", slot"));
         format!(
-            "INSERT INTO {} AS r (account_id, {columns}) SELECT $1, {columns} FROM ({differences}) AS d
-             ON CONFLICT (account_id, {keys}) DO UPDATE SET {}",
-            self.table,
+            "INSERT INTO {table} AS r (account_id, {columns}) SELECT $1, {columns} FROM ({differences}) AS d
+             ON CONFLICT (account_id, {keys}{slot}) DO UPDATE SET {}",
             sets("excluded")
         )
+    }
+
+    fn slots(&self) -> Option<&'static str> {
+        let mut slots = SLOTS.iter().filter(|(sums, _)| *sums == self.table);
+        slots.next().map(|(_, slots)| *slots)
+    }
+
+    /// All slots of a key are of one moment, that of slot 0. None where no moment is kept, or no slots.
+    fn of_one_moment(&self) -> Option<String> {
+        let (slots, last) = (self.slots()?, self.last?);
+        let same = |key: &&str| format!("AND s.{key} = f.{key}");
+        let keys: Vec<String> = self.keys.iter().map(same).collect();
+        Some(format!(
+            "UPDATE {slots} s SET {last} = f.{last} FROM {slots} f WHERE s.account_id = $1 AND f.account_id = $1
+               AND f.slot = 0 AND s.{last} <> f.{last} {}",
+            keys.join(" ")
+        ))
     }
 }
 
@@ -143,7 +170,17 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
             .execute(&mut *conn)
             .await?;
     }
-    let repaired = sql(rollup.repair()).bind(account).execute(conn).await?;
+    let mut repaired = 0;
+    if NEVER_NEGATIVE.contains(&rollup.table) {
+        repaired += sql(rollup.repair(false)).bind(account).execute(&mut *conn).await?;
+    }
+    repaired += sql(rollup.repair(rollup.makes_rows))
+        .bind(account)
+        .execute(&mut *conn)
+        .await?;
+    if let Some(moved) = rollup.of_one_moment() {
+        sql(moved).bind(account).execute(conn).await?;
+    }
     Ok(u64::try_from(repaired).unwrap_or(u64::MAX))
 }
 

@@ -140,7 +140,7 @@ impl InviteStore for PgInvites {
         let statement = sql(
             "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter,
                EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
-                 WHERE m.account_id = a.id AND lower(trim(p.email)) = lower($3)) AS is_member
+                 WHERE m.account_id = a.id AND NOT m.is_support AND lower(trim(p.email)) = lower($3)) AS is_member
              FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1",
         )
         .bind(account)
@@ -185,7 +185,8 @@ impl InviteStore for PgInvites {
         let statement = sql(
             "SELECT i.id, i.email, i.role, i.status, i.expires_at, i.created_at, i.account_id, a.name AS account,
                i.invited_by, now() AS now,
-               EXISTS (SELECT FROM account_users m WHERE m.account_id = i.account_id AND m.user_id = $2) AS is_member
+               EXISTS (SELECT FROM account_users m
+                 WHERE m.account_id = i.account_id AND m.user_id = $2 AND NOT m.is_support) AS is_member
              FROM invite_tokens t
              JOIN team_invites i ON i.account_id = t.account_id AND i.id = t.invite_id
              JOIN accounts a ON a.id = t.account_id
@@ -234,7 +235,7 @@ async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<
     lock(conn, account).await?;
     let member: Answer = sql(
         "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
-           WHERE m.account_id = $1 AND lower(trim(p.email)) = lower($2)) AS yes",
+           WHERE m.account_id = $1 AND NOT m.is_support AND lower(trim(p.email)) = lower($2)) AS yes",
     )
     .bind(account)
     .bind(invite.email.as_str())
@@ -333,7 +334,7 @@ async fn expire(
 }
 
 /// Whoever comes first holds the account; the others then find another status. So does a new invite to the same address,
-/// which then finds a member.
+/// which then finds a member. Who was there in support mode is a member of their own from now on.
 async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attempt<bool> {
     let (account, (from, to)) = (acceptance.account_id, acceptance.status);
     lock(conn, account).await?;
@@ -350,7 +351,9 @@ async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attemp
     }
     let joined = sql(
         "INSERT INTO account_users (account_id, user_id, role) VALUES ($1, $2, $3)
-         ON CONFLICT ON CONSTRAINT account_users_pkey DO NOTHING",
+         ON CONFLICT ON CONSTRAINT account_users_pkey DO UPDATE
+           SET role = excluded.role, is_support = false, expires_at = NULL, created_at = excluded.created_at
+           WHERE account_users.is_support",
     )
     .bind(account)
     .bind(acceptance.user)

@@ -1,4 +1,4 @@
-//! Memberships, with the people behind them.
+//! Memberships, with the people behind them. Those of support mode are the platform's, and none of the team.
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
@@ -87,10 +87,12 @@ async fn facts(
     actor: UserId,
     target: UserId,
 ) -> Attempt<MemberFacts> {
-    let row: FactsRow = sql("SELECT max(role) FILTER (WHERE user_id = $2) AS actor,
-           max(role) FILTER (WHERE user_id = $3) AS target,
+    let row: FactsRow = sql(
+        "SELECT max(role) FILTER (WHERE user_id = $2 AND (expires_at IS NULL OR expires_at > now())) AS actor,
+           max(role) FILTER (WHERE user_id = $3 AND NOT is_support) AS target,
            coalesce(bool_or(role = 'owner' AND user_id <> $3), false) AS other_owners
-         FROM account_users WHERE account_id = $1")
+         FROM account_users WHERE account_id = $1",
+    )
     .bind(account)
     .bind(actor)
     .bind(target)
@@ -116,7 +118,7 @@ impl MemberStore for PgMembers {
         let statement = sql(
             "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
-             WHERE m.account_id = $1 AND ($2 IS NULL OR (m.created_at, m.user_id) > ($2, $3))
+             WHERE m.account_id = $1 AND NOT m.is_support AND ($2 IS NULL OR (m.created_at, m.user_id) > ($2, $3))
              ORDER BY m.created_at, m.user_id LIMIT $4",
         )
         .bind(account)
@@ -134,7 +136,7 @@ impl MemberStore for PgMembers {
         let statement = sql(
             "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
-             WHERE m.account_id = $1 AND m.user_id = $2",
+             WHERE m.account_id = $1 AND m.user_id = $2 AND NOT m.is_support",
         )
         .bind(account)
         .bind(user);
@@ -167,14 +169,14 @@ async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> Attempt
     let statement = match write.step {
         MemberStep::Nothing => return Ok(true),
         MemberStep::SetRole { from, to } => {
-            sql("UPDATE account_users SET role = $4 WHERE account_id = $1 AND user_id = $2 AND role = $3")
+            sql("UPDATE account_users SET role = $4 WHERE account_id = $1 AND user_id = $2 AND role = $3 AND NOT is_support")
                 .bind(write.account_id)
                 .bind(write.target)
                 .bind(from.as_str())
                 .bind(to.as_str())
         }
         MemberStep::Remove { from } => {
-            sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND role = $3")
+            sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND role = $3 AND NOT is_support")
                 .bind(write.account_id)
                 .bind(write.target)
                 .bind(from.as_str())

@@ -22,6 +22,7 @@ fn announcement(world: &World, campaign: &Campaign, trigger: Trigger) -> Announc
             actor: Some(Actor {
                 user_id: world.user,
                 ip_address: None,
+                support_admin: None,
             }),
         },
         events: vec![event(id())],

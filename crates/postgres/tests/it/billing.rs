@@ -25,6 +25,7 @@ fn attempt(world: &World, account: AccountId) -> Subscription {
     let by = By {
         user_id: world.user,
         ip_address: Some("203.0.113.9".into()),
+        support_admin: None,
     };
     Subscription {
         account_id: account,

@@ -71,7 +71,8 @@ async fn contact(world: &World) -> Uuid {
     let contact = id();
     world
         .sql(&format!(
-            "INSERT INTO contacts (account_id, id, name) VALUES ('{}', '{contact}', 'Ana')",
+            "INSERT INTO contacts (account_id, id, name) VALUES ('{0}', '{contact}', 'Ana');
+             INSERT INTO contact_counts VALUES ('{0}', (now() AT TIME ZONE 'UTC')::date, 1)",
             world.account
         ))
         .await;

@@ -19,6 +19,7 @@ async fn events_become_audit_entries_and_notifications_of_their_moment() {
         entity_id: Some(campaign.id.0),
         changes: Some(json!({ "name": "x" })),
         ip_address: Some("10.0.0.1".into()),
+        support_admin: None,
     };
     let notification = Notification {
         kind: NotificationKind::Warning,

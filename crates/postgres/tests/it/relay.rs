@@ -32,6 +32,7 @@ fn entry(entity_type: &str, action: AuditAction) -> Event {
         entity_id: Some(id()),
         changes: None,
         ip_address: None,
+        support_admin: None,
     })
 }
 

@@ -20,7 +20,7 @@ use history::{History, step};
 use recount::Recount;
 
 /// Shortly after the clocks changed on Lord Howe.
-const NOW: OffsetDateTime = datetime!(2026-04-10 12:34:56 UTC);
+const NOW: OffsetDateTime = datetime!(2026-04-10 12:30 UTC);
 
 const ZONES: [&str; 5] = [
     "UTC",
@@ -99,6 +99,9 @@ fn every_report_equals_a_recomputation_after_any_history() {
             runtime.block_on(async {
                 let world = World::new().await;
                 let mut history = History::begin(&world).await;
+                // It begins with rows that nobody counted.
+                let rollups = PgRollups::new(world.platform.clone());
+                rollups.rebuild(world.account).await.unwrap();
                 for step in steps {
                     history.play(&world, step).await;
                 }
@@ -107,7 +110,6 @@ fn every_report_equals_a_recomputation_after_any_history() {
                         compare(&world, &history, zone, period).await;
                     }
                 }
-                let rollups = PgRollups::new(world.platform.clone());
                 assert_eq!(rollups.verify(world.account).await.unwrap(), []);
             });
             Ok(())

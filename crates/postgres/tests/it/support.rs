@@ -65,6 +65,7 @@ pub(crate) fn event(entity: Uuid) -> Event {
         entity_id: Some(entity),
         changes: None,
         ip_address: None,
+        support_admin: None,
     })
 }
 
@@ -198,7 +199,9 @@ impl World {
         self.sql(&format!(
             "INSERT INTO contacts (account_id, id, name, phone)
              SELECT '{account}', md5('{account}' || i)::uuid, 'Contact ' || i, '+55119' || lpad(i::text, 8, '0')
-             FROM generate_series(1, {count}) i"
+             FROM generate_series(1, {count}) i;
+             INSERT INTO contact_counts VALUES ('{account}', (now() AT TIME ZONE 'UTC')::date, {count})
+             ON CONFLICT (account_id, day) DO UPDATE SET contacts = contact_counts.contacts + excluded.contacts"
         ))
         .await;
     }
@@ -283,6 +286,7 @@ impl World {
             actor: Some(Actor {
                 user_id: self.user,
                 ip_address: Some("10.0.0.1".into()),
+                support_admin: None,
             }),
             profile_id: None,
             monthly_limit: 1_000_000,

@@ -43,7 +43,7 @@ pub(super) async fn list(
         "accounts": accounts,
         "active_account_id": active,
         "is_admin": services.accounts.is_admin(&session),
-        "support_mode": services.support.read(&request, session.user_id, services.shared.clock.now()),
+        "support_mode": services.authenticator.support_mode(&request, &session),
     })))
 }
 

@@ -15,7 +15,7 @@ const TOP_CONTACTS: (i64, i64) = (10, 50);
 const ACTIVITY: (i64, i64) = (20, 100);
 
 /// `period` and `tz`.
-fn span(mut params: Params, default: Period) -> Result<Span, ApiError> {
+pub(super) fn span(mut params: Params, default: Period) -> Result<Span, ApiError> {
     let period = params.parsed("period", "7d, 30d or 90d");
     let zone = params.parsed("tz", "the name of a time zone, such as America/Sao_Paulo");
     params.check()?;

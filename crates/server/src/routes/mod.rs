@@ -17,11 +17,14 @@ mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
+mod exports;
 mod folders;
 mod ingestion;
+mod insights;
 mod links;
 mod media;
 mod notifications;
+mod platform;
 mod segments;
 mod service;
 mod tags;
@@ -43,6 +46,8 @@ pub enum Access {
     Write,
     /// Owners and admins.
     Manage,
+    /// Platform administrators.
+    Platform,
 }
 
 /// One route.
@@ -78,6 +83,14 @@ impl RouteSpec {
         self
     }
 
+    const fn at_most_by_person(mut self, limit: Limit, key: &'static str) -> Self {
+        self.rate = Some(RateRule {
+            limit,
+            key: RateKey::Person(key),
+        });
+        self
+    }
+
     const fn at_most_by_address(mut self, limit: Limit, key: &'static str) -> Self {
         self.rate = Some(RateRule {
             limit,
@@ -87,7 +100,7 @@ impl RouteSpec {
     }
 }
 
-use Access::{Manage, Public, Read, Session, Write};
+use Access::{Manage, Platform, Public, Read, Session, Write};
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
@@ -321,6 +334,22 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::POST, "/api/automations/{id}/executions", Write, || {
         web::to(automations::record)
     }),
+    route(Method::GET, "/api/analytics", Read, || web::to(insights::dashboard)),
+    route(Method::GET, "/api/analytics/messages", Read, || {
+        web::to(insights::messages)
+    }),
+    route(Method::GET, "/api/analytics/campaigns", Read, || {
+        web::to(insights::campaigns)
+    }),
+    route(Method::GET, "/api/analytics/heatmap", Read, || {
+        web::to(insights::heat_map)
+    }),
+    route(Method::GET, "/api/analytics/export", Read, || web::to(exports::export)),
+    route(Method::GET, "/api/analytics/rfm", Read, || web::to(insights::rfm)),
+    // The role is looked at by the use case: a wrong one is answered with 200.
+    route(Method::POST, "/api/analytics/rfm/recalculate", Read, || {
+        web::to(insights::recalculate)
+    }),
     route(Method::GET, "/api/analytics/revenue", Read, || {
         web::to(analytics::revenue)
     }),
@@ -342,4 +371,36 @@ pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/api/analytics/metrics/{name}/activity", Read, || {
         web::to(analytics::activity)
     }),
+    route(Method::GET, "/api/admin/accounts", Platform, || web::to(platform::list)),
+    route(Method::POST, "/api/admin/accounts", Platform, || {
+        web::to(platform::create)
+    }),
+    route(Method::GET, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::get)
+    }),
+    route(Method::PUT, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::update)
+    }),
+    route(Method::DELETE, "/api/admin/accounts/{id}", Platform, || {
+        web::to(platform::delete)
+    }),
+    route(Method::POST, "/api/admin/accounts/{id}/action", Platform, || {
+        web::to(platform::act)
+    })
+    .at_most_by_person(Limit::API, "admin-action"),
+    route(Method::POST, "/api/admin/accounts/{id}/support", Platform, || {
+        web::to(platform::start_support)
+    })
+    .at_most_by_person(Limit::API, "admin-support"),
+    route(Method::POST, "/api/admin/stop-support", Platform, || {
+        web::to(platform::stop_support)
+    }),
+    route(Method::GET, "/api/admin/stats", Platform, || web::to(platform::stats)),
+    route(Method::GET, "/api/admin/revenue", Platform, || {
+        web::to(platform::revenue)
+    }),
+    route(Method::GET, "/api/admin/revenue/daily", Platform, || {
+        web::to(platform::daily_revenue)
+    }),
+    route(Method::GET, "/api/admin/churn", Platform, || web::to(platform::churn)),
 ];

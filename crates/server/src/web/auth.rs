@@ -19,6 +19,7 @@ use time::OffsetDateTime;
 use crate::error::ApiError;
 use crate::web::cookies;
 use crate::web::peer;
+use crate::web::support::{SupportCookies, SupportMode};
 
 /// How many tokens, users and memberships are remembered at most.
 const REMEMBERED: u64 = 50_000;
@@ -41,6 +42,7 @@ pub struct Memory {
     recorded: Cache<UserId, (String, Option<String>)>,
     standings: Cache<(UserId, AccountId), Standing>,
     changed: Cache<(UserId, AccountId), ()>,
+    changed_accounts: Cache<AccountId, ()>,
 }
 
 impl Memory {
@@ -49,10 +51,16 @@ impl Memory {
         self.changed.insert((user, account), ());
     }
 
+    /// The same for everybody in an account.
+    pub fn forget_account(&self, account: AccountId) {
+        self.changed_accounts.insert(account, ());
+    }
+
     /// The standing, while it may be trusted.
     fn standing(&self, user: UserId, account: AccountId) -> Option<Standing> {
         let standing = self.standings.get(&(user, account))?;
-        (!self.changed.contains_key(&(user, account))).then_some(standing)
+        let changed = self.changed.contains_key(&(user, account)) || self.changed_accounts.contains_key(&account);
+        (!changed).then_some(standing)
     }
 }
 
@@ -72,6 +80,10 @@ impl Default for Memory {
                 .time_to_live(STANDING_FOR)
                 .build(),
             changed: Cache::builder()
+                .max_capacity(REMEMBERED)
+                .time_to_live(CHANGED_FOR)
+                .build(),
+            changed_accounts: Cache::builder()
                 .max_capacity(REMEMBERED)
                 .time_to_live(CHANGED_FOR)
                 .build(),
@@ -147,6 +159,8 @@ pub struct Authenticator {
     pub memory: Memory,
     /// The session's cookie.
     pub cookie: String,
+    /// Knows administrators in support mode.
+    pub support: Arc<SupportCookies>,
     /// Whose word on addresses is taken.
     pub trusted_proxies: Vec<Network>,
 }
@@ -190,13 +204,32 @@ impl Authenticator {
             Credential::Token { token, by_cookie } => {
                 let session = self.verified(token).await?;
                 let hint: AccountHint = cookies::account_hint(request);
+                let supported = self.support_mode(request, &session).map(|mode| mode.account_id);
                 Ok(Proof {
-                    who: self.accounts.context(&session, hint, address).await?,
+                    who: self.accounts.context(&session, hint, supported, address).await?,
                     by_cookie,
                 })
             }
             Credential::Nothing => Err(ApiError::Auth("A session or an API key is required".to_owned())),
         }
+    }
+
+    /// A platform administrator, and nobody else.
+    pub async fn admin(&self, request: &HttpRequest) -> Result<Proof<Session>, ApiError> {
+        let proof = self.session(request).await?;
+        if self.accounts.is_admin(&proof.who) {
+            Ok(proof)
+        } else {
+            Err(ApiError::Auth("This takes a platform administrator".to_owned()))
+        }
+    }
+
+    /// Which support mode a platform administrator is in, as their cookie says.
+    pub fn support_mode(&self, request: &HttpRequest, session: &Session) -> Option<SupportMode> {
+        let is_admin = self.accounts.is_admin(session);
+        is_admin
+            .then(|| self.support.read(request, session.user_id, self.clock.now()))
+            .flatten()
     }
 
     /// Where the request comes from.

@@ -39,7 +39,7 @@ pub fn session_token(request: &HttpRequest, name: &str) -> Option<String> {
 
 /// The values of every cookie of this name, in the order of the request. A cookie that cannot be read hides no other,
 /// which is why the request's own jar is of no use: one broken pair, of whatever site, leaves nothing of it.
-fn values<'r>(request: &'r HttpRequest, name: &'r str) -> impl Iterator<Item = String> + 'r {
+pub(crate) fn values<'r>(request: &'r HttpRequest, name: &'r str) -> impl Iterator<Item = String> + 'r {
     let lines = request.headers().get_all(header::COOKIE);
     lines.flat_map(move |line| {
         let text = String::from_utf8_lossy(line.as_bytes()).into_owned();
@@ -114,6 +114,18 @@ pub fn active_account(account: AccountId, secure: bool) -> Cookie<'static> {
         .secure(secure)
         .max_age(Duration::days(365))
         .finish()
+}
+
+/// Takes the active account back.
+pub fn no_active_account(secure: bool) -> Cookie<'static> {
+    let mut cookie = Cookie::build(ACTIVE_ACCOUNT, "")
+        .path("/")
+        .http_only(true)
+        .same_site(SameSite::Lax)
+        .secure(secure)
+        .finish();
+    cookie.make_removal();
+    cookie
 }
 
 #[cfg(test)]

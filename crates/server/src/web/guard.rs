@@ -99,6 +99,10 @@ async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) 
             let proof = authenticator.session(request.request()).await?;
             (Admitted::Person(proof.who), proof.by_cookie)
         }
+        Access::Platform => {
+            let proof = authenticator.admin(request.request()).await?;
+            (Admitted::Person(proof.who), proof.by_cookie)
+        }
         Access::Read | Access::Write | Access::Manage => {
             let proof = authenticator.tenant(request.request()).await?;
             permit(spec.access, &proof.who)?;
@@ -116,7 +120,9 @@ fn permit(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
     let refusal = match access {
         Access::Write if !tenant.role.writes() => "Your role may not change anything",
         Access::Manage if !tenant.role.manages() => "This takes the role owner or admin",
-        Access::Public | Access::Session | Access::Read | Access::Write | Access::Manage => return Ok(()),
+        Access::Public | Access::Session | Access::Platform | Access::Read | Access::Write | Access::Manage => {
+            return Ok(());
+        }
     };
     Err(ApiError::Auth(refusal.to_owned()))
 }
@@ -133,8 +139,10 @@ async fn count(
     };
     let key = match (rule.key, admitted) {
         (RateKey::Account(name), Admitted::Member(tenant)) => format!("{name}:{}", tenant.account_id),
+        (RateKey::Person(name), Admitted::Person(session)) => format!("{name}:{}", session.user_id),
+        (RateKey::Person(name), Admitted::Member(tenant)) => format!("{name}:{}", tenant.actor.user_id),
         // A rule that cannot tell whom it counts counts the address.
-        (RateKey::Account(name) | RateKey::Address(name), _) => {
+        (RateKey::Account(name) | RateKey::Person(name) | RateKey::Address(name), _) => {
             let address = services.authenticator.address(request.request());
             format!("{name}:{}", address.unwrap_or_default())
         }

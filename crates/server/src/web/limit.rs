@@ -19,6 +19,8 @@ pub struct RateRule {
 pub enum RateKey {
     /// Everybody in an account: `<name>:<account id>`.
     Account(&'static str),
+    /// One person, wherever they come from: `<name>:<user id>`.
+    Person(&'static str),
     /// Everybody behind an address: `<name>:<address>`.
     Address(&'static str),
 }

@@ -110,8 +110,18 @@ impl Params {
     }
 
     /// `limit` alone.
-    pub fn limit_of(&mut self, (default, largest): (i64, i64)) -> i64 {
-        PageQuery::new(None, self.number("limit"), default, largest).limit()
+    pub fn limit_of(&mut self, range: (i64, i64)) -> i64 {
+        self.clamped("limit", range)
+    }
+
+    /// A whole number; out of range it is the nearest bound, from 1 on.
+    pub fn clamped(&mut self, name: &str, (default, largest): (i64, i64)) -> i64 {
+        self.number(name).unwrap_or(default).clamp(1, largest)
+    }
+
+    /// A fault of a parameter that was read as text.
+    pub fn blame(&mut self, name: &str, message: &str) {
+        self.errors.add(name, message);
     }
 
     /// Whether `cursor` is there at all: empty, it asks for the first slice.

@@ -2,19 +2,19 @@
 //! since it names an account to return to; bound to its administrator, so that nobody else can show it.
 
 use actix_web::HttpRequest;
-use actix_web::cookie::{Cookie, SameSite, time::Duration};
+use actix_web::cookie::{Cookie, SameSite};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use recado_domain::platform::{SUPPORT_LASTS, SupportStarted};
 use recado_domain::shared::{AccountId, UserId, timestamp};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
+use crate::web::cookies;
+
 /// The cookie's name.
 pub const SUPPORT_MODE: &str = "svc-support-mode";
-
-/// How long support mode lasts.
-const LASTS: Duration = Duration::hours(4);
 
 /// What an administrator is doing, as published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,19 +34,14 @@ pub struct SupportMode {
 }
 
 impl SupportMode {
-    /// From now on, for four hours.
-    pub fn starting(
-        account_id: AccountId,
-        account_name: String,
-        original_account_id: Option<AccountId>,
-        now: OffsetDateTime,
-    ) -> Self {
+    /// What began, and where to return.
+    pub fn new(started: SupportStarted, original_account_id: Option<AccountId>) -> Self {
         Self {
-            account_id,
-            account_name,
+            account_id: started.account_id,
+            account_name: started.account_name,
             original_account_id,
-            started_at: now,
-            expires_at: now + LASTS,
+            started_at: started.started_at,
+            expires_at: started.expires_at,
         }
     }
 }
@@ -82,14 +77,29 @@ impl SupportCookies {
             .http_only(true)
             .same_site(SameSite::Lax)
             .secure(self.secure)
-            .max_age(LASTS)
+            .max_age(SUPPORT_LASTS)
             .finish()
+    }
+
+    /// Takes the cookie back.
+    pub fn remove(&self) -> Cookie<'static> {
+        let mut cookie = Cookie::build(SUPPORT_MODE, "")
+            .path("/")
+            .http_only(true)
+            .same_site(SameSite::Lax)
+            .secure(self.secure)
+            .finish();
+        cookie.make_removal();
+        cookie
     }
 
     /// What the cookie says of its administrator; none where there is none, it is forged, somebody else's, or over.
     pub fn read(&self, request: &HttpRequest, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
-        let cookie = request.cookie(SUPPORT_MODE)?;
-        let (content, signature) = cookie.value().split_once('.')?;
+        cookies::values(request, SUPPORT_MODE).find_map(|value| self.verified(&value, admin, now))
+    }
+
+    fn verified(&self, value: &str, admin: UserId, now: OffsetDateTime) -> Option<SupportMode> {
+        let (content, signature) = value.split_once('.')?;
         let content = URL_SAFE_NO_PAD.decode(content).ok()?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         hmac::verify(&self.key, &content, &signature).ok()?;
@@ -110,7 +120,13 @@ mod tests {
     const ADMIN: UserId = UserId(Uuid::from_u128(1));
 
     fn mode() -> SupportMode {
-        SupportMode::starting(AccountId(Uuid::from_u128(2)), "Loja".into(), None, NOW)
+        let started = SupportStarted {
+            account_id: AccountId(Uuid::from_u128(2)),
+            account_name: "Loja".into(),
+            started_at: NOW,
+            expires_at: NOW + SUPPORT_LASTS,
+        };
+        SupportMode::new(started, None)
     }
 
     fn cookies() -> SupportCookies {

@@ -9,6 +9,7 @@ use recado_postgres::{PgAccounts, PgApiKeys, PgInvites};
 
 use super::{Shared, Stores};
 use crate::web::auth::{Authenticator, RememberedStandings};
+use crate::web::support::SupportCookies;
 
 pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
     let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
@@ -43,6 +44,10 @@ pub(super) fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: 
         api_keys,
         clock: shared.clock.clone(),
         memory: shared.memory.clone(),
+        support: Arc::new(SupportCookies::new(
+            &shared.config.app_secret,
+            shared.config.cookie_secure,
+        )),
         cookie: shared.config.session_cookie.clone(),
         trusted_proxies: shared.config.trusted_proxies.clone(),
     }

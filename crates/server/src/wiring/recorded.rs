@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use recado_domain::analytics::Analytics;
+use recado_domain::analytics::{Analytics, Exports, Insights, Rfm, RfmWork};
 use recado_domain::automations::Automations;
 use recado_domain::ingestion::Ingestion;
 use recado_domain::links::Links;
-use recado_postgres::{PgAnalytics, PgAutomations, PgIngestion, PgLinks};
+use recado_postgres::{PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm};
 
 use super::{Shared, Stores};
 
@@ -33,5 +33,26 @@ impl Stores {
     /// Reports.
     pub fn analytics(&self, shared: &Shared) -> Analytics {
         Analytics::new(Arc::new(PgAnalytics::new(self.tenant.clone())), shared.clock.clone())
+    }
+    /// How an account stands, and what became of its messages.
+    pub fn insights(&self, shared: &Shared) -> Insights {
+        Insights::new(Arc::new(PgInsights::new(self.tenant.clone())), shared.clock.clone())
+    }
+
+    /// Exports.
+    pub fn exports(&self, shared: &Shared) -> Exports {
+        Exports::new(Arc::new(PgExports::new(self.tenant.clone())), shared.clock.clone())
+    }
+
+    /// How good a customer somebody is.
+    pub fn rfm(&self) -> Rfm {
+        let store = PgRfm::new(self.tenant.clone(), self.platform.clone());
+        Rfm::new(Arc::new(store))
+    }
+
+    /// Calculating that.
+    pub fn rfm_work(&self, shared: &Shared) -> RfmWork {
+        let store = PgRfm::new(self.tenant.clone(), self.platform.clone());
+        RfmWork::new(Arc::new(store), shared.clock.clone(), shared.ids.clone())
     }
 }

@@ -5,7 +5,9 @@ mod billing;
 mod desk;
 mod mail;
 mod pacer;
+mod platform;
 mod relays;
+mod rfm;
 mod rounds;
 mod webhooks;
 
@@ -122,8 +124,10 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         swept,
     ));
     billing::start(shared, &stores, stop, tasks)?;
+    platform::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
+    rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
     know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;

@@ -270,7 +270,7 @@ fn support_cookie(user: &User<'_>, account: &str, lasts_seconds: i64) -> String 
 #[test]
 fn support_mode_is_told_to_whom_it_was_given_and_while_it_lasts() {
     let server = Server::new();
-    let (ana, bia) = (server.owner(), server.owner());
+    let (ana, bia) = (server.root(), server.owner());
     let told = |user: &User<'_>, cookie: &str| {
         let list = user.request("GET", "/api/accounts").cookie(cookie).send().ok();
         list["support_mode"].clone()
@@ -288,6 +288,13 @@ fn support_mode_is_told_to_whom_it_was_given_and_while_it_lasts() {
     }
     assert_eq!(mode.as_object().unwrap().len(), 5);
     assert_eq!(told(&bia, &cookie), json!(null));
+    assert_eq!(told(&server.root(), &cookie), json!(null), "another administrator");
+    let own = support_cookie(&bia, &bia.account, 3600);
+    assert_eq!(
+        told(&bia, &own),
+        json!(null),
+        "nobody's who is no administrator any more"
+    );
     assert_eq!(told(&ana, &format!("{cookie}A")), json!(null));
     assert_eq!(told(&ana, &support_cookie(&ana, &bia.account, -1)), json!(null));
     assert_eq!(told(&ana, "svc-support-mode=forged"), json!(null));

@@ -54,13 +54,13 @@ fn what_is_told_again_counts_once_and_what_changed_counts_anew() {
 
     let cart = json!({ "external_id": "1", "platform": "loja", "status": "open", "total": 3, "created_at": ago(5) });
     let carts = |items: &[Value]| told(&ana, "/api/carts", "carts", items);
-    assert_eq!(carts(&[cart.clone()]), (1, 0));
-    assert_eq!(carts(&[cart.clone()]), (0, 1));
+    assert_eq!(carts(std::slice::from_ref(&cart)), (1, 0));
+    assert_eq!(carts(std::slice::from_ref(&cart)), (0, 1));
     assert_eq!(carts(&[with(cart, "status", json!("recovered"))]), (1, 0));
 
     let spend = json!({ "date": "2026-11-01", "source": "meta", "amount": 10.5 });
     let entries = |items: &[Value]| told(&ana, "/api/ad-spend", "entries", items);
-    assert_eq!(entries(&[spend.clone()]), (1, 0));
+    assert_eq!(entries(std::slice::from_ref(&spend)), (1, 0));
     assert_eq!(entries(&[spend.clone(), with(spend, "amount", json!(11))]), (1, 1));
 
     let with_id = with(event("visit"), "id", json!(Uuid::now_v7()));
@@ -146,7 +146,7 @@ fn an_order_of_somebody_unknown_is_kept_and_makes_no_contact() {
     let server = Server::new();
     let ana = server.owner();
     let unknown = with(order("1", 10.0), "contact_phone", json!("(11) 96123-4567"));
-    told(&ana, "/api/orders", "orders", &[unknown.clone()]);
+    told(&ana, "/api/orders", "orders", std::slice::from_ref(&unknown));
     told(&ana, "/api/events", "events", &[event("visit")]);
     assert_eq!(server.db.count("FROM contacts"), 0);
     assert_eq!(server.db.count("FROM orders WHERE contact_id IS NULL"), 1);

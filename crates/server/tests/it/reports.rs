@@ -140,7 +140,10 @@ fn metrics_are_reported_as_published() {
         (1, &json!("outro"))
     );
     assert_eq!(of_app["available_sources"], report["available_sources"]);
+    one_metric_is_reported(&ana, &bia, &contact, name);
+}
 
+fn one_metric_is_reported(ana: &User<'_>, bia: &User<'_>, contact: &str, name: &str) {
     let path = "/api/analytics/metrics/Visita%20%C3%A0%20loja%2Fa%C3%A7%C3%A3o%20100%25";
     let one = ana.get(path).ok();
     let summary = json!({ "total_events": 2, "total_value": 3.5, "avg_value": 1.75, "unique_contacts": 1 });

@@ -47,9 +47,10 @@ pub(super) enum Step {
     Click(usize, i64),
 }
 
-/// Half of all moments lie in the last days.
+/// Most moments lie in the last days, and many where a quarter of an hour begins, and a day of some zone with it.
 fn minutes() -> impl Strategy<Value = i64> {
-    prop_oneof![0..8 * 1440_i64, 0..100 * 1440_i64]
+    let quarters = (0..8 * 96_i64).prop_map(|quarters| quarters * 15);
+    prop_oneof![quarters, 0..8 * 1440_i64, 0..100 * 1440_i64]
 }
 
 fn order() -> impl Strategy<Value = OrderSpec> {

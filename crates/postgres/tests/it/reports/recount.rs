@@ -1,4 +1,9 @@
 //! The reports, counted from the history by walking over all of it.
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    reason = "what a test counts is small"
+)]
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -212,9 +217,13 @@ impl<'a> Recount<'a> {
             overview.recovery_rate,
             quotient(recovered as i128 * 100, carts.len() as i128)
         );
+        self.check_sales(report, &paid);
+    }
+
+    fn check_sales(&self, report: &EcommerceReport, paid: &[(&Order, Date)]) {
         let mut platforms: BTreeMap<&str, (i64, i128)> = BTreeMap::new();
         let mut products: BTreeMap<&str, (i128, i128)> = BTreeMap::new();
-        for (order, _) in &paid {
+        for (order, _) in paid {
             let sold = platforms.entry(&order.platform).or_default();
             *sold = (sold.0 + 1, sold.1 + order.total);
             for (product, quantity, revenue, _) in &order.items {

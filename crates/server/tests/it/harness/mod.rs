@@ -1,6 +1,7 @@
 //! What every test stands on: a database of its own, the messaging platform's simulator, the real binary, and people
 //! who call it.
 
+pub mod admin;
 pub mod client;
 pub mod cluster;
 pub mod database;

@@ -1,8 +1,12 @@
-//! The demo account: enough to try the product's main job at once. Running it again changes nothing.
+//! The demo account: enough to try the product's main job at once; and a large one, to see how it bears weight. Running it
+//! again changes nothing.
 //!
 //! What only an owner or the platform could make (user, account, key) is written to the database; the rest goes
 //! through the public interface, so that it is checked, encrypted and counted like anybody's.
 
+pub(crate) mod large;
+
+use large::{Large, MESSAGES};
 use postgres::types::ToSql;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -12,12 +16,13 @@ use crate::http::{Client, Reply};
 use crate::progress::Progress;
 use crate::services::postgres::connect;
 use crate::state::{self, Env, value};
-use crate::token;
+use crate::{paths, process, token};
 
 pub(crate) const EMAIL: &str = "demo@recado.example";
 pub(crate) const NAME: &str = "Demonstração";
 pub(crate) const ADMIN: &str = "admin@recado.example";
 pub(crate) const ACCOUNT: &str = "0193a6e0-0000-7000-8000-000000000001";
+const LARGE_ACCOUNT: &str = "0193a6e0-0000-7000-8000-000000000003";
 const KEY_ID: &str = "0193a6e0-0000-7000-8000-000000000002";
 
 const CONTACTS: &[(&str, &str, &str)] = &[
@@ -31,9 +36,70 @@ pub(crate) fn user() -> String {
     token::user_id(EMAIL)
 }
 
-/// `cargo xtask seed`.
-pub(crate) fn run() -> Result<()> {
-    plant(&state::running()?)
+/// `cargo xtask seed [--large [--messages N]]`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    match wanted(args)? {
+        None => plant(&state::running()?),
+        Some(messages) => match std::env::var("DATABASE_URL") {
+            Ok(url) => plant_large(&url, messages),
+            Err(_) => plant_large(value(&state::running()?, "DATABASE_URL")?, messages),
+        },
+    }
+}
+
+/// How many messages the large account is to have; none where it is not wanted.
+fn wanted(args: &[String]) -> Result<Option<u64>> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        [] => Ok(None),
+        ["--large"] => Ok(Some(MESSAGES)),
+        ["--large", "--messages", number] => match number.parse() {
+            Ok(messages) if messages >= 10_000 => Ok(Some(messages)),
+            _ => fail("--messages is at least 10000"),
+        },
+        other => fail(format!("unexpected arguments {}", other.join(" "))),
+    }
+}
+
+/// The large account, of the demo account's owner.
+fn plant_large(database: &str, messages: u64) -> Result<()> {
+    process::run(paths::cargo().args(["build", "--bin", "recado"]), "cargo build")?;
+    let user = user();
+    rows(
+        database,
+        &[
+            (
+                "INSERT INTO users (id, email, name) VALUES ($1::text::uuid, $2, $3)",
+                &[&user, &EMAIL, &NAME],
+            ),
+            (
+                "INSERT INTO accounts (id, name, slug, plan, status)
+                 VALUES ($1::text::uuid, 'Loja Grande', 'loja-grande', 'scale', 'active')",
+                &[&LARGE_ACCOUNT],
+            ),
+            (
+                "INSERT INTO account_slugs (slug, account_id) VALUES ('loja-grande', $1::text::uuid)",
+                &[&LARGE_ACCOUNT],
+            ),
+            (
+                "INSERT INTO account_users (account_id, user_id, role) VALUES ($1::text::uuid, $2::text::uuid, 'owner')",
+                &[&LARGE_ACCOUNT, &user],
+            ),
+        ],
+    )?;
+    let large = Large {
+        database,
+        account: LARGE_ACCOUNT,
+        messages,
+        recado: paths::built("recado"),
+    };
+    if large.is_filled()? {
+        println!("the account Loja Grande is there already");
+        return Ok(());
+    }
+    large.fill()?;
+    println!("X-Account-Id: {LARGE_ACCOUNT}");
+    Ok(())
 }
 
 /// Seeds the server that this environment describes.
@@ -176,6 +242,22 @@ fn is_taken(body: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_account_is_asked_for() {
+        let asked = |text: &str| wanted(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!(asked("").unwrap(), None);
+        assert_eq!(asked("--large").unwrap(), Some(10_000_000));
+        assert_eq!(asked("--large --messages 20000").unwrap(), Some(20_000));
+        for wrong in [
+            "large",
+            "--large --messages",
+            "--large --messages x",
+            "--large --messages 7",
+        ] {
+            assert!(asked(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn lists_are_read_in_both_shapes() {

@@ -1,0 +1,108 @@
+//! What can be exported, and how a record becomes cells.
+
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::shared::{timestamp, words};
+
+words! {
+    /// What an export holds.
+    ExportKind {
+        /// Messages of conversations and of campaigns.
+        Messages = "messages",
+        /// Contacts.
+        Contacts = "contacts",
+        /// Campaigns.
+        Campaigns = "campaigns",
+    }
+}
+
+impl ExportKind {
+    /// The header line.
+    pub(super) fn columns(self) -> &'static [&'static str] {
+        match self {
+            Self::Messages => &["Data", "Direção", "Tipo", "Status", "Conteúdo"],
+            Self::Contacts => &["Nome", "Telefone", "Email", "Criado em"],
+            Self::Campaigns => &["Nome", "Status", "Criado em", "Agendado para"],
+        }
+    }
+}
+
+/// A record of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExportRecord {
+    /// A message, whoever wrote it.
+    Message {
+        created_at: OffsetDateTime,
+        direction: String,
+        kind: String,
+        status: String,
+        /// What can be read of it; of a campaign's message, its template's body.
+        text: Option<String>,
+    },
+    /// A contact.
+    Contact {
+        name: String,
+        phone: Option<String>,
+        email: Option<String>,
+        created_at: OffsetDateTime,
+    },
+    /// A campaign.
+    Campaign {
+        name: String,
+        status: String,
+        created_at: OffsetDateTime,
+        scheduled_at: Option<OffsetDateTime>,
+    },
+}
+
+impl ExportRecord {
+    /// In the order of the columns.
+    pub(super) fn into_cells(self) -> Vec<String> {
+        match self {
+            Self::Message {
+                created_at,
+                direction,
+                kind,
+                status,
+                text,
+            } => vec![
+                timestamp::format(created_at),
+                direction,
+                kind,
+                status,
+                text.unwrap_or_default(),
+            ],
+            Self::Contact {
+                name,
+                phone,
+                email,
+                created_at,
+            } => vec![
+                name,
+                phone.unwrap_or_default(),
+                email.unwrap_or_default(),
+                timestamp::format(created_at),
+            ],
+            Self::Campaign {
+                name,
+                status,
+                created_at,
+                scheduled_at,
+            } => vec![
+                name,
+                status,
+                timestamp::format(created_at),
+                scheduled_at.map(timestamp::format).unwrap_or_default(),
+            ],
+        }
+    }
+}
+
+/// Where a record stands: by its moment, then by ids. A message of a campaign stands by its campaign and its contact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportPosition {
+    pub at: OffsetDateTime,
+    pub id: Uuid,
+    pub part: Uuid,
+}

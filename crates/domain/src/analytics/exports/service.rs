@@ -1,0 +1,157 @@
+//! The use case of exports.
+
+use std::sync::Arc;
+
+use super::super::{AnalyticsError, Span, Window};
+use super::csv::{MARK, write};
+use super::{ExportKind, ExportPosition, ExportStore};
+use crate::shared::{AccountId, Clock, FieldErrors, StoreError, Tenant};
+
+/// How many records an export holds at most, and how many are read at once.
+const RECORDS: i64 = 10_000;
+const PART: i64 = 500;
+
+/// Exports.
+pub struct Exports {
+    store: Arc<dyn ExportStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Exports {
+    pub fn new(store: Arc<dyn ExportStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Begins an export. Nothing is read yet.
+    pub fn begin(&self, tenant: &Tenant, kind: ExportKind, span: &Span) -> Result<Export, AnalyticsError> {
+        let window = Window::new(span.period, &span.zone, self.clock.now());
+        let window = window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))?;
+        Ok(Export {
+            store: self.store.clone(),
+            account: tenant.account_id,
+            kind,
+            window,
+            begun: false,
+            after: None,
+            left: RECORDS,
+        })
+    }
+}
+
+/// One export, as far as it was read.
+pub struct Export {
+    store: Arc<dyn ExportStore>,
+    account: AccountId,
+    kind: ExportKind,
+    window: Window,
+    begun: bool,
+    after: Option<ExportPosition>,
+    left: i64,
+}
+
+impl Export {
+    /// The next piece of the file; none at its end. The first one is there even when there is no record.
+    pub async fn next(&mut self) -> Result<Option<String>, StoreError> {
+        let mut text = String::new();
+        if !self.begun {
+            text.push_str(MARK);
+            write(&mut text, self.kind.columns().iter().copied());
+        } else if self.left == 0 {
+            return Ok(None);
+        }
+        let limit = self.left.min(PART);
+        let part = self
+            .store
+            .part(self.account, self.kind, &self.window, self.after, limit);
+        let records = part.await?;
+        self.begun = true;
+        let read = i64::try_from(records.len()).unwrap_or(i64::MAX);
+        self.left = if read < limit { 0 } else { self.left - read };
+        for (position, record) in records {
+            self.after = Some(position);
+            let cells = record.into_cells();
+            write(&mut text, cells.iter().map(String::as_str));
+        }
+        Ok(Some(text).filter(|text| !text.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::OffsetDateTime;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::super::{Period, Zone};
+    use super::super::{ExportRecord, MockExportStore};
+    use super::*;
+    use crate::shared::{MockClock, Role, UserId};
+
+    const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+    /// A store with so many campaigns.
+    fn export(campaigns: u128) -> Export {
+        let mut store = MockExportStore::new();
+        store.expect_part().returning(move |_, _, _, after, limit| {
+            let first = after.map_or(0, |after| after.id.as_u128() + 1);
+            let last = campaigns.min(first + u128::try_from(limit).unwrap());
+            let record = |n: u128| {
+                let position = ExportPosition {
+                    at: NOW,
+                    id: Uuid::from_u128(n),
+                    part: Uuid::nil(),
+                };
+                let record = ExportRecord::Campaign {
+                    name: format!("={n}"),
+                    status: "draft".into(),
+                    created_at: NOW,
+                    scheduled_at: None,
+                };
+                (position, record)
+            };
+            Ok((first..last).map(record).collect())
+        });
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let tenant = Tenant::for_tests(AccountId(Uuid::nil()), UserId(Uuid::nil()), Role::Viewer);
+        let span = Span {
+            period: Period::Month,
+            zone: Zone::UTC,
+        };
+        let exports = Exports::new(Arc::new(store), Arc::new(clock));
+        exports.begin(&tenant, ExportKind::Campaigns, &span).unwrap()
+    }
+
+    async fn pieces(campaigns: u128) -> Vec<String> {
+        let (mut export, mut pieces) = (export(campaigns), Vec::new());
+        while let Some(piece) = export.next().await.unwrap() {
+            pieces.push(piece);
+        }
+        pieces
+    }
+
+    #[tokio::test]
+    async fn an_export_of_nothing_is_a_header() {
+        assert_eq!(pieces(0).await, ["\u{feff}Nome,Status,Criado em,Agendado para\r\n"]);
+    }
+
+    #[tokio::test]
+    async fn every_record_is_there_once_and_the_mark_once() {
+        for (records, parts) in [(1, 1), (499, 1), (500, 1), (501, 2), (1200, 3)] {
+            let pieces = pieces(records).await;
+            assert_eq!(pieces.len(), parts, "{records}");
+            let text = pieces.concat();
+            assert_eq!(text.matches('\u{feff}').count(), 1);
+            let lines: Vec<&str> = text.lines().skip(1).collect();
+            assert_eq!(lines.len() as u128, records);
+            assert_eq!(lines[0], "'=0,draft,2026-03-01T12:00:00.000Z,");
+        }
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_are_enough() {
+        let text = pieces(10_001).await.concat();
+        assert_eq!(text.lines().count(), 10_001);
+        assert!(text.ends_with("'=9999,draft,2026-03-01T12:00:00.000Z,\r\n"));
+    }
+}

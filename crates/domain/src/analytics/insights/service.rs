@@ -1,0 +1,228 @@
+//! The use cases of insights: figures become reports.
+
+use std::sync::Arc;
+
+use super::super::{AnalyticsError, Period, Span, Window};
+use super::{
+    CampaignsReport, ConversationsStanding, Dashboard, DashboardFigures, HeatCell, InsightStore, MessageCounts,
+    MessagesDay, MessagesReport, MessagesStanding, Newness,
+};
+use crate::conversations::ConversationStatus;
+use crate::shared::{Clock, FieldErrors, Tenant};
+
+/// How many campaigns are shown at most.
+const CAMPAIGNS: i64 = 20;
+
+/// The use cases of insights.
+pub struct Insights {
+    store: Arc<dyn InsightStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Insights {
+    pub fn new(store: Arc<dyn InsightStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    fn window(&self, span: &Span) -> Result<Window, FieldErrors> {
+        let window = Window::new(span.period, &span.zone, self.clock.now());
+        window.ok_or_else(|| FieldErrors::one("tz", "has no such days"))
+    }
+
+    /// How the account stands.
+    pub async fn dashboard(&self, tenant: &Tenant) -> Result<Dashboard, AnalyticsError> {
+        let newness = Newness::at(self.clock.now());
+        let newness = newness.ok_or_else(|| FieldErrors::one("now", "lies beyond the calendar"))?;
+        Ok(dashboard(&self.store.dashboard(tenant.account_id, &newness).await?))
+    }
+
+    /// What became of the messages of a period.
+    pub async fn messages(&self, tenant: &Tenant, span: &Span) -> Result<MessagesReport, AnalyticsError> {
+        let window = self.window(span)?;
+        let days = self.store.messages(tenant.account_id, &window).await?;
+        Ok(messages(span.period, &window, &days))
+    }
+
+    /// The latest campaigns of a period, which is 30 or 90 days.
+    pub async fn campaigns(&self, tenant: &Tenant, span: &Span) -> Result<CampaignsReport, AnalyticsError> {
+        if span.period == Period::Week {
+            return Err(FieldErrors::one("period", "must be 30d or 90d").into());
+        }
+        let window = self.window(span)?;
+        let campaigns = self.store.campaigns(tenant.account_id, &window, CAMPAIGNS).await?;
+        let campaigns = campaigns.into_iter().map(Into::into).collect();
+        Ok(CampaignsReport { campaigns })
+    }
+
+    /// When the account is written to.
+    pub async fn heat_map(&self, tenant: &Tenant, span: &Span) -> Result<Vec<HeatCell>, AnalyticsError> {
+        let stretches = span.zone.stretches(&self.window(span)?);
+        Ok(self.store.heat_map(tenant.account_id, &stretches).await?)
+    }
+}
+
+fn dashboard(figures: &DashboardFigures) -> Dashboard {
+    let totals = figures.messages.reached();
+    let conversations = |counted: fn(ConversationStatus) -> bool| {
+        let counted = figures.conversations.iter().filter(|(status, _)| counted(*status));
+        counted.map(|(_, count)| count).sum()
+    };
+    Dashboard {
+        contacts: figures.contacts,
+        messages: MessagesStanding {
+            total_sent: totals.sent,
+            total_received: totals.received,
+            delivery_rate: totals.delivery_rate(),
+            read_rate: totals.read_rate(),
+        },
+        conversations: ConversationsStanding {
+            total: conversations(|_| true),
+            active: conversations(|status| status != ConversationStatus::Closed),
+        },
+        campaigns: figures.campaigns,
+        automations: figures.automations,
+    }
+}
+
+fn messages(period: Period, window: &Window, days: &[MessageCounts]) -> MessagesReport {
+    let mut sum = MessageCounts::default();
+    let daily = window.dates.iter().zip(days).map(|(&date, &counts)| {
+        sum += counts;
+        MessagesDay {
+            date,
+            totals: counts.reached(),
+        }
+    });
+    let daily = daily.collect();
+    MessagesReport {
+        period,
+        daily,
+        totals: sum.reached(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::{date, datetime};
+    use uuid::Uuid;
+
+    use super::super::super::Zone;
+    use super::super::{ContactsStanding, MockInsightStore};
+    use super::*;
+    use crate::shared::{AccountId, MockClock, Role, UserId};
+
+    const COUNTS: MessageCounts = MessageCounts {
+        sent: 1,
+        delivered: 2,
+        read: 3,
+        failed: 4,
+        received: 5,
+    };
+
+    fn tenant() -> Tenant {
+        Tenant::for_tests(AccountId(Uuid::nil()), UserId(Uuid::nil()), Role::Viewer)
+    }
+
+    fn insights(store: MockInsightStore) -> Insights {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
+        Insights::new(Arc::new(store), Arc::new(clock))
+    }
+
+    fn span(period: Period) -> Span {
+        Span {
+            period,
+            zone: Zone::UTC,
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_count_wherever_they_passed() {
+        let mut store = MockInsightStore::new();
+        store
+            .expect_messages()
+            .returning(|_, window| Ok(vec![COUNTS; window.dates.len()]));
+        let report = insights(store).messages(&tenant(), &span(Period::Week)).await.unwrap();
+        let shown = json!(report);
+        assert_eq!(
+            shown["daily"][6],
+            json!({ "date": "2026-03-01", "sent": 6, "delivered": 5, "read": 3, "failed": 4, "received": 5 })
+        );
+        assert_eq!(shown["daily"].as_array().unwrap().len(), 7);
+        assert_eq!(
+            shown["totals"],
+            json!({ "sent": 42, "delivered": 35, "read": 21, "failed": 28, "received": 35 })
+        );
+        assert_eq!(shown["period"], "7d");
+    }
+
+    #[tokio::test]
+    async fn the_dashboard_has_rates_and_what_is_not_closed() {
+        let mut store = MockInsightStore::new();
+        store.expect_dashboard().returning(|_, newness| {
+            assert_eq!(
+                (newness.week, newness.month),
+                (date!(2026 - 02 - 23), date!(2026 - 03 - 01))
+            );
+            Ok(DashboardFigures {
+                contacts: ContactsStanding {
+                    total: 9,
+                    new_this_week: 2,
+                    new_this_month: 3,
+                },
+                messages: COUNTS,
+                conversations: vec![(ConversationStatus::Closed, 4), (ConversationStatus::Open, 3)],
+                ..DashboardFigures::default()
+            })
+        });
+        let shown = json!(insights(store).dashboard(&tenant()).await.unwrap());
+        assert_eq!(
+            shown,
+            json!({
+                "contacts": { "total": 9, "new_this_week": 2, "new_this_month": 3 },
+                "messages": { "total_sent": 6, "total_received": 5, "delivery_rate": 83.33, "read_rate": 60 },
+                "conversations": { "total": 7, "active": 3 },
+                "campaigns": { "total": 0, "this_month": 0 },
+                "automations": { "active": 0 },
+            })
+        );
+    }
+
+    #[test]
+    fn without_messages_every_rate_is_zero() {
+        let shown = dashboard(&DashboardFigures::default()).messages;
+        assert!(shown.delivery_rate.is_zero() && shown.read_rate.is_zero());
+    }
+
+    #[tokio::test]
+    async fn campaigns_of_a_week_are_refused() {
+        let refused = insights(MockInsightStore::new())
+            .campaigns(&tenant(), &span(Period::Week))
+            .await;
+        assert!(matches!(refused, Err(AnalyticsError::Invalid(errors)) if errors.0.contains_key("period")));
+    }
+
+    #[test]
+    fn a_week_begins_on_monday_and_a_month_on_its_first() {
+        for (now, week, month) in [
+            (
+                datetime!(2026-03-01 23:59 UTC),
+                date!(2026 - 02 - 23),
+                date!(2026 - 03 - 01),
+            ),
+            (
+                datetime!(2026-03-02 0:00 UTC),
+                date!(2026 - 03 - 02),
+                date!(2026 - 03 - 01),
+            ),
+            (
+                datetime!(2026-01-01 0:00 +3),
+                date!(2025 - 12 - 29),
+                date!(2025 - 12 - 01),
+            ),
+        ] {
+            assert_eq!(Newness::at(now), Some(Newness { week, month }));
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! From ranks to scores, and from scores to segments.
+
+use crate::shared::{Amount, words};
+
+words! {
+    /// What kind of customer somebody is; stored with campaigns, so that no name ever changes.
+    RfmSegment {
+        /// Bought lately, buy often.
+        Champions = "champions",
+        /// Buy often.
+        Loyal = "loyal",
+        /// Recent, more than one order.
+        PotentialLoyalists = "potential_loyalists",
+        /// First order, very recent.
+        NewCustomers = "new_customers",
+        /// First order, recent.
+        Promising = "promising",
+        /// Middle of everything.
+        NeedAttention = "need_attention",
+        /// Middling recency, few orders.
+        AboutToSleep = "about_to_sleep",
+        /// Bought often, long ago.
+        AtRisk = "at_risk",
+        /// Bought very often, long ago.
+        CantLoseThem = "cant_lose_them",
+        /// Few orders, long ago.
+        Hibernating = "hibernating",
+        /// One of the fewest orders, longest ago.
+        Lost = "lost",
+    }
+}
+
+/// The best score; the worst is 1.
+pub const BEST_SCORE: i32 = 5;
+
+/// The segment of a recency and a frequency score: each of the 25 cells has one.
+pub fn segment(recency: i32, frequency: i32) -> RfmSegment {
+    use RfmSegment::*;
+    match (recency, frequency) {
+        (5.., 4..) => Champions,
+        (3 | 4, 4..) => Loyal,
+        (4.., 2 | 3) => PotentialLoyalists,
+        (5.., _) => NewCustomers,
+        (4, _) => Promising,
+        (3, 3) => NeedAttention,
+        (3, _) => AboutToSleep,
+        (_, 5..) => CantLoseThem,
+        (_, 3 | 4) => AtRisk,
+        (2, _) | (_, 2) => Hibernating,
+        _ => Lost,
+    }
+}
+
+/// Every cell of the grid, with its segment.
+pub fn grid() -> Vec<(i32, i32, RfmSegment)> {
+    let cells = (1..=BEST_SCORE).flat_map(|recency| (1..=BEST_SCORE).map(move |frequency| (recency, frequency)));
+    cells.map(|(r, f)| (r, f, segment(r, f))).collect()
+}
+
+/// The score of somebody whom so many of `count` customers are below. Equals have equal scores, and the lowest rank has
+/// the lowest, however many share it.
+pub fn score(below: usize, count: usize) -> i32 {
+    let fifths = below.saturating_mul(5) / count.saturating_sub(1).max(1);
+    i32::try_from(fifths.saturating_add(1)).map_or(BEST_SCORE, |score| score.min(BEST_SCORE))
+}
+
+/// A customer's paid orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Purchases {
+    /// When the last one was paid.
+    pub last_at: time::OffsetDateTime,
+    /// How many.
+    pub orders: i64,
+    /// What they came to.
+    pub spend: Amount,
+}
+
+/// How good a customer somebody is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RfmScores {
+    pub recency: i32,
+    pub frequency: i32,
+    pub monetary: i32,
+}
+
+impl RfmScores {
+    /// What kind of customer that is.
+    pub fn segment(self) -> RfmSegment {
+        segment(self.recency, self.frequency)
+    }
+}
+
+/// The scores of all customers of an account, in their order. This is the rule; a store may come to the same by other
+/// means.
+pub fn scores(customers: &[Purchases]) -> Vec<RfmScores> {
+    let count = customers.len();
+    let rank = |below: &dyn Fn(&Purchases) -> bool| score(customers.iter().filter(|one| below(one)).count(), count);
+    let scores = customers.iter().map(|customer| RfmScores {
+        recency: rank(&|one| one.last_at < customer.last_at),
+        frequency: rank(&|one| one.orders < customer.orders),
+        monetary: rank(&|one| one.spend < customer.spend),
+    });
+    scores.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn customer(days: i64, orders: i64, cents: i64) -> Purchases {
+        Purchases {
+            last_at: datetime!(2026-03-01 12:00 UTC) - Duration::days(days),
+            orders,
+            spend: Amount::from(cents),
+        }
+    }
+
+    fn scored(customers: &[Purchases]) -> Vec<(i32, i32, i32, RfmSegment)> {
+        let scores = scores(customers).into_iter();
+        scores
+            .map(|s| (s.recency, s.frequency, s.monetary, s.segment()))
+            .collect()
+    }
+
+    #[test]
+    fn the_sample() {
+        use RfmSegment::*;
+        let customers = [
+            customer(2, 12, 250_000),
+            customer(5, 1, 9_900),
+            customer(8, 6, 80_000),
+            customer(20, 2, 15_000),
+            customer(35, 3, 21_000),
+            customer(60, 1, 5_000),
+            customer(90, 9, 190_000),
+            customer(150, 4, 40_000),
+            customer(220, 1, 7_000),
+            customer(400, 1, 3_000),
+        ];
+        let wanted = [
+            (5, 5, 5, Champions),
+            (5, 1, 2, NewCustomers),
+            (4, 4, 4, Loyal),
+            (4, 3, 3, PotentialLoyalists),
+            (3, 3, 3, NeedAttention),
+            (3, 1, 1, AboutToSleep),
+            (2, 5, 5, CantLoseThem),
+            (2, 4, 4, AtRisk),
+            (1, 1, 2, Lost),
+            (1, 1, 1, Lost),
+        ];
+        assert_eq!(scored(&customers), wanted);
+    }
+
+    #[test]
+    fn the_grid() {
+        let wanted = [
+            "lost hibernating at_risk at_risk cant_lose_them",
+            "hibernating hibernating at_risk at_risk cant_lose_them",
+            "about_to_sleep about_to_sleep need_attention loyal loyal",
+            "promising potential_loyalists potential_loyalists loyal loyal",
+            "new_customers potential_loyalists potential_loyalists champions champions",
+        ];
+        for (row, wanted) in grid().chunks(5).zip(wanted) {
+            let names: Vec<&str> = row.iter().map(|(.., segment)| segment.as_str()).collect();
+            assert_eq!(names.join(" "), wanted);
+        }
+        assert_eq!(grid().len(), 25);
+        let named = |segment: &&RfmSegment| grid().iter().any(|(.., cell)| cell == *segment);
+        assert_eq!(RfmSegment::ALL.iter().filter(named).count(), 11);
+    }
+
+    #[test]
+    fn the_edges() {
+        let one = customer(1, 1, 1);
+        assert_eq!(scored(&[one]), [(1, 1, 1, RfmSegment::Lost)]);
+        assert_eq!(scored(&[one; 7]), [(1, 1, 1, RfmSegment::Lost); 7]);
+        let two = [customer(9, 1, 1), customer(1, 2, 2)];
+        assert_eq!(
+            scored(&two),
+            [(1, 1, 1, RfmSegment::Lost), (5, 5, 5, RfmSegment::Champions)]
+        );
+        assert_eq!(scored(&[]), []);
+    }
+
+    #[test]
+    fn whole_numbers_say_what_percent_rank_says() {
+        for count in 2..400_usize {
+            for below in 0..count {
+                let percent_rank = below as f64 / (count - 1) as f64;
+                let wanted = (1.0 + (5.0 * percent_rank).floor()).min(5.0);
+                assert_eq!(f64::from(score(below, count)), wanted, "{below} of {count}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_customers_changes_nothing(
+            rows in prop::collection::vec((0_i64..9, 1_i64..5, 0_i64..9), 1..40), turn in 0_usize..40,
+        ) {
+            let customers: Vec<Purchases> = rows.iter().map(|&(d, o, c)| customer(d, o, c)).collect();
+            let turn = turn % customers.len();
+            let mut turned = customers.clone();
+            turned.rotate_left(turn);
+            let mut wanted = scores(&customers);
+            wanted.rotate_left(turn);
+            prop_assert_eq!(scores(&turned), wanted);
+        }
+    }
+}

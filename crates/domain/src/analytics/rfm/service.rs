@@ -1,0 +1,233 @@
+//! The use cases of RFM: what is shown and asked for, and what a worker does.
+
+use std::sync::Arc;
+
+use time::{Duration, OffsetDateTime, Time, UtcOffset};
+
+use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmFigures, RfmReport, RfmSegment, RfmStore, SegmentSize, grid};
+use crate::shared::{AccountId, Clock, Ids, StoreError, Tenant};
+
+/// How long a calculation belongs to whoever took it up; it is renewed while it goes on.
+const LEASE: Duration = Duration::seconds(30);
+
+/// When a calculation that failed is tried again.
+const AGAIN: Duration = Duration::minutes(5);
+
+/// The nights of UTC-3, where most accounts are: when they begin in UTC, and how long they are.
+const NIGHT_BEGINS: Duration = Duration::hours(3);
+const NIGHT: Duration = Duration::hours(4);
+
+/// How many accounts are planned at once.
+const PLANNED: i64 = 500;
+
+/// What is shown and asked for.
+pub struct Rfm {
+    store: Arc<dyn RfmStore>,
+}
+
+impl Rfm {
+    pub fn new(store: Arc<dyn RfmStore>) -> Self {
+        Self { store }
+    }
+
+    /// How many customers are of which kind.
+    pub async fn report(&self, tenant: &Tenant) -> Result<RfmReport, StoreError> {
+        Ok(report(self.store.figures(tenant.account_id).await?))
+    }
+
+    /// Has the scores calculated anew, soon. Whoever asks again meanwhile starts nothing.
+    pub async fn recalculate(&self, tenant: &Tenant) -> Result<(), RfmError> {
+        if !tenant.role.manages() {
+            return Err(RfmError::NotPermitted);
+        }
+        Ok(self.store.request(tenant.account_id).await?)
+    }
+}
+
+fn report(figures: RfmFigures) -> RfmReport {
+    let enabled = figures.orders >= ENOUGH_ORDERS;
+    let calculated_at = figures.calculated_at.filter(|_| enabled);
+    let size = |segment: &RfmSegment| {
+        let (_, count) = figures.sizes.iter().find(|(of, _)| of == segment)?;
+        Some(SegmentSize {
+            segment: *segment,
+            count: *count,
+            last_calculated_at: calculated_at?,
+        })
+    };
+    RfmReport {
+        enabled,
+        order_count: figures.orders,
+        distribution: RfmSegment::ALL.iter().filter_map(size).collect(),
+        last_calculated_at: calculated_at,
+    }
+}
+
+/// What a worker does.
+pub struct RfmWork {
+    store: Arc<dyn RfmStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl RfmWork {
+    pub fn new(store: Arc<dyn RfmStore>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        Self { store, clock, ids }
+    }
+
+    /// Plans the first night of accounts that have none; whether there may be more of them.
+    pub async fn plan(&self) -> Result<bool, StoreError> {
+        let accounts = self.store.unplanned(PLANNED).await?;
+        let now = self.clock.now();
+        let due: Vec<_> = accounts
+            .iter()
+            .map(|&account| (account, next_night(account, now)))
+            .collect();
+        if !due.is_empty() {
+            self.store.plan(&due).await?;
+        }
+        Ok(i64::try_from(due.len()).is_ok_and(|planned| planned >= PLANNED))
+    }
+
+    /// Takes up a calculation that is due.
+    pub async fn claim(&self) -> Result<Option<RfmClaim>, StoreError> {
+        let worker = self.ids.next();
+        let account = self.store.claim(worker, LEASE).await?;
+        Ok(account.map(|account_id| RfmClaim { account_id, worker }))
+    }
+
+    /// Keeps a calculation that goes on; to be called more often than every thirty seconds. False when it is lost.
+    pub async fn renew(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
+        self.store.renew(claim, LEASE).await
+    }
+
+    /// Leaves a calculation to whoever takes it up next.
+    pub async fn give_back(&self, claim: &RfmClaim) -> Result<(), StoreError> {
+        self.store.postpone(claim, self.clock.now()).await
+    }
+
+    /// Carries a calculation out; false when somebody else has it. One that fails is tried again later, and the scores
+    /// stay as they were.
+    pub async fn calculate(&self, claim: &RfmClaim) -> Result<bool, StoreError> {
+        let next = next_night(claim.account_id, self.clock.now());
+        let done = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
+        if done.is_err() {
+            // Where even this fails, the lease runs out.
+            self.store.postpone(claim, self.clock.now() + AGAIN).await.ok();
+        }
+        done
+    }
+}
+
+/// The account's place in the next night: always the same, and spread over the night.
+fn next_night(account: AccountId, now: OffsetDateTime) -> OffsetDateTime {
+    let seconds = u128::try_from(NIGHT.whole_seconds()).unwrap_or(1);
+    // The last bits of a UUID are random.
+    let place = (account.0.as_u128() & u128::from(u32::MAX)) % seconds;
+    let place = Duration::seconds(i64::try_from(place).unwrap_or_default());
+    let tonight = now.to_offset(UtcOffset::UTC).replace_time(Time::MIDNIGHT) + NIGHT_BEGINS + place;
+    if tonight > now {
+        tonight
+    } else {
+        tonight + Duration::DAY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use time::macros::datetime;
+    use uuid::Uuid;
+
+    use super::super::MockRfmStore;
+    use super::*;
+    use crate::shared::{MockClock, MockIds, Role, UserId};
+
+    const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+    fn figures(orders: i64, calculated_at: Option<OffsetDateTime>) -> RfmFigures {
+        RfmFigures {
+            orders,
+            calculated_at,
+            sizes: vec![(RfmSegment::Lost, 2), (RfmSegment::Champions, 1)],
+        }
+    }
+
+    #[test]
+    fn too_few_orders_show_nothing_else() {
+        let shown = json!(report(figures(19, Some(NOW))));
+        let wanted = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
+        assert_eq!(shown, wanted);
+    }
+
+    #[test]
+    fn enough_orders_show_the_segments_best_first() {
+        let at = "2026-03-01T12:00:00.000Z";
+        let wanted = json!({ "enabled": true, "orderCount": 20, "lastCalculatedAt": at, "distribution": [
+            { "segment": "champions", "count": 1, "last_calculated_at": at },
+            { "segment": "lost", "count": 2, "last_calculated_at": at },
+        ] });
+        assert_eq!(json!(report(figures(20, Some(NOW)))), wanted);
+    }
+
+    #[test]
+    fn what_was_never_calculated_has_no_moment() {
+        let shown = report(RfmFigures {
+            sizes: vec![],
+            ..figures(20, None)
+        });
+        assert!(shown.enabled && shown.distribution.is_empty() && shown.last_calculated_at.is_none());
+    }
+
+    #[tokio::test]
+    async fn only_who_manages_may_ask() {
+        for role in Role::ALL {
+            let mut store = MockRfmStore::new();
+            store
+                .expect_request()
+                .times(usize::from(role.manages()))
+                .returning(|_| Ok(()));
+            let tenant = Tenant::for_tests(AccountId(Uuid::nil()), UserId(Uuid::nil()), role);
+            let asked = Rfm::new(Arc::new(store)).recalculate(&tenant).await;
+            assert_eq!(asked.is_ok(), role.manages(), "{role}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_comes_again_and_is_told() {
+        let mut store = MockRfmStore::new();
+        store
+            .expect_calculate()
+            .returning(|_, _, _, _| Err(StoreError::Corrupt("x".into())));
+        store.expect_postpone().times(1).returning(|_, until| {
+            assert_eq!(until, NOW + AGAIN);
+            Ok(())
+        });
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let work = RfmWork::new(Arc::new(store), Arc::new(clock), Arc::new(MockIds::new()));
+        let claim = RfmClaim {
+            account_id: AccountId(Uuid::nil()),
+            worker: Uuid::nil(),
+        };
+        assert!(work.calculate(&claim).await.is_err());
+    }
+
+    #[test]
+    fn nights_are_spread_and_always_ahead() {
+        let account = AccountId(Uuid::from_u128(3600));
+        assert_eq!(next_night(account, NOW), datetime!(2026-03-02 4:00 UTC));
+        assert_eq!(
+            next_night(account, datetime!(2026-03-02 3:59:59 UTC)),
+            datetime!(2026-03-02 4:00 UTC)
+        );
+        assert_eq!(
+            next_night(account, datetime!(2026-03-02 4:00 UTC)),
+            datetime!(2026-03-03 4:00 UTC)
+        );
+        for number in 0..1000 {
+            let due = next_night(AccountId(Uuid::from_u128(number * 7_919)), NOW);
+            assert!(due >= datetime!(2026-03-02 3:00 UTC) && due < datetime!(2026-03-02 7:00 UTC));
+        }
+    }
+}

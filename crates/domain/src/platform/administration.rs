@@ -1,0 +1,329 @@
+//! The use cases over all accounts: the list, one account, its suspension and its plan, and the figures.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use time::Duration;
+
+use super::{
+    AccountChange, AccountDetail, AccountFilter, AccountRow, Admin, ChurnDay, Days, PlatformError, PlatformStats,
+    PlatformStore, RevenueDay, RevenueOverview, SubscriptionFigures,
+};
+use crate::accounts::{Account, AccountStatus};
+use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
+use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, text};
+
+/// The longest account name, and the longest address of a logo, in characters.
+const NAME_CHARS: usize = 200;
+const URL_CHARS: usize = 2048;
+
+/// How often a plan is given anew, having lost to another change of the subscription.
+const ATTEMPTS: usize = 5;
+
+/// What a new account is made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountInput {
+    pub name: Option<String>,
+    pub slug: Option<String>,
+    pub plan: Option<String>,
+}
+
+/// What of an account is to change; absent: it stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountPatch {
+    pub name: Option<String>,
+    pub slug: Option<String>,
+    pub logo_url: Option<Option<String>>,
+    pub plan: Option<String>,
+    pub status: Option<String>,
+}
+
+/// What is to be done with an account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ActionInput {
+    pub action: Option<String>,
+    pub plan: Option<String>,
+}
+
+/// The same, read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Suspend,
+    Reactivate,
+    ChangePlan(&'static str),
+}
+
+impl ActionInput {
+    fn read(&self) -> Result<Action, FieldErrors> {
+        match self.action.as_deref() {
+            Some("suspend") => Ok(Action::Suspend),
+            Some("reactivate") => Ok(Action::Reactivate),
+            Some("change_plan") => match self.plan.as_deref() {
+                None => Err(FieldErrors::one("plan", "is required")),
+                Some(id) => plan_id(id).map(Action::ChangePlan),
+            },
+            None => Err(FieldErrors::one("action", "is required")),
+            Some(_) => Err(FieldErrors::one(
+                "action",
+                "must be one of suspend, reactivate, change_plan",
+            )),
+        }
+    }
+}
+
+/// The use cases over all accounts.
+pub struct Administration {
+    store: Arc<dyn PlatformStore>,
+    subscriptions: Arc<dyn SubscriptionStore>,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Administration {
+    pub fn new(
+        store: Arc<dyn PlatformStore>,
+        subscriptions: Arc<dyn SubscriptionStore>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            subscriptions,
+            clock,
+            ids,
+        }
+    }
+
+    /// One page of the accounts, the newest first.
+    pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, PlatformError> {
+        Ok(self.store.list(filter, page, self.clock.now()).await?)
+    }
+
+    /// One account in full.
+    pub async fn get(&self, account: AccountId) -> Result<AccountDetail, PlatformError> {
+        let found = self.store.detail(account).await?;
+        found.ok_or(PlatformError::NotFound)
+    }
+
+    /// Makes an account that nobody is in: whoever is to own it is let in by support mode and an invite.
+    pub async fn create(&self, input: &AccountInput) -> Result<Account, PlatformError> {
+        let mut errors = FieldErrors::default();
+        let given = input.name.as_deref().unwrap_or_default();
+        let name = kept(&mut errors, name(given));
+        let slug = kept(&mut errors, input.slug.as_deref().map(slug).transpose());
+        let plan = kept(&mut errors, plan_id(input.plan.as_deref().unwrap_or(FREE_PLAN)));
+        errors.into_result()?;
+        let (name, slug) = (name.unwrap_or_default(), slug.flatten());
+        let is_given = slug.is_some();
+        let account = Account {
+            id: self.ids.next().into(),
+            slug: slug.unwrap_or_else(|| text::slug(&name)),
+            name,
+            logo_url: None,
+            plan: plan.unwrap_or(FREE_PLAN).to_owned(),
+            status: AccountStatus::Active,
+            created_at: self.clock.now(),
+        };
+        taken(self.store.create(&account, is_given).await)
+    }
+
+    /// Changes what is given of an account.
+    pub async fn update(&self, account: AccountId, patch: &AccountPatch) -> Result<Account, PlatformError> {
+        let change = change_of(patch)?;
+        let updated = taken(self.store.update(account, &change).await)?;
+        updated.ok_or(PlatformError::NotFound)
+    }
+
+    /// Suspends an account, opens it again, or gives it a plan. Says what was done.
+    pub async fn act(
+        &self,
+        admin: &Admin,
+        account: AccountId,
+        input: &ActionInput,
+    ) -> Result<&'static str, PlatformError> {
+        match input.read()? {
+            Action::Suspend => {
+                let status = AccountStatus::Suspended;
+                self.set_status(admin, account, status, "suspend").await?;
+                Ok("The account is suspended")
+            }
+            Action::Reactivate => {
+                let status = AccountStatus::Active;
+                self.set_status(admin, account, status, "reactivate").await?;
+                Ok("The account is active")
+            }
+            Action::ChangePlan(plan) => {
+                self.change_plan(admin, account, plan).await?;
+                Ok("The account's plan is changed")
+            }
+        }
+    }
+
+    async fn set_status(
+        &self,
+        admin: &Admin,
+        account: AccountId,
+        status: AccountStatus,
+        action: &str,
+    ) -> Result<(), PlatformError> {
+        let event = acted(admin, account, json!({ "action": action }));
+        match self.store.set_status(account, status, &[event]).await? {
+            true => Ok(()),
+            false => Err(PlatformError::NotFound),
+        }
+    }
+
+    /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked.
+    async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), PlatformError> {
+        for _ in 0..ATTEMPTS {
+            let before = self.store.account(account).await?.ok_or(PlatformError::NotFound)?;
+            let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });
+            let events = vec![acted(admin, account, changes)];
+            let live = self.subscriptions.overview(account).await?.subscription;
+            let paying =
+                live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
+            let Some(mut subscription) = paying else {
+                return match self.store.set_plan(account, plan, &events).await? {
+                    true => Ok(()),
+                    false => Err(PlatformError::NotFound),
+                };
+            };
+            subscription.plan = plan.to_owned();
+            subscription.updated_at = self.clock.now();
+            let change = Change {
+                subscription,
+                account_plan: Some(plan.to_owned()),
+                payment: None,
+                limits: None,
+                events,
+            };
+            if self.subscriptions.write(&change).await? == Writing::Done {
+                return Ok(());
+            }
+        }
+        Err(PlatformError::Contended)
+    }
+
+    /// The platform at a glance.
+    pub async fn stats(&self) -> Result<PlatformStats, PlatformError> {
+        let totals = self.store.totals().await?;
+        Ok(PlatformStats::new(totals, self.figures().await?))
+    }
+
+    /// What comes in.
+    pub async fn revenue(&self) -> Result<RevenueOverview, PlatformError> {
+        Ok(self.figures().await?.into())
+    }
+
+    async fn figures(&self) -> Result<SubscriptionFigures, StoreError> {
+        let now = self.clock.now();
+        let since = now - Duration::days(SubscriptionFigures::CHURN_DAYS);
+        self.store.subscriptions(since, now).await
+    }
+
+    /// What was paid, day by day.
+    pub async fn daily_revenue(&self, days: i64) -> Result<Vec<RevenueDay>, PlatformError> {
+        let days = Days::until(self.clock.now(), days);
+        Ok(RevenueDay::each(days, &self.store.revenue(days).await?))
+    }
+
+    /// What ended, day by day.
+    pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, PlatformError> {
+        let days = Days::until(self.clock.now(), days);
+        let counted = self.store.churn(days).await?;
+        Ok(counted.into_iter().map(ChurnDay::from).collect())
+    }
+}
+
+fn acted(admin: &Admin, account: AccountId, changes: Value) -> Event {
+    let audit = admin.audit(AuditAction::Update, "admin_account_action", account);
+    Event::Audit(audit.with_changes(changes))
+}
+
+fn change_of(patch: &AccountPatch) -> Result<AccountChange, FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let logo_url = match &patch.logo_url {
+        None => None,
+        Some(None) => Some(None),
+        Some(Some(given)) => kept(&mut errors, url(given)).map(Some),
+    };
+    let change = AccountChange {
+        name: kept(&mut errors, patch.name.as_deref().map(name).transpose()).flatten(),
+        slug: kept(&mut errors, patch.slug.as_deref().map(slug).transpose()).flatten(),
+        logo_url,
+        plan: kept(&mut errors, patch.plan.as_deref().map(plan_id).transpose())
+            .flatten()
+            .map(str::to_owned),
+        status: kept(&mut errors, patch.status.as_deref().map(status).transpose()).flatten(),
+    };
+    errors.into_result()?;
+    Ok(change)
+}
+
+/// What was read, or its faults beside those of the other fields.
+fn kept<T>(errors: &mut FieldErrors, read: Result<T, FieldErrors>) -> Option<T> {
+    match read {
+        Ok(value) => Some(value),
+        Err(FieldErrors(faults)) => {
+            for (field, messages) in faults {
+                for message in messages {
+                    errors.add(field.clone(), message);
+                }
+            }
+            None
+        }
+    }
+}
+
+fn name(given: &str) -> Result<String, FieldErrors> {
+    let name = text::sanitize(given);
+    match name.chars().count() {
+        1..=NAME_CHARS => Ok(name),
+        _ => Err(FieldErrors::one("name", "must have 1 to 200 characters")),
+    }
+}
+
+/// A slug that is given is taken as it is, or not at all.
+fn slug(given: &str) -> Result<String, FieldErrors> {
+    if text::slug(given) == given {
+        Ok(given.to_owned())
+    } else {
+        let message = "must be lowercase letters, digits and single hyphens between them, at most 50";
+        Err(FieldErrors::one("slug", message))
+    }
+}
+
+fn url(given: &str) -> Result<String, FieldErrors> {
+    let host = ["https://", "http://"]
+        .iter()
+        .find_map(|start| given.strip_prefix(start));
+    let fits = host.is_some_and(|host| !host.is_empty() && !host.starts_with('/'));
+    let plain = !given.chars().any(|c| c.is_whitespace() || c.is_control());
+    if fits && plain && given.chars().count() <= URL_CHARS {
+        Ok(given.to_owned())
+    } else {
+        Err(FieldErrors::one("logo_url", "must be an http or https address"))
+    }
+}
+
+fn plan_id(given: &str) -> Result<&'static str, FieldErrors> {
+    let plan = billing::plan(given).map(|plan| plan.id);
+    plan.ok_or_else(|| FieldErrors::one("plan", "is no plan of the catalogue"))
+}
+
+fn status(given: &str) -> Result<AccountStatus, FieldErrors> {
+    given
+        .parse()
+        .map_err(|_| FieldErrors::one("status", "must be one of active, suspended"))
+}
+
+/// A slug that somebody else has is the caller's fault.
+fn taken<T>(stored: Result<T, StoreError>) -> Result<T, PlatformError> {
+    match stored {
+        Ok(value) => Ok(value),
+        Err(error) => Err(match error.into_field_errors() {
+            Ok(errors) => PlatformError::Invalid(errors),
+            Err(error) => PlatformError::Store(error),
+        }),
+    }
+}

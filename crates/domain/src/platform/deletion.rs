@@ -1,0 +1,112 @@
+//! The removal of an account: decided in one transaction, carried out piece by piece, by whoever is there.
+//!
+//! The account is gone for everybody the moment the removal is written down. What follows takes as long as the account
+//! is large and can be begun anew at any point: its rows, its files, its subscription at the payment gateway. The
+//! gateway is not asked first, since its silence must not keep an account alive; it is asked until it has answered.
+
+use std::sync::Arc;
+
+use time::Duration;
+
+use super::{DeletionStore, GatewayCancellation, PlatformError};
+use crate::billing::{GatewayFault, PaymentGateway};
+use crate::media::{MediaStore, MediaStoreError};
+use crate::shared::{AccountId, Clock, StoreError};
+
+/// How long the next piece of a removal may take before somebody else goes on with it.
+pub const DELETION_LEASE: Duration = Duration::minutes(2);
+
+/// How long the gateway is left alone before it is asked again.
+pub const CANCELLATION_PAUSE: Duration = Duration::minutes(5);
+
+/// How long a subscription that nobody knows of may still turn up at the gateway: as long as billing waits for one.
+pub const WATCHED_FOR: Duration = Duration::days(1);
+
+/// The use case of removals, and the work that is left of them.
+pub struct Deletions {
+    store: Arc<dyn DeletionStore>,
+    media: Arc<dyn MediaStore>,
+    gateway: Arc<dyn PaymentGateway>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Deletions {
+    pub fn new(
+        store: Arc<dyn DeletionStore>,
+        media: Arc<dyn MediaStore>,
+        gateway: Arc<dyn PaymentGateway>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            store,
+            media,
+            gateway,
+            clock,
+        }
+    }
+
+    /// Removes an account for good. Where this fails half-way, the account is gone all the same, and a worker finishes.
+    pub async fn delete(&self, account: AccountId) -> Result<(), PlatformError> {
+        let watched_until = self.clock.now() + WATCHED_FOR;
+        if !self.store.begin(account, DELETION_LEASE, watched_until).await? {
+            return Err(PlatformError::NotFound);
+        }
+        for cancellation in self.store.cancellations(account).await? {
+            // What fails now is tried again by the worker.
+            self.cancel(&cancellation).await.ok();
+        }
+        self.finish(account).await
+    }
+
+    /// Goes on with one removal that nobody is at; false when there is none.
+    pub async fn finish_next(&self) -> Result<bool, StoreError> {
+        let Some(account) = self.store.claim(DELETION_LEASE).await? else {
+            return Ok(false);
+        };
+        match self.finish(account).await {
+            Ok(()) => Ok(true),
+            Err(PlatformError::Store(error)) => Err(error),
+            Err(other) => Err(StoreError::Unavailable(Box::new(other))),
+        }
+    }
+
+    /// Ends one subscription of a removed account at the gateway; false when none is due.
+    pub async fn cancel_next(&self) -> Result<bool, StoreError> {
+        let Some(cancellation) = self.store.claim_cancellation(CANCELLATION_PAUSE).await? else {
+            return Ok(false);
+        };
+        self.cancel(&cancellation).await?;
+        Ok(true)
+    }
+
+    /// Rows first: they are what callbacks, runs and readers might still meet.
+    async fn finish(&self, account: AccountId) -> Result<(), PlatformError> {
+        while self.store.purge(account, DELETION_LEASE).await? {}
+        match self.media.delete_account(account).await {
+            // Where files cannot be kept there is none.
+            Ok(()) | Err(MediaStoreError::NotConfigured) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.store.end(account).await?)
+    }
+
+    async fn cancel(&self, cancellation: &GatewayCancellation) -> Result<(), StoreError> {
+        match self.cancelled(cancellation).await {
+            Ok(true) | Err(GatewayFault::Missing) => self.store.forget_cancellation(cancellation.subscription_id).await,
+            // It may turn up yet; or nobody will answer before a gateway is configured again.
+            Ok(false) | Err(GatewayFault::NotConfigured) => Ok(()),
+            Err(fault) => Err(StoreError::Unavailable(Box::new(fault))),
+        }
+    }
+
+    /// Whether nothing more is to be expected.
+    async fn cancelled(&self, cancellation: &GatewayCancellation) -> Result<bool, GatewayFault> {
+        if let Some(id) = &cancellation.gateway_subscription_id {
+            return self.gateway.cancel(id).await.map(|()| true);
+        }
+        match self.gateway.find(cancellation.subscription_id).await? {
+            Some(made) => self.gateway.cancel(&made.id).await.map(|()| true),
+            None => Ok(cancellation.until <= self.clock.now()),
+        }
+    }
+}

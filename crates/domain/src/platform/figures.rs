@@ -1,0 +1,361 @@
+//! The figures of the business, and the rules by which they are made.
+//!
+//! - A subscription is worth its value a month; a yearly one a twelfth of it, rounded half-even to whole cents. It is
+//!   rounded here and nowhere else, one subscription at a time, so that rows add up to totals.
+//! - Only what is active or past due counts for revenue, and only what costs something is paid.
+//! - A subscription lives from its creation until it is cancelled or inactivated, whichever came first.
+//! - Churn of a span: of those that lived when it began, the share that ended in it.
+
+use serde::{Serialize, Serializer};
+use time::{Date, Duration, OffsetDateTime, UtcOffset};
+
+use crate::billing::{Cents, Cycle};
+
+/// Months of a year.
+const MONTHS: i64 = 12;
+
+/// What a subscription is worth a month.
+pub fn monthly_value(value: Cents, cycle: Cycle) -> Cents {
+    match cycle {
+        Cycle::Monthly => value,
+        Cycle::Yearly => Cents(half_even(i128::from(value.0), i128::from(MONTHS))),
+    }
+}
+
+/// What a month's revenue is worth a year.
+pub fn arr(mrr: Cents) -> Cents {
+    Cents(mrr.0.saturating_mul(MONTHS))
+}
+
+/// The nearest whole number; of two that are equally near, the even one. `divisor` is positive.
+fn half_even(dividend: i128, divisor: i128) -> i64 {
+    let (quotient, rest) = (dividend.div_euclid(divisor), dividend.rem_euclid(divisor));
+    let up = rest * 2 > divisor || (rest * 2 == divisor && quotient % 2 != 0);
+    i64::try_from(quotient + i128::from(up)).unwrap_or(i64::MAX)
+}
+
+/// A share, to two decimals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Percent {
+    hundredths: i64,
+}
+
+impl Percent {
+    /// `part` of `whole`, rounded half-even; 0 of nothing.
+    pub fn of(part: i64, whole: i64) -> Self {
+        let hundredths = if whole <= 0 {
+            0
+        } else {
+            half_even(i128::from(part) * 10_000, i128::from(whole))
+        };
+        Self { hundredths }
+    }
+}
+
+/// A decimal number, never by way of a binary one.
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Cents(self.hundredths).reais().serialize(serializer)
+    }
+}
+
+/// Whole days of UTC, the last one being today.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Days {
+    /// The first.
+    pub first: Date,
+    /// Today.
+    pub last: Date,
+}
+
+impl Days {
+    /// Today and so many days before it that there are `count`.
+    pub fn until(now: OffsetDateTime, count: i64) -> Self {
+        let last = now.to_offset(UtcOffset::UTC).date();
+        let first = last.saturating_sub(Duration::days(count.max(1) - 1));
+        Self { first, last }
+    }
+
+    /// Every day, the oldest first.
+    pub fn each(self) -> impl Iterator<Item = Date> {
+        let next = move |day: &Date| day.next_day().filter(|day| *day <= self.last);
+        std::iter::successors(Some(self.first), next)
+    }
+}
+
+/// What was counted of all accounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub accounts: i64,
+    pub users: i64,
+    pub contacts: i64,
+    pub conversations: i64,
+}
+
+/// What was counted of all subscriptions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SubscriptionFigures {
+    /// What the active and past due ones are worth a month.
+    pub mrr: Cents,
+    /// How many accounts have a paid one of these.
+    pub paying_accounts: i64,
+    /// How many lived 30 days ago.
+    pub live_before: i64,
+    /// How many of these have ended since.
+    pub ended_since: i64,
+}
+
+impl SubscriptionFigures {
+    /// How far churn looks back.
+    pub const CHURN_DAYS: i64 = 30;
+
+    fn churn_rate(&self) -> Percent {
+        Percent::of(self.ended_since, self.live_before)
+    }
+}
+
+/// The platform at a glance, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlatformStats {
+    total_accounts: i64,
+    total_users: i64,
+    total_contacts: i64,
+    total_conversations: i64,
+    mrr: Cents,
+    arr: Cents,
+    paying_accounts: i64,
+    churn_rate: Percent,
+}
+
+impl PlatformStats {
+    /// Of what was counted.
+    pub fn new(totals: Totals, figures: SubscriptionFigures) -> Self {
+        Self {
+            total_accounts: totals.accounts,
+            total_users: totals.users,
+            total_contacts: totals.contacts,
+            total_conversations: totals.conversations,
+            mrr: figures.mrr,
+            arr: arr(figures.mrr),
+            paying_accounts: figures.paying_accounts,
+            churn_rate: figures.churn_rate(),
+        }
+    }
+}
+
+/// What comes in, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RevenueOverview {
+    total_mrr: Cents,
+    total_arr: Cents,
+    paying_accounts: i64,
+    churn_rate_30d: Percent,
+}
+
+impl From<SubscriptionFigures> for RevenueOverview {
+    fn from(figures: SubscriptionFigures) -> Self {
+        Self {
+            total_mrr: figures.mrr,
+            total_arr: arr(figures.mrr),
+            paying_accounts: figures.paying_accounts,
+            churn_rate_30d: figures.churn_rate(),
+        }
+    }
+}
+
+/// What was paid on a day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Revenue {
+    /// How much.
+    pub revenue: Cents,
+    /// In how many payments.
+    pub payments: i64,
+}
+
+/// The same with its day; days on which nothing was paid are left out.
+pub type DayRevenue = (Date, Revenue);
+
+/// A day of the revenue, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RevenueDay {
+    #[serde(serialize_with = "as_date")]
+    date: Date,
+    revenue: Cents,
+    payments: i64,
+}
+
+impl RevenueDay {
+    /// Every day, those on which nothing was paid too.
+    pub fn each(days: Days, counted: &[DayRevenue]) -> Vec<Self> {
+        let day = |date: Date| {
+            let found = counted.iter().find(|(day, _)| *day == date);
+            let revenue = found.map_or_else(Revenue::default, |(_, revenue)| *revenue);
+            Self {
+                date,
+                revenue: revenue.revenue,
+                payments: revenue.payments,
+            }
+        };
+        days.each().map(day).collect()
+    }
+}
+
+/// What became of subscriptions on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayChurn {
+    /// The day.
+    pub date: Date,
+    /// How many ended.
+    pub ended: i64,
+    /// What these were worth a month.
+    pub ended_value: Cents,
+    /// How many lived when the day began.
+    pub live_before: i64,
+    /// How many of these ended on it.
+    pub ended_of_these: i64,
+}
+
+/// A day of the churn, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ChurnDay {
+    #[serde(serialize_with = "as_date")]
+    date: Date,
+    cancelled: i64,
+    churned_mrr: Cents,
+    active_start: i64,
+    churn_rate: Percent,
+}
+
+impl From<DayChurn> for ChurnDay {
+    fn from(day: DayChurn) -> Self {
+        Self {
+            date: day.date,
+            cancelled: day.ended,
+            churned_mrr: day.ended_value,
+            active_start: day.live_before,
+            churn_rate: Percent::of(day.ended_of_these, day.live_before),
+        }
+    }
+}
+
+fn as_date<S: Serializer>(date: &Date, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(date)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use time::macros::{date, datetime};
+
+    use super::*;
+
+    #[test]
+    fn a_twelfth_is_rounded_half_even() {
+        for (year, month) in [
+            (0, 0),
+            (5, 0),
+            (6, 0),
+            (7, 1),
+            (17, 1),
+            (18, 2),
+            (30, 2),
+            (42, 4),
+            (97_000, 8_083),
+            (297_000, 24_750),
+            (797_000, 66_417),
+            (i64::MAX, 768_614_336_404_564_651),
+        ] {
+            assert_eq!(monthly_value(Cents(year), Cycle::Yearly), Cents(month), "{year}");
+            assert_eq!(monthly_value(Cents(year), Cycle::Monthly), Cents(year));
+        }
+        assert_eq!(arr(Cents(9_700)), Cents(116_400));
+    }
+
+    #[test]
+    fn shares_are_decimal_numbers() {
+        for (part, whole, text) in [
+            (0, 0, "0"),
+            (3, 0, "0"),
+            (1, 3, "33.33"),
+            (2, 3, "66.67"),
+            (1, 1, "100"),
+            (1, 8, "12.5"),
+            (1, 32, "3.12"),
+            (3, 32, "9.38"),
+            (1, 20_001, "0"),
+        ] {
+            assert_eq!(json!(Percent::of(part, whole)).to_string(), text, "{part}/{whole}");
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_utc_and_end_today() {
+        let now = datetime!(2026-03-01 00:30 +02:00);
+        let days: Vec<String> = Days::until(now, 3).each().map(|day| day.to_string()).collect();
+        assert_eq!(days, ["2026-02-26", "2026-02-27", "2026-02-28"]);
+        assert_eq!(Days::until(now, 0).each().count(), 1);
+        assert_eq!(Days::until(now, 365).each().count(), 365);
+    }
+
+    #[test]
+    fn every_day_has_a_row() {
+        let days = Days {
+            first: date!(2026 - 02 - 27),
+            last: date!(2026 - 03 - 01),
+        };
+        let paid = Revenue {
+            revenue: Cents(9_700),
+            payments: 2,
+        };
+        let rows = RevenueDay::each(days, &[(date!(2026 - 02 - 28), paid)]);
+        let wanted = json!([
+            { "date": "2026-02-27", "revenue": 0, "payments": 0 },
+            { "date": "2026-02-28", "revenue": 9_700, "payments": 2 },
+            { "date": "2026-03-01", "revenue": 0, "payments": 0 },
+        ]);
+        assert_eq!(json!(rows), wanted);
+    }
+
+    #[test]
+    fn the_published_fields() {
+        let totals = Totals {
+            accounts: 1,
+            users: 2,
+            contacts: 3,
+            conversations: 4,
+        };
+        let figures = SubscriptionFigures {
+            mrr: Cents(5),
+            paying_accounts: 6,
+            live_before: 8,
+            ended_since: 1,
+        };
+        let stats = json!({ "totalAccounts": 1, "totalUsers": 2, "totalContacts": 3, "totalConversations": 4, "mrr": 5,
+                            "arr": 60, "payingAccounts": 6, "churnRate": 12.5 });
+        assert_eq!(json!(PlatformStats::new(totals, figures)), stats);
+        let revenue = json!({ "total_mrr": 5, "total_arr": 60, "paying_accounts": 6, "churn_rate_30d": 12.5 });
+        assert_eq!(json!(RevenueOverview::from(figures)), revenue);
+        let churn = ChurnDay::from(DayChurn {
+            date: date!(2026 - 03 - 01),
+            ended: 2,
+            ended_value: Cents(7),
+            live_before: 4,
+            ended_of_these: 1,
+        });
+        let day =
+            json!({ "date": "2026-03-01", "cancelled": 2, "churned_mrr": 7, "active_start": 4, "churn_rate": 25 });
+        assert_eq!(json!(churn), day);
+    }
+
+    proptest! {
+        /// By the definition: no other whole number is nearer, and of two equally near ones it is the even one.
+        #[test]
+        fn rounding_is_to_the_nearest(dividend in -1_000_000_i64..1_000_000, divisor in 1_i64..1000) {
+            let rounded = half_even(i128::from(dividend), i128::from(divisor));
+            let distance = (rounded * divisor - dividend).abs() * 2;
+            prop_assert!(distance < divisor || (distance == divisor && rounded % 2 == 0));
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What platform administrators do: over all accounts, with one account, and inside one in support mode.
+//!
+//! Owns the overview of accounts, what is decided about one of them (suspension, plan, removal), the life of a
+//! membership of support mode, and the figures of the business. Does not own who an administrator is (`accounts`), how
+//! a subscription is written (`billing`) nor the cookie of support mode (the server).
+
+mod administration;
+mod deletion;
+mod figures;
+mod model;
+mod ports;
+mod support;
+
+#[cfg(test)]
+mod tests;
+
+pub use administration::{AccountInput, AccountPatch, ActionInput, Administration};
+pub use deletion::{CANCELLATION_PAUSE, DELETION_LEASE, Deletions, WATCHED_FOR};
+pub use figures::{
+    ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformStats, Revenue, RevenueDay, RevenueOverview,
+    SubscriptionFigures, Totals, arr, monthly_value,
+};
+pub use model::*;
+pub use ports::*;
+pub use support::{SUPPORT_LASTS, Support, SupportStarted};

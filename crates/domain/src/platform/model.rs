@@ -1,0 +1,160 @@
+//! Accounts as the platform sees them, who acts on them, and why that may fail.
+
+use serde::Serialize;
+use thiserror::Error;
+use time::OffsetDateTime;
+
+use crate::accounts::{Account, AccountStatus};
+use crate::billing::Cents;
+use crate::media::MediaStoreError;
+use crate::shared::{AccountId, Audit, AuditAction, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp};
+
+/// A platform administrator at work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admin {
+    /// The person.
+    pub user_id: UserId,
+    /// Their e-mail address.
+    pub email: String,
+    /// From which address.
+    pub ip_address: Option<String>,
+    /// Whether they are in support mode meanwhile.
+    pub in_support: bool,
+}
+
+impl Admin {
+    /// An entry in the log of the account that they act on.
+    pub(super) fn audit(&self, action: AuditAction, entity_type: &str, account: AccountId) -> Audit {
+        Audit {
+            user_id: Some(self.user_id),
+            action,
+            entity_type: entity_type.to_owned(),
+            entity_id: Some(account.0),
+            changes: None,
+            ip_address: self.ip_address.clone(),
+            support_admin: self.in_support.then(|| self.email.clone()),
+        }
+    }
+}
+
+/// An account in the list, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountRow {
+    /// Its id.
+    pub id: AccountId,
+    /// Its name.
+    pub company_name: String,
+    /// Its slug.
+    pub slug: String,
+    /// The address of its owner; of several, of whoever has been one for longest.
+    pub owner_email: Option<String>,
+    /// Its plan id.
+    pub plan: String,
+    /// Whether it may work.
+    pub status: AccountStatus,
+    /// How many people are in it, support mode aside.
+    pub users: i64,
+    /// How many contacts it has.
+    pub contacts: i64,
+    /// How many messages it sent in the last 30 days: of campaigns, and replies.
+    pub messages_30d: i64,
+    /// What it pays a month.
+    pub mrr: Cents,
+    /// When it was made.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// Which accounts are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountFilter {
+    /// A part of the name or of the owner's address, in any case.
+    pub search: Option<String>,
+    /// On this plan.
+    pub plan: Option<String>,
+    /// In this status.
+    pub status: Option<AccountStatus>,
+}
+
+/// Somebody in an account, as published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountUser {
+    /// The account.
+    pub account_id: AccountId,
+    /// The person.
+    pub user_id: UserId,
+    /// Their address.
+    pub email: String,
+    /// Their name.
+    pub name: Option<String>,
+    /// What they may do.
+    pub role: Role,
+    /// When they last chose the account.
+    #[serde(with = "timestamp::option")]
+    pub last_active_at: Option<OffsetDateTime>,
+    /// Since when.
+    #[serde(with = "timestamp")]
+    pub created_at: OffsetDateTime,
+}
+
+/// What an account has, as published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AccountMetrics {
+    /// Its contacts.
+    pub contacts: i64,
+    /// Its conversations.
+    pub conversations: i64,
+}
+
+/// One account in full, as published.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AccountDetail {
+    /// The account.
+    #[serde(flatten)]
+    pub account: Account,
+    /// Who is in it, support mode aside; who came first is first.
+    pub users: Vec<AccountUser>,
+    /// What it has.
+    pub metrics: AccountMetrics,
+}
+
+/// What of an account changes; none: it stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountChange {
+    pub name: Option<String>,
+    pub slug: Option<String>,
+    pub logo_url: Option<Option<String>>,
+    pub plan: Option<String>,
+    pub status: Option<AccountStatus>,
+}
+
+/// What an account that is removed may still have at the payment gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayCancellation {
+    /// Our subscription: what the gateway knows it by.
+    pub subscription_id: SubscriptionId,
+    /// The gateway's id; none while nobody knows whether there is one.
+    pub gateway_subscription_id: Option<String>,
+    /// How long it may still turn up.
+    pub until: OffsetDateTime,
+}
+
+/// Why an administrator did not get what they asked for.
+#[derive(Debug, Error)]
+pub enum PlatformError {
+    /// There is no such account.
+    #[error("there is no such account")]
+    NotFound,
+    /// The input is wrong.
+    #[error(transparent)]
+    Invalid(#[from] FieldErrors),
+    /// The subscription is being changed.
+    #[error("The account's subscription is being changed at the same time; try again")]
+    Contended,
+    /// The files of the account cannot be removed now.
+    #[error(transparent)]
+    Media(#[from] MediaStoreError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

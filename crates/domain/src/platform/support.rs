@@ -1,0 +1,88 @@
+//! Support mode: an administrator works in an account for a while, and everybody can see that it was them.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+
+use super::{Admin, PlatformError, SupportStore};
+use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreError, UserId, text};
+
+/// How long it lasts.
+pub const SUPPORT_LASTS: Duration = Duration::hours(4);
+
+/// The longest reason, in characters.
+const REASON_CHARS: usize = 500;
+
+/// What began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupportStarted {
+    /// The account.
+    pub account_id: AccountId,
+    /// Its name.
+    pub account_name: String,
+    /// Since when.
+    pub started_at: OffsetDateTime,
+    /// Until when.
+    pub expires_at: OffsetDateTime,
+}
+
+/// The use cases of support mode.
+pub struct Support {
+    store: Arc<dyn SupportStore>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Support {
+    pub fn new(store: Arc<dyn SupportStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock }
+    }
+
+    /// Lets an administrator into an account, suspended or not. They leave the account that they are in for support.
+    pub async fn start(
+        &self,
+        admin: &Admin,
+        account: AccountId,
+        leaving: Option<AccountId>,
+        reason: Option<&str>,
+    ) -> Result<SupportStarted, PlatformError> {
+        let reason = reason.map(text::sanitize).filter(|reason| !reason.is_empty());
+        if reason
+            .as_ref()
+            .is_some_and(|reason| reason.chars().count() > REASON_CHARS)
+        {
+            let message = format!("must have at most {REASON_CHARS} characters");
+            return Err(FieldErrors::one("reason", message).into());
+        }
+        let started_at = self.clock.now();
+        let expires_at = started_at + SUPPORT_LASTS;
+        let mut audit = admin.audit(AuditAction::Login, "admin_impersonation", account);
+        audit.support_admin = Some(admin.email.clone());
+        let audit = match reason {
+            Some(reason) => audit.with_changes(json!({ "reason": reason })),
+            None => audit,
+        };
+        let leaving = leaving.filter(|left| *left != account);
+        let name = self
+            .store
+            .start(admin, account, leaving, expires_at, &[Event::Audit(audit)])
+            .await?;
+        Ok(SupportStarted {
+            account_id: account,
+            account_name: name.ok_or(PlatformError::NotFound)?,
+            started_at,
+            expires_at,
+        })
+    }
+
+    /// Ends it: what was lent is taken back, what is their own stays.
+    pub async fn stop(&self, user: UserId, account: AccountId) -> Result<(), PlatformError> {
+        self.store.stop(user, account).await?;
+        Ok(())
+    }
+
+    /// Takes back what was lent for too long; how many.
+    pub async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
+        self.store.sweep(limit).await
+    }
+}

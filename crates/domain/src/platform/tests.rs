@@ -1,0 +1,448 @@
+//! The use cases of administrators, with mocked ports.
+
+use std::sync::{Arc, Mutex};
+
+use time::OffsetDateTime;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use super::*;
+use crate::accounts::AccountStatus;
+use crate::billing::{
+    BillingType, Cents, Cycle, GatewayFault, GatewaySubscription, MockPaymentGateway, MockSubscriptionStore, Overview,
+    Subscription, SubscriptionStatus, Usage, Writing,
+};
+use crate::media::{MediaStoreError, MockMediaStore};
+use crate::shared::{AccountId, Event, MockClock, MockIds, StoreError, SubscriptionId, UserId};
+
+const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
+
+fn admin(in_support: bool) -> Admin {
+    Admin {
+        user_id: UserId(Uuid::from_u128(1)),
+        email: "root@example.com".into(),
+        ip_address: Some("10.0.0.1".into()),
+        in_support,
+    }
+}
+
+fn clock() -> Arc<MockClock> {
+    let mut clock = MockClock::new();
+    clock.expect_now().return_const(NOW);
+    Arc::new(clock)
+}
+
+fn account() -> crate::accounts::Account {
+    crate::accounts::Account {
+        id: ACCOUNT,
+        name: "Loja".into(),
+        slug: "loja".into(),
+        logo_url: None,
+        plan: "free".into(),
+        status: AccountStatus::Active,
+        created_at: NOW,
+    }
+}
+
+fn subscription(status: SubscriptionStatus) -> Subscription {
+    Subscription {
+        account_id: ACCOUNT,
+        id: SubscriptionId(Uuid::from_u128(5)),
+        plan: "starter".into(),
+        cycle: Cycle::Monthly,
+        status,
+        billing_type: BillingType::Pix,
+        value: Cents(9_700),
+        billing_email: None,
+        gateway_customer_id: None,
+        gateway_subscription_id: Some("sub_1".into()),
+        current_period_start: None,
+        current_period_end: None,
+        cancelled_at: None,
+        inactivated_at: None,
+        lapsed_at: None,
+        period_granted: false,
+        anchor_day: None,
+        check_at: None,
+        last_event: None,
+        pending: None,
+        version: 3,
+        created_at: NOW,
+        updated_at: NOW,
+    }
+}
+
+fn subscribed(status: Option<SubscriptionStatus>) -> MockSubscriptionStore {
+    let mut store = MockSubscriptionStore::new();
+    store.expect_overview().returning(move |_| {
+        Ok(Overview {
+            account_name: "Loja".into(),
+            account_plan: "free".into(),
+            subscription: status.map(subscription),
+            usage: Usage {
+                contacts: 0,
+                messages: 0,
+                automations: 0,
+                team: 0,
+                whatsapp: 0,
+            },
+        })
+    });
+    store
+}
+
+fn administration(store: MockPlatformStore, subscriptions: MockSubscriptionStore) -> Administration {
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(9));
+    Administration::new(Arc::new(store), Arc::new(subscriptions), clock(), Arc::new(ids))
+}
+
+fn action(action: &str, plan: Option<&str>) -> ActionInput {
+    ActionInput {
+        action: Some(action.into()),
+        plan: plan.map(str::to_owned),
+    }
+}
+
+/// The fields that are complained of.
+fn blamed<T: std::fmt::Debug>(result: Result<T, PlatformError>) -> Vec<String> {
+    match result {
+        Err(PlatformError::Invalid(errors)) => errors.0.into_keys().collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn changes(events: &[Event]) -> serde_json::Value {
+    match events {
+        [Event::Audit(audit)] => audit.recorded_changes().unwrap_or_default(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_action_or_plan_reaches_no_store() {
+    for (input, field) in [
+        (ActionInput::default(), "action"),
+        (action("close", None), "action"),
+        (action("Suspend", None), "action"),
+        (action("change_plan", None), "plan"),
+        (action("change_plan", Some("gold")), "plan"),
+        (action("change_plan", Some("")), "plan"),
+    ] {
+        let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+        assert_eq!(blamed(all.act(&admin(false), ACCOUNT, &input).await), [field]);
+    }
+}
+
+#[tokio::test]
+async fn suspending_and_opening_again_say_who_did_it() {
+    use AccountStatus::{Active, Suspended};
+    for (word, wanted, in_support) in [("suspend", Suspended, false), ("reactivate", Active, true)] {
+        let mut store = MockPlatformStore::new();
+        store.expect_set_status().returning(move |account, status, events| {
+            let [Event::Audit(audit)] = events else {
+                panic!("{events:?}")
+            };
+            assert_eq!((account, status), (ACCOUNT, wanted));
+            assert_eq!(
+                (audit.entity_type.as_str(), audit.entity_id),
+                ("admin_account_action", Some(ACCOUNT.0))
+            );
+            assert_eq!(audit.user_id, Some(admin(false).user_id));
+            let changes = changes(events);
+            assert_eq!(changes["action"], word);
+            assert_eq!(changes.get("support_admin").is_some(), in_support);
+            Ok(true)
+        });
+        let all = administration(store, MockSubscriptionStore::new());
+        all.act(&admin(in_support), ACCOUNT, &action(word, None)).await.unwrap();
+    }
+    let mut store = MockPlatformStore::new();
+    store.expect_set_status().returning(|_, _, _| Ok(false));
+    let all = administration(store, MockSubscriptionStore::new());
+    let missing = all.act(&admin(false), ACCOUNT, &action("suspend", None)).await;
+    assert!(matches!(missing, Err(PlatformError::NotFound)));
+}
+
+#[tokio::test]
+async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
+    use SubscriptionStatus::{Active, PastDue, Pending};
+    for status in [Some(Active), Some(PastDue), Some(Pending), None] {
+        let paying = matches!(status, Some(Active | PastDue));
+        let mut store = MockPlatformStore::new();
+        store.expect_account().returning(|_| Ok(Some(account())));
+        store
+            .expect_set_plan()
+            .times(usize::from(!paying))
+            .withf(|_, plan, events| plan == "growth" && changes(events)["plan"]["to"] == "growth")
+            .returning(|_, _, _| Ok(true));
+        let mut subscriptions = subscribed(status);
+        let lost = Mutex::new(true);
+        subscriptions
+            .expect_write()
+            .times(if paying { 2 } else { 0 })
+            .returning(move |change| {
+                let after = &change.subscription;
+                assert_eq!(
+                    (after.plan.as_str(), after.value, after.version),
+                    ("growth", Cents(9_700), 3)
+                );
+                assert_eq!(change.account_plan.as_deref(), Some("growth"));
+                // Somebody else was faster once.
+                Ok(match std::mem::take(&mut *lost.lock().unwrap()) {
+                    true => Writing::Stale,
+                    false => Writing::Done,
+                })
+            });
+        let all = administration(store, subscriptions);
+        let input = action("change_plan", Some("growth"));
+        all.act(&admin(false), ACCOUNT, &input).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_that_never_rests_is_a_conflict() {
+    let mut store = MockPlatformStore::new();
+    store.expect_account().returning(|_| Ok(Some(account())));
+    let mut subscriptions = subscribed(Some(SubscriptionStatus::Active));
+    subscriptions.expect_write().returning(|_| Ok(Writing::Stale));
+    let all = administration(store, subscriptions);
+    let input = action("change_plan", Some("growth"));
+    let refused = all.act(&admin(false), ACCOUNT, &input).await;
+    assert!(matches!(refused, Err(PlatformError::Contended)));
+}
+
+#[tokio::test]
+async fn a_new_account_is_checked_and_takes_a_slug() {
+    let refused = |name: &str, slug: Option<&str>, plan: Option<&str>| {
+        let input = AccountInput {
+            name: Some(name.into()),
+            slug: slug.map(str::to_owned),
+            plan: plan.map(str::to_owned),
+        };
+        async move {
+            let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+            blamed(all.create(&input).await)
+        }
+    };
+    assert_eq!(refused("", None, None).await, ["name"]);
+    assert_eq!(refused("x", Some("A B"), Some("gold")).await, ["plan", "slug"]);
+    for slug in ["", "-a", "a--b", "Ação", &"a".repeat(51)] {
+        assert_eq!(refused("x", Some(slug), None).await, ["slug"], "{slug}");
+    }
+    for (slug, wanted) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
+        let mut store = MockPlatformStore::new();
+        store.expect_create().returning(move |account, is_given| {
+            assert_eq!((account.slug.as_str(), is_given), (wanted, slug.is_some()));
+            match is_given {
+                true => Err(StoreError::Taken { field: "slug" }),
+                false => Ok(account.clone()),
+            }
+        });
+        let input = AccountInput {
+            name: Some(" Loja da <b>Ana</b>".into()),
+            slug: slug.map(str::to_owned),
+            plan: None,
+        };
+        let made = administration(store, MockSubscriptionStore::new()).create(&input).await;
+        match slug {
+            Some(_) => assert_eq!(blamed(made), ["slug"]),
+            None => assert_eq!(made.unwrap().plan, "free"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_field_of_a_patch_is_checked() {
+    let patch = AccountPatch {
+        name: Some(" ".into()),
+        slug: Some("a b".into()),
+        logo_url: Some(Some("javascript:alert(1)".into())),
+        plan: Some("gold".into()),
+        status: Some("closed".into()),
+    };
+    let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+    let fields = blamed(all.update(ACCOUNT, &patch).await);
+    assert_eq!(fields, ["logo_url", "name", "plan", "slug", "status"]);
+    for url in ["", "http://", "https:///x", "https://a b", "ftp://a"] {
+        let patch = AccountPatch {
+            logo_url: Some(Some(url.into())),
+            ..AccountPatch::default()
+        };
+        assert_eq!(blamed(all.update(ACCOUNT, &patch).await), ["logo_url"], "{url}");
+    }
+    let mut store = MockPlatformStore::new();
+    let wanted = AccountChange {
+        logo_url: Some(None),
+        status: Some(AccountStatus::Suspended),
+        ..AccountChange::default()
+    };
+    store
+        .expect_update()
+        .withf(move |_, change| *change == wanted)
+        .returning(|_, _| Ok(Some(account())));
+    let patch = AccountPatch {
+        logo_url: Some(None),
+        status: Some("suspended".into()),
+        ..AccountPatch::default()
+    };
+    let all = administration(store, MockSubscriptionStore::new());
+    all.update(ACCOUNT, &patch).await.unwrap();
+}
+
+#[tokio::test]
+async fn support_begins_with_an_entry_that_names_the_administrator() {
+    let (elsewhere, end) = (AccountId(Uuid::from_u128(8)), NOW + SUPPORT_LASTS);
+    for (leaving, left) in [(None, None), (Some(ACCOUNT), None), (Some(elsewhere), Some(elsewhere))] {
+        let mut store = MockSupportStore::new();
+        store
+            .expect_start()
+            .returning(move |admin, account, leaving, expires_at, events| {
+                assert_eq!(
+                    (admin.email.as_str(), account, leaving, expires_at),
+                    ("root@example.com", ACCOUNT, left, end)
+                );
+                let wanted = serde_json::json!({ "reason": "ticket 7", "support_admin": "root@example.com" });
+                assert_eq!(changes(events), wanted);
+                Ok(Some("Loja".into()))
+            });
+        let support = Support::new(Arc::new(store), clock());
+        let started = support
+            .start(&admin(false), ACCOUNT, leaving, Some(" ticket  7"))
+            .await
+            .unwrap();
+        assert_eq!((started.started_at, started.expires_at), (NOW, end));
+    }
+    let support = Support::new(Arc::new(MockSupportStore::new()), clock());
+    let long = "x".repeat(501);
+    assert_eq!(
+        blamed(support.start(&admin(false), ACCOUNT, None, Some(&long)).await),
+        ["reason"]
+    );
+    let mut store = MockSupportStore::new();
+    store.expect_start().returning(|_, _, _, _, _| Ok(None));
+    let missing = Support::new(Arc::new(store), clock())
+        .start(&admin(false), ACCOUNT, None, None)
+        .await;
+    assert!(matches!(missing, Err(PlatformError::NotFound)));
+}
+
+fn cancellation(gateway_id: Option<&str>, until: OffsetDateTime) -> GatewayCancellation {
+    GatewayCancellation {
+        subscription_id: SubscriptionId(Uuid::from_u128(5)),
+        gateway_subscription_id: gateway_id.map(str::to_owned),
+        until,
+    }
+}
+
+fn at_gateway(id: &str) -> GatewaySubscription {
+    GatewaySubscription {
+        id: id.into(),
+        customer: "cus".into(),
+        value: None,
+        cycle: "MONTHLY".into(),
+        deleted: false,
+    }
+}
+
+/// What is left at the gateway is remembered until the gateway has answered for it.
+#[tokio::test]
+async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
+    let silent = || GatewayFault::Unanswered("time-out".into());
+    let (later, past) = (NOW + time::Duration::HOUR, NOW);
+    type Found = Result<Option<&'static str>, GatewayFault>;
+    type Answer = Result<(), GatewayFault>;
+    type Case = (Option<&'static str>, OffsetDateTime, Found, Answer, bool, bool);
+    let cases: Vec<Case> = vec![
+        (Some("sub_1"), past, Ok(None), Ok(()), true, true),
+        (Some("sub_1"), past, Ok(None), Err(GatewayFault::Missing), true, true),
+        (Some("sub_1"), past, Ok(None), Err(silent()), false, false),
+        (
+            Some("sub_1"),
+            past,
+            Ok(None),
+            Err(GatewayFault::NotConfigured),
+            false,
+            true,
+        ),
+        (None, later, Ok(None), Ok(()), false, true),
+        (None, past, Ok(None), Ok(()), true, true),
+        (None, later, Ok(Some("sub_2")), Ok(()), true, true),
+        (None, later, Ok(Some("sub_2")), Err(silent()), false, false),
+        (None, later, Err(silent()), Ok(()), false, false),
+    ];
+    for (id, until, found, answer, forgotten, succeeds) in cases {
+        let told = format!("{id:?} {until} {found:?} {answer:?}");
+        let mut store = MockDeletionStore::new();
+        let due = cancellation(id, until);
+        store
+            .expect_claim_cancellation()
+            .returning(move |_| Ok(Some(due.clone())));
+        store
+            .expect_forget_cancellation()
+            .times(usize::from(forgotten))
+            .returning(|_| Ok(()));
+        let mut gateway = MockPaymentGateway::new();
+        gateway
+            .expect_find()
+            .returning(move |_| found.clone().map(|id| id.map(at_gateway)));
+        gateway.expect_cancel().returning(move |_| answer.clone());
+        let media = Arc::new(MockMediaStore::new());
+        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), clock());
+        assert_eq!(deletions.cancel_next().await.is_ok(), succeeds, "{told}");
+    }
+}
+
+#[tokio::test]
+async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone() {
+    let mut store = MockDeletionStore::new();
+    store.expect_begin().returning(|_, _, until| {
+        assert_eq!(until, NOW + WATCHED_FOR);
+        Ok(true)
+    });
+    store
+        .expect_cancellations()
+        .returning(|_| Ok(vec![cancellation(Some("sub_1"), NOW)]));
+    let left = Mutex::new(3);
+    store.expect_purge().times(4).returning(move |_, _| {
+        let mut left = left.lock().unwrap();
+        *left -= 1;
+        Ok(*left >= 0)
+    });
+    store.expect_end().times(1).returning(|_| Ok(()));
+    let mut gateway = MockPaymentGateway::new();
+    let silence = GatewayFault::Unanswered("time-out".into());
+    gateway
+        .expect_cancel()
+        .times(1)
+        .returning(move |_| Err(silence.clone()));
+    let mut media = MockMediaStore::new();
+    media.expect_delete_account().times(1).returning(|_| Ok(()));
+    let deletions = Deletions::new(Arc::new(store), Arc::new(media), Arc::new(gateway), clock());
+    deletions.delete(ACCOUNT).await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_removed_keep_a_removal_open() {
+    let failed = || MediaStoreError::Failed("down".into());
+    for (media_fault, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
+        let mut store = MockDeletionStore::new();
+        store.expect_claim().returning(|_| Ok(Some(ACCOUNT)));
+        store.expect_purge().returning(|_, _| Ok(false));
+        store.expect_end().times(usize::from(ends)).returning(|_| Ok(()));
+        let mut media = MockMediaStore::new();
+        let fault = Mutex::new(Some(media_fault));
+        media
+            .expect_delete_account()
+            .returning(move |_| Err(fault.lock().unwrap().take().unwrap()));
+        let gateway = Arc::new(MockPaymentGateway::new());
+        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, clock());
+        assert_eq!(deletions.finish_next().await.is_ok(), ends);
+    }
+    let mut store = MockDeletionStore::new();
+    store.expect_begin().returning(|_, _, _| Ok(false));
+    let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
+    let deletions = Deletions::new(Arc::new(store), media, gateway, clock());
+    assert!(matches!(deletions.delete(ACCOUNT).await, Err(PlatformError::NotFound)));
+}

@@ -1,0 +1,127 @@
+//! What is kept counted of messages, contacts and conversations: written in the transaction of the rows, after them, by
+//! whoever writes these.
+
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::analytics::MessageTally;
+use recado_domain::conversations::ConversationStatus;
+use recado_domain::shared::{AccountId, ContactId};
+use time::OffsetDateTime;
+
+use crate::errors::Attempt;
+use crate::sql::{Param, sql};
+
+fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
+where
+    Vec<V>: Param,
+{
+    rows.iter().map(value).collect()
+}
+
+/// Messages of conversations; those of campaigns are counted by their campaigns.
+pub(crate) async fn count_messages(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    tally: &MessageTally,
+) -> Attempt<()> {
+    let changes = tally.changes();
+    if changes.is_empty() {
+        return Ok(());
+    }
+    sql(
+        "INSERT INTO message_rollups AS r (account_id, span, at, sent, delivered, read, failed, received)
+         SELECT $1, d.span, d.at, d.sent, d.delivered, d.read, d.failed, d.received
+         FROM unnest($2, $3, $4, $5, $6, $7, $8) WITH ORDINALITY
+           AS d (span, at, sent, delivered, read, failed, received, position)
+         ORDER BY d.position
+         ON CONFLICT (account_id, span, at) DO UPDATE SET sent = r.sent + excluded.sent,
+           delivered = r.delivered + excluded.delivered, read = r.read + excluded.read,
+           failed = r.failed + excluded.failed, received = r.received + excluded.received",
+    )
+    .bind(account)
+    .bind(column(&changes, |(grain, ..)| grain.minutes()))
+    .bind(column(&changes, |(_, at, _)| *at))
+    .bind(column(&changes, |(.., counts)| counts.sent))
+    .bind(column(&changes, |(.., counts)| counts.delivered))
+    .bind(column(&changes, |(.., counts)| counts.read))
+    .bind(column(&changes, |(.., counts)| counts.failed))
+    .bind(column(&changes, |(.., counts)| counts.received))
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Contacts made at this moment, which is the transaction's where none is named; or, less than none, gone.
+pub(crate) async fn count_contacts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    made_at: Option<OffsetDateTime>,
+    contacts: i64,
+) -> Attempt<()> {
+    if contacts == 0 {
+        return Ok(());
+    }
+    sql("INSERT INTO contact_counts AS n (account_id, day, contacts)
+         VALUES ($1, (coalesce($2, now()) AT TIME ZONE 'UTC')::date, $3)
+         ON CONFLICT (account_id, day) DO UPDATE SET contacts = n.contacts + excluded.contacts")
+    .bind(account)
+    .bind(made_at)
+    .bind(contacts)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Conversations that became, or ceased to be, of a status; of contacts who are there.
+pub(crate) async fn count_conversations(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    changes: &[(ConversationStatus, i64)],
+) -> Attempt<()> {
+    write_conversations(conn, account, None, changes).await
+}
+
+/// The same of one locked conversation, unless its contact is gone: whoever removed it has counted the conversation
+/// out, or waits for its lock to do so.
+pub(crate) async fn count_conversations_of(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    contact: ContactId,
+    changes: &[(ConversationStatus, i64)],
+) -> Attempt<()> {
+    write_conversations(conn, account, Some(contact), changes).await
+}
+
+async fn write_conversations(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    unless_gone: Option<ContactId>,
+    changes: &[(ConversationStatus, i64)],
+) -> Attempt<()> {
+    let sums = ConversationStatus::ALL.iter().filter_map(|&status| {
+        let sum: i64 = changes
+            .iter()
+            .filter(|(of, _)| *of == status)
+            .map(|(_, change)| change)
+            .sum();
+        (sum != 0).then_some((status, sum))
+    });
+    let mut sums: Vec<(ConversationStatus, i64)> = sums.collect();
+    if sums.is_empty() {
+        return Ok(());
+    }
+    sums.sort_by_key(|(status, _)| status.as_str());
+    sql(
+        "INSERT INTO conversation_counts AS n (account_id, status, conversations)
+         SELECT $1, d.status, d.conversations FROM unnest($2, $3) AS d (status, conversations)
+         WHERE $4 IS NULL OR EXISTS (SELECT FROM contacts WHERE account_id = $1 AND id = $4 AND deleted_at IS NULL)
+         ORDER BY d.status
+         ON CONFLICT (account_id, status) DO UPDATE SET conversations = n.conversations + excluded.conversations",
+    )
+    .bind(account)
+    .bind(column(&sums, |(status, _)| status.as_str().to_owned()))
+    .bind(column(&sums, |(_, sum)| *sum))
+    .bind(unless_gone)
+    .execute(conn)
+    .await?;
+    Ok(())
+}

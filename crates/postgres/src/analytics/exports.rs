@@ -1,0 +1,156 @@
+//! Exports, part by part: every part is a read of its own, found by an index where the last one ended.
+
+use async_trait::async_trait;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use recado_domain::analytics::{ExportKind, ExportPosition, ExportRecord, ExportStore, Window};
+use recado_domain::shared::{AccountId, StoreError};
+use time::OffsetDateTime;
+use time::macros::datetime;
+use uuid::Uuid;
+
+use crate::pool::TenantPool;
+use crate::sql::sql;
+
+/// Before everything there is: where an export begins.
+const BEGINNING: ExportPosition = ExportPosition {
+    at: datetime!(9999-12-31 23:59:59 UTC),
+    id: Uuid::max(),
+    part: Uuid::max(),
+};
+
+/// Exports.
+#[derive(Clone, Debug)]
+pub struct PgExports(TenantPool);
+
+impl PgExports {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+}
+
+/// A record of any kind: where it stands, its moments, and its texts in the order of what is shown.
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Timestamptz)]
+    at: OffsetDateTime,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    part: Uuid,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    other_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Text>)]
+    first: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    second: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    third: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    fourth: Option<String>,
+}
+
+impl Row {
+    fn into_record(self, kind: ExportKind) -> (ExportPosition, ExportRecord) {
+        let position = ExportPosition {
+            at: self.at,
+            id: self.id,
+            part: self.part,
+        };
+        let first = self.first.unwrap_or_default();
+        let record = match kind {
+            ExportKind::Messages => ExportRecord::Message {
+                created_at: self.at,
+                direction: first,
+                kind: self.second.unwrap_or_default(),
+                status: self.third.unwrap_or_default(),
+                text: self.fourth,
+            },
+            ExportKind::Contacts => ExportRecord::Contact {
+                name: first,
+                phone: self.second,
+                email: self.third,
+                created_at: self.at,
+            },
+            ExportKind::Campaigns => ExportRecord::Campaign {
+                name: first,
+                status: self.second.unwrap_or_default(),
+                created_at: self.at,
+                scheduled_at: self.other_at,
+            },
+        };
+        (position, record)
+    }
+}
+
+/// `$2`, `$3`, `$4`: where the last part ended; `$5`: how many; `$6` to `$7`: the window. All messages of a campaign are
+/// of one moment, which slot 0 of its counters knows; among themselves they are in the order of their contacts.
+const MESSAGES: &str = "
+    SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
+      (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
+         m.type AS second, m.status AS third, m.text AS fourth
+       FROM messages m
+       WHERE m.account_id = $1 AND m.created_at >= $6 AND m.created_at < $7 AND (m.created_at, m.id) < ($2, $3)
+       ORDER BY m.created_at DESC, m.id DESC LIMIT $5)
+      UNION ALL
+      (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status, t.body_text
+       FROM campaign_counter_slots n
+       JOIN campaigns c ON c.account_id = n.account_id AND c.id = n.campaign_id
+       LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
+       CROSS JOIN LATERAL (SELECT s.contact_id, s.status FROM campaign_sends s
+         WHERE s.account_id = $1 AND s.campaign_id = n.campaign_id
+           AND s.contact_id < CASE WHEN (n.created_at, n.campaign_id) = ($2, $3) THEN $4
+             ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END
+         ORDER BY s.contact_id DESC LIMIT $5) s
+       WHERE n.account_id = $1 AND n.slot = 0 AND n.created_at >= $6 AND n.created_at < $7
+         AND (n.created_at, n.campaign_id) <= ($2, $3)
+       ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS told
+    ORDER BY at DESC, id DESC, part DESC LIMIT $5";
+
+/// By their ids, which are made in the order of time.
+const CONTACTS: &str = "
+    SELECT c.created_at AS at, c.id, c.id AS part, NULL::timestamptz AS other_at, c.name AS first, c.phone AS second,
+      c.email AS third, NULL AS fourth
+    FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $3 ORDER BY c.id DESC LIMIT $5";
+
+const CAMPAIGNS: &str = "
+    SELECT c.created_at AS at, c.id, c.id AS part, c.scheduled_at AS other_at, c.name AS first, c.status AS second,
+      NULL AS third, NULL AS fourth
+    FROM campaigns c WHERE c.account_id = $1 AND c.deleted_at IS NULL AND (c.created_at, c.id) < ($2, $3)
+    ORDER BY c.created_at DESC, c.id DESC LIMIT $5";
+
+#[async_trait]
+impl ExportStore for PgExports {
+    async fn part(
+        &self,
+        account: AccountId,
+        kind: ExportKind,
+        window: &Window,
+        after: Option<ExportPosition>,
+        limit: i64,
+    ) -> Result<Vec<(ExportPosition, ExportRecord)>, StoreError> {
+        let after = after.unwrap_or(BEGINNING);
+        let text = match kind {
+            ExportKind::Messages => MESSAGES,
+            ExportKind::Contacts => CONTACTS,
+            ExportKind::Campaigns => CAMPAIGNS,
+        };
+        let mut statement = sql(text)
+            .bind(account)
+            .bind(after.at)
+            .bind(after.id)
+            .bind(after.part)
+            .bind(limit);
+        if kind == ExportKind::Messages {
+            statement = statement.bind(window.start()).bind(window.end());
+        }
+        let rows: Vec<Row> = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(statement.load(&mut conn).await?) })
+            })
+            .await?;
+        Ok(rows.into_iter().map(|row| row.into_record(kind)).collect())
+    }
+}

@@ -1,0 +1,150 @@
+//! Insights, from what is kept counted.
+
+use async_trait::async_trait;
+use diesel_async::RunQueryDsl;
+use recado_domain::analytics::{
+    CampaignFigures, DashboardFigures, HeatCell, InsightStore, MessageCounts, Newness, Stretch, Window,
+};
+use recado_domain::ingestion::Grain;
+use recado_domain::shared::{AccountId, StoreError};
+use serde::de::DeserializeOwned;
+
+use super::window::Figures;
+use crate::pool::TenantPool;
+use crate::sql::{Sql, sql};
+
+/// Insights.
+#[derive(Clone, Debug)]
+pub struct PgInsights(TenantPool);
+
+impl PgInsights {
+    pub fn new(pool: TenantPool) -> Self {
+        Self(pool)
+    }
+
+    async fn read<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
+        let row: Figures = self
+            .0
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(statement.get_result(&mut conn).await?) })
+            })
+            .await?;
+        row.read()
+    }
+}
+
+/// Sums of the columns of messages, in an object.
+const SUMS: &str = "jsonb_build_object('sent', coalesce(sum(sent), 0)::bigint,
+    'delivered', coalesce(sum(delivered), 0)::bigint, 'read', coalesce(sum(read), 0)::bigint,
+    'failed', coalesce(sum(failed), 0)::bigint, 'received', coalesce(sum(received), 0)::bigint)";
+
+/// `$2`: the week's Monday; `$3`: the month's first. Campaigns that were deleted have sent what they sent.
+fn dashboard() -> String {
+    format!(
+        "SELECT jsonb_build_object(
+           'contacts', (SELECT jsonb_build_object('total', coalesce(sum(contacts), 0)::bigint,
+               'new_this_week', coalesce(sum(contacts) FILTER (WHERE day >= $2), 0)::bigint,
+               'new_this_month', coalesce(sum(contacts) FILTER (WHERE day >= $3), 0)::bigint)
+             FROM contact_counts WHERE account_id = $1),
+           'messages', (SELECT {SUMS} FROM (
+               SELECT sent, delivered, read, failed, received FROM message_rollups
+               WHERE account_id = $1 AND span = 1440
+               UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counters WHERE account_id = $1) m),
+           'conversations', (SELECT coalesce(jsonb_agg(jsonb_build_array(status, conversations)), '[]')
+             FROM conversation_counts WHERE account_id = $1),
+           'campaigns', (SELECT jsonb_build_object('total', count(*),
+               'this_month', count(*) FILTER (WHERE created_at >= $3::timestamp AT TIME ZONE 'UTC'))
+             FROM campaigns WHERE account_id = $1 AND deleted_at IS NULL),
+           'automations', (SELECT jsonb_build_object('active', count(*))
+             FROM automations WHERE account_id = $1 AND status = 'active')) AS figures"
+    )
+}
+
+/// `$2`: the bounds of the days; `$3`: the grain that those are made of; `$4` to `$5`: the window.
+fn messages() -> String {
+    format!(
+        "SELECT jsonb_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
+           ORDER BY slot) AS figures
+         FROM generate_series(1, cardinality($2) - 1) AS slot
+         LEFT JOIN (SELECT slot, {SUMS} AS sums FROM (
+             SELECT width_bucket(at, $2) AS slot, sent, delivered, read, failed, received FROM message_rollups
+             WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5
+             UNION ALL SELECT width_bucket(created_at, $2), sent, delivered, read, failed, 0 FROM campaign_counters
+             WHERE account_id = $1 AND created_at >= $4 AND created_at < $5) m GROUP BY slot) d USING (slot)"
+    )
+}
+
+/// `$2` to `$3`: the window; `$4`: how many. Sums of these alone are made, each for itself.
+const CAMPAIGNS: &str = "
+    SELECT coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
+        'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
+        'messages', jsonb_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
+          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]') AS figures
+    FROM (SELECT c.*, coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
+        coalesce(n.failed, 0) AS failed
+      FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients
+        FROM campaigns c
+        LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
+        WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.executed_at >= $2 AND c.executed_at < $3
+        ORDER BY c.executed_at DESC, c.id DESC LIMIT $4) c
+      LEFT JOIN LATERAL (SELECT * FROM campaign_counters WHERE account_id = $1 AND campaign_id = c.id OFFSET 0) n
+        ON true) c";
+
+/// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
+/// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
+const HEAT_MAP: &str = "
+    SELECT coalesce(jsonb_agg(jsonb_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')
+      AS figures
+    FROM (SELECT (hour_of_week / 24 + 4) % 7 AS day, hour_of_week % 24 AS hour, received
+      FROM (SELECT (date_part('epoch', r.at)::bigint + s.ahead) / 3600 % 168 AS hour_of_week,
+          sum(r.received)::bigint AS received
+        FROM unnest($2, $3, $4) AS s (starts, ends, ahead)
+        JOIN message_rollups r ON r.account_id = $1 AND r.span = 15 AND r.at >= s.starts AND r.at < s.ends
+        WHERE r.received <> 0 GROUP BY 1) AS hours) AS cells";
+
+#[async_trait]
+impl InsightStore for PgInsights {
+    async fn dashboard(&self, account: AccountId, newness: &Newness) -> Result<DashboardFigures, StoreError> {
+        let statement = sql(dashboard()).bind(account).bind(newness.week).bind(newness.month);
+        self.read(account, statement).await
+    }
+
+    async fn messages(&self, account: AccountId, window: &Window) -> Result<Vec<MessageCounts>, StoreError> {
+        let grain = if window.is_utc() { Grain::Day } else { Grain::Quarter };
+        let statement = sql(messages())
+            .bind(account)
+            .bind(window.bounds.clone())
+            .bind(grain.minutes())
+            .bind(window.start())
+            .bind(window.end());
+        self.read(account, statement).await
+    }
+
+    async fn campaigns(
+        &self,
+        account: AccountId,
+        window: &Window,
+        limit: i64,
+    ) -> Result<Vec<CampaignFigures>, StoreError> {
+        let statement = sql(CAMPAIGNS)
+            .bind(account)
+            .bind(window.start())
+            .bind(window.end())
+            .bind(limit);
+        self.read(account, statement).await
+    }
+
+    async fn heat_map(&self, account: AccountId, stretches: &[Stretch]) -> Result<Vec<HeatCell>, StoreError> {
+        let statement = sql(HEAT_MAP)
+            .bind(account)
+            .bind(stretches.iter().map(|stretch| stretch.start).collect::<Vec<_>>())
+            .bind(stretches.iter().map(|stretch| stretch.end).collect::<Vec<_>>())
+            .bind(
+                stretches
+                    .iter()
+                    .map(|stretch| stretch.offset.whole_seconds())
+                    .collect::<Vec<_>>(),
+            );
+        self.read(account, statement).await
+    }
+}

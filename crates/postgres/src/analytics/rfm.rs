@@ -1,0 +1,253 @@
+//! Scores of customers, and whose turn it is to have them calculated.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use recado_domain::analytics::{RfmClaim, RfmFigures, RfmSegment, RfmStore};
+use recado_domain::shared::{AccountId, StoreError};
+use serde_json::Value;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, corrupt, retry};
+use crate::pool::{PlatformPool, TenantPool};
+use crate::sql::{Id, Number, Sql, sql};
+
+/// All of an account's orders are read, and all of its scores are written.
+const TIMES: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
+
+/// Scores, and when they are calculated.
+#[derive(Clone, Debug)]
+pub struct PgRfm {
+    tenants: TenantPool,
+    platform: PlatformPool,
+}
+
+impl PgRfm {
+    /// `platform` looks for what is due, across accounts.
+    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+        Self { tenants, platform }
+    }
+
+    async fn one(&self, statement: Sql<'_>) -> Result<Option<AccountId>, StoreError> {
+        let mut held = self.platform.get().await?;
+        let found = statement.get_result::<Id>(held.conn()?).await.optional();
+        Ok(held.end(found.map_err(Fault::from))?.map(|row| row.id.into()))
+    }
+
+    async fn execute(
+        &self,
+        account: AccountId,
+        statement: impl Fn() -> Sql<'static> + Sync,
+    ) -> Result<usize, StoreError> {
+        retry(|| async {
+            let mut tx = self.tenants.begin(account).await?;
+            let done = statement().execute(tx.conn()?).await;
+            tx.end(done.map_err(Fault::from)).await
+        })
+        .await
+    }
+}
+
+#[derive(QueryableByName)]
+struct FiguresRow {
+    #[diesel(sql_type = BigInt)]
+    orders: i64,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    calculated_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Jsonb)]
+    sizes: Value,
+}
+
+const FIGURES: &str = "
+    SELECT (SELECT coalesce(sum(paid), 0)::bigint FROM order_rollups WHERE account_id = $1 AND span = 1440) AS orders,
+      (SELECT calculated_at FROM rfm_calculations WHERE account_id = $1) AS calculated_at,
+      (SELECT coalesce(jsonb_agg(jsonb_build_array(segment, contacts)), '[]')
+       FROM rfm_counts WHERE account_id = $1) AS sizes";
+
+/// How many paid orders the account `$1` has.
+const ORDERS: &str =
+    "SELECT coalesce(sum(paid), 0)::bigint AS n FROM order_rollups WHERE account_id = $1 AND span = 1440";
+
+/// `$2`: the claim; `$3`, `$4`, `$5`: the grid. In whole numbers, `rank - 1` being how many are below.
+const SCORES: &str = "
+    INSERT INTO contact_rfm
+      (account_id, contact_id, recency_score, frequency_score, monetary_score, segment, calculated_at)
+    SELECT $1, k.contact_id, k.recency, k.frequency, k.monetary, g.segment, now()
+    FROM (SELECT contact_id, score.recency, score.frequency, score.monetary
+      FROM (SELECT contact_id, rank() OVER (ORDER BY last_at) - 1 AS earlier,
+          rank() OVER (ORDER BY orders) - 1 AS fewer, rank() OVER (ORDER BY spend) - 1 AS less,
+          greatest(count(*) OVER () - 1, 1) AS others
+        FROM (SELECT o.contact_id, max(o.paid_at) AS last_at, count(*) AS orders, sum(o.total) AS spend
+          FROM orders o
+          JOIN contacts c ON c.account_id = o.account_id AND c.id = o.contact_id AND c.deleted_at IS NULL
+          WHERE o.account_id = $1 AND o.status = 'paid' GROUP BY o.contact_id) AS customers) AS ranked
+      CROSS JOIN LATERAL (SELECT least(5, 1 + 5 * earlier / others)::int AS recency,
+        least(5, 1 + 5 * fewer / others)::int AS frequency, least(5, 1 + 5 * less / others)::int AS monetary) AS score
+    ) AS k
+    JOIN unnest($2, $3, $4) AS g (recency, frequency, segment) USING (recency, frequency)
+    ORDER BY k.contact_id
+    ON CONFLICT (account_id, contact_id) DO UPDATE SET recency_score = excluded.recency_score,
+      frequency_score = excluded.frequency_score, monetary_score = excluded.monetary_score,
+      segment = excluded.segment, calculated_at = excluded.calculated_at";
+
+/// Replaces the scores, in the transaction's moment.
+async fn score(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    grid: &[(i32, i32, RfmSegment)],
+    enough: i64,
+) -> Attempt<()> {
+    conn.batch_execute(TIMES).await?;
+    let orders: Number = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
+    if orders.n >= enough {
+        sql(SCORES)
+            .bind(account)
+            .bind(grid.iter().map(|(recency, ..)| *recency).collect::<Vec<_>>())
+            .bind(grid.iter().map(|(_, frequency, _)| *frequency).collect::<Vec<_>>())
+            .bind(
+                grid.iter()
+                    .map(|(.., segment)| segment.as_str().to_owned())
+                    .collect::<Vec<_>>(),
+            )
+            .execute(&mut *conn)
+            .await?;
+    }
+    for statement in [
+        "DELETE FROM contact_rfm WHERE account_id = $1 AND calculated_at <> now()",
+        "DELETE FROM rfm_counts WHERE account_id = $1",
+        "INSERT INTO rfm_counts (account_id, segment, contacts)
+         SELECT $1, segment, count(*) FROM contact_rfm WHERE account_id = $1 GROUP BY segment",
+    ] {
+        sql(statement).bind(account).execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// The calculation's row is written last, so that nobody who asks for one waits for it. Nothing is kept of what
+/// somebody else has taken over.
+async fn conclude(conn: &mut AsyncPgConnection, claim: &RfmClaim, next: OffsetDateTime) -> Attempt<bool> {
+    let concluded = sql("UPDATE rfm_calculations
+         SET calculated_at = now(), due_at = $3, worker = NULL, leased_until = NULL
+         WHERE account_id = $1 AND worker = $2")
+    .bind(claim.account_id)
+    .bind(claim.worker)
+    .bind(next)
+    .execute(conn)
+    .await?;
+    Ok(concluded == 1)
+}
+
+#[async_trait]
+impl RfmStore for PgRfm {
+    async fn figures(&self, account: AccountId) -> Result<RfmFigures, StoreError> {
+        let statement = sql(FIGURES).bind(account);
+        let row: FiguresRow = self
+            .tenants
+            .read(account, |mut conn| {
+                Box::pin(async move { Ok(statement.get_result(&mut conn).await?) })
+            })
+            .await?;
+        Ok(RfmFigures {
+            orders: row.orders,
+            calculated_at: row.calculated_at,
+            sizes: serde_json::from_value(row.sizes).map_err(corrupt)?,
+        })
+    }
+
+    async fn request(&self, account: AccountId) -> Result<(), StoreError> {
+        let statement = || {
+            sql(
+                "INSERT INTO rfm_calculations AS r (account_id, due_at) VALUES ($1, now())
+                 ON CONFLICT (account_id) DO UPDATE SET due_at = excluded.due_at WHERE r.due_at > excluded.due_at",
+            )
+            .bind(account)
+        };
+        self.execute(account, statement).await.map(drop)
+    }
+
+    async fn unplanned(&self, limit: i64) -> Result<Vec<AccountId>, StoreError> {
+        let statement = sql("SELECT a.id FROM accounts a
+             WHERE NOT EXISTS (SELECT FROM rfm_calculations r WHERE r.account_id = a.id) LIMIT $1");
+        let mut held = self.platform.get().await?;
+        let rows: Result<Vec<Id>, _> = statement.bind(limit).load(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(|row| row.id.into()).collect())
+    }
+
+    async fn plan(&self, due: &[(AccountId, OffsetDateTime)]) -> Result<(), StoreError> {
+        // An account may be gone meanwhile.
+        let statement = sql("INSERT INTO rfm_calculations (account_id, due_at)
+             SELECT p.account_id, p.due_at FROM unnest($1, $2) AS p (account_id, due_at)
+             JOIN accounts a ON a.id = p.account_id
+             ON CONFLICT DO NOTHING")
+        .bind(due.iter().map(|(account, _)| account.0).collect::<Vec<_>>())
+        .bind(due.iter().map(|(_, due_at)| *due_at).collect::<Vec<_>>());
+        let mut held = self.platform.get().await?;
+        let planned = statement.execute(held.conn()?).await;
+        held.end(planned.map_err(Fault::from)).map(drop)
+    }
+
+    async fn claim(&self, worker: Uuid, lease: Duration) -> Result<Option<AccountId>, StoreError> {
+        let statement = sql(
+            "UPDATE rfm_calculations SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
+             WHERE account_id = (SELECT account_id FROM rfm_calculations
+               WHERE due_at <= now() AND (leased_until IS NULL OR leased_until <= now())
+               ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING account_id AS id",
+        );
+        self.one(statement.bind(worker).bind(lease)).await
+    }
+
+    async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError> {
+        let claim = *claim;
+        let statement = || {
+            sql(
+                "UPDATE rfm_calculations SET leased_until = now() + $3 * interval '1 microsecond'
+                 WHERE account_id = $1 AND worker = $2",
+            )
+            .bind(claim.account_id)
+            .bind(claim.worker)
+            .bind(lease)
+        };
+        Ok(self.execute(claim.account_id, statement).await? == 1)
+    }
+
+    async fn calculate(
+        &self,
+        claim: &RfmClaim,
+        grid: &[(i32, i32, RfmSegment)],
+        enough: i64,
+        next: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.tenants.begin(claim.account_id).await?;
+            let conn = tx.conn()?;
+            let scored = async {
+                score(conn, claim.account_id, grid, enough).await?;
+                conclude(conn, claim, next).await
+            };
+            match scored.await {
+                Ok(false) => tx.rollback().await.map(|()| false),
+                done => tx.end(done).await,
+            }
+        })
+        .await
+    }
+
+    async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError> {
+        let claim = *claim;
+        let statement = || {
+            sql(
+                "UPDATE rfm_calculations SET due_at = $3, worker = NULL, leased_until = NULL
+                 WHERE account_id = $1 AND worker = $2",
+            )
+            .bind(claim.account_id)
+            .bind(claim.worker)
+            .bind(until)
+        };
+        self.execute(claim.account_id, statement).await.map(drop)
+    }
+}

@@ -1,0 +1,152 @@
+//! One account, from above: made without anybody in it, changed, opened and closed.
+
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::accounts::Account;
+use recado_domain::platform::AccountChange;
+use recado_domain::shared::{AccountId, Event, StoreError};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use crate::accounts::take_slug;
+use crate::errors::{Attempt, word};
+use crate::outbox;
+use crate::sql::{Sql, sql};
+
+#[derive(QueryableByName)]
+pub(super) struct AccountColumns {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    slug: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    logo_url: Option<String>,
+    #[diesel(sql_type = Text)]
+    plan: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+impl TryFrom<AccountColumns> for Account {
+    type Error = StoreError;
+
+    fn try_from(row: AccountColumns) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            name: row.name,
+            slug: row.slug,
+            logo_url: row.logo_url,
+            plan: row.plan,
+            status: word(&row.status)?,
+            created_at: row.created_at,
+        })
+    }
+}
+
+pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<Account>> {
+    let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
+         WHERE id = $1 AND deleting_at IS NULL");
+    one(conn, statement.bind(id)).await
+}
+
+async fn one(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> Attempt<Option<Account>> {
+    let row: Option<AccountColumns> = statement.get_result(conn).await.optional()?;
+    Ok(row.map(Account::try_from).transpose()?)
+}
+
+pub(super) async fn create(conn: &mut AsyncPgConnection, account: &Account, is_given: bool) -> Attempt<Account> {
+    let slug = if is_given {
+        enter_slug(conn, account.id, &account.slug).await?;
+        account.slug.clone()
+    } else {
+        take_slug(conn, account).await?
+    };
+    sql(
+        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
+    )
+    .bind(account.id)
+    .bind(account.name.as_str())
+    .bind(slug.as_str())
+    .bind(account.logo_url.as_deref())
+    .bind(account.plan.as_str())
+    .bind(account.status.as_str())
+    .bind(account.created_at)
+    .execute(conn)
+    .await?;
+    Ok(Account {
+        slug,
+        ..account.clone()
+    })
+}
+
+/// Waits for a concurrent entry of the same slug.
+async fn enter_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> Attempt<()> {
+    let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(slug)
+        .bind(account)
+        .execute(conn)
+        .await?;
+    match entered {
+        0 => Err(StoreError::Taken { field: "slug" }.into()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn update(
+    conn: &mut AsyncPgConnection,
+    id: AccountId,
+    change: &AccountChange,
+) -> Attempt<Option<Account>> {
+    let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
+         WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
+    let Some(before) = one(conn, locked.bind(id)).await? else {
+        return Ok(None);
+    };
+    if let Some(slug) = change.slug.as_deref().filter(|slug| *slug != before.slug) {
+        enter_slug(conn, id, slug).await?;
+        sql("DELETE FROM account_slugs WHERE slug = $1 AND account_id = $2")
+            .bind(before.slug.as_str())
+            .bind(id)
+            .execute(&mut *conn)
+            .await?;
+    }
+    let statement = sql(
+        "UPDATE accounts SET name = coalesce($2, name), slug = coalesce($3, slug),
+           logo_url = CASE WHEN $4 THEN $5 ELSE logo_url END, plan = coalesce($6, plan),
+           status = coalesce($7, status), updated_at = now()
+         WHERE id = $1 RETURNING id, name, slug, logo_url, plan, status, created_at",
+    )
+    .bind(id)
+    .bind(change.name.as_deref())
+    .bind(change.slug.as_deref())
+    .bind(change.logo_url.is_some())
+    .bind(change.logo_url.as_ref().and_then(|url| url.as_deref()))
+    .bind(change.plan.as_deref())
+    .bind(change.status.map(|status| status.as_str()));
+    one(conn, statement).await
+}
+
+/// `column` is one of ours, never a caller's.
+pub(super) async fn set(
+    conn: &mut AsyncPgConnection,
+    id: AccountId,
+    column: &'static str,
+    value: &str,
+    events: &[Event],
+) -> Attempt<bool> {
+    let statement =
+        format!("UPDATE accounts SET {column} = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL");
+    let changed = sql(statement).bind(id).bind(value).execute(&mut *conn).await?;
+    if changed == 0 {
+        return Ok(false);
+    }
+    outbox::append(conn, id, events).await?;
+    Ok(true)
+}

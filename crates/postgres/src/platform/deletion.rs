@@ -1,0 +1,243 @@
+//! Accounts on their way out. Whatever has an `account_id` is removed, table by table as the catalogue names them: a
+//! table that is added tomorrow is not forgotten.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::platform::{DeletionStore, GatewayCancellation};
+use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::errors::{Attempt, Fault, retry};
+use crate::pool::PlatformPool;
+use crate::sql::{Id, Sql, Word, sql};
+
+/// How many rows go in one transaction: no statement comes near its time-out.
+const BATCH: usize = 2_000;
+
+/// Accounts on their way out.
+#[derive(Clone, Debug)]
+pub struct PgDeletions(PlatformPool);
+
+impl PgDeletions {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+
+    async fn execute(&self, statement: Sql<'_>) -> Result<(), StoreError> {
+        let mut held = self.0.get().await?;
+        let done = statement.execute(held.conn()?).await;
+        held.end(done.map_err(Fault::from))?;
+        Ok(())
+    }
+}
+
+#[derive(QueryableByName)]
+struct CancellationRow {
+    #[diesel(sql_type = SqlUuid)]
+    subscription_id: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    gateway_subscription_id: Option<String>,
+    #[diesel(sql_type = Timestamptz)]
+    until: OffsetDateTime,
+}
+
+impl From<CancellationRow> for GatewayCancellation {
+    fn from(row: CancellationRow) -> Self {
+        Self {
+            subscription_id: row.subscription_id.into(),
+            gateway_subscription_id: row.gateway_subscription_id,
+            until: row.until,
+        }
+    }
+}
+
+/// By these an account, or somebody in it, is found. They go first, so that nobody finds what is being removed.
+const DIRECTORIES: [&str; 9] = [
+    "DELETE FROM gateway_events WHERE subject IN
+       (SELECT gateway_subscription_id FROM gateway_subscriptions WHERE account_id = $1)",
+    "DELETE FROM gateway_subscriptions WHERE account_id = $1",
+    "DELETE FROM number_paces p WHERE EXISTS
+       (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id = $1)
+     AND NOT EXISTS
+       (SELECT FROM whatsapp_numbers n WHERE n.phone_number_id = p.phone_number_id AND n.account_id <> $1)",
+    "DELETE FROM whatsapp_numbers WHERE account_id = $1",
+    "DELETE FROM api_key_hashes WHERE account_id = $1",
+    "DELETE FROM invite_tokens WHERE account_id = $1",
+    "DELETE FROM account_slugs WHERE account_id = $1",
+    "DELETE FROM idempotency_keys WHERE scope = $1",
+    "DELETE FROM account_users WHERE account_id = $1",
+];
+
+async fn begin(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    lease: Duration,
+    watched_until: OffsetDateTime,
+) -> Attempt<bool> {
+    let closed = sql(
+        "UPDATE accounts SET status = 'suspended', deleting_at = now(), updated_at = now()
+         WHERE id = $1 AND deleting_at IS NULL",
+    )
+    .bind(account)
+    .execute(&mut *conn)
+    .await?;
+    if closed == 0 {
+        return Ok(false);
+    }
+    sql("INSERT INTO account_deletions (account_id, due_at) VALUES ($1, now() + $2 * interval '1 microsecond')")
+        .bind(account)
+        .bind(lease)
+        .execute(&mut *conn)
+        .await?;
+    sql(
+        "INSERT INTO gateway_cancellations (subscription_id, account_id, gateway_subscription_id, until, due_at)
+         SELECT id, account_id, gateway_subscription_id, $2, now() + $3 * interval '1 microsecond' FROM subscriptions
+         WHERE account_id = $1 AND (status IN ('active', 'pending', 'past_due') OR intent IS NOT NULL)
+         ON CONFLICT DO NOTHING",
+    )
+    .bind(account)
+    .bind(watched_until)
+    .bind(lease)
+    .execute(&mut *conn)
+    .await?;
+    for statement in DIRECTORIES {
+        sql(statement).bind(account).execute(&mut *conn).await?;
+    }
+    Ok(true)
+}
+
+/// Every table with an `account_id`, whatever refers to another one before it.
+const TABLES: &str = "WITH RECURSIVE owned AS (
+       SELECT c.oid, c.relname FROM pg_class c
+       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
+       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+         AND c.relname NOT IN ('account_deletions', 'gateway_cancellations')),
+     refers AS (
+       SELECT DISTINCT f.conrelid AS source, f.confrelid AS target FROM pg_constraint f
+       JOIN owned s ON s.oid = f.conrelid JOIN owned t ON t.oid = f.confrelid
+       WHERE f.contype = 'f' AND f.conrelid <> f.confrelid),
+     placed AS (
+       SELECT oid, 0 AS place FROM owned
+       UNION SELECT r.source, p.place + 1 FROM placed p JOIN refers r ON r.target = p.oid WHERE p.place < 50)
+     SELECT quote_ident(o.relname) AS word FROM owned o JOIN placed p ON p.oid = o.oid
+     GROUP BY o.relname ORDER BY max(p.place) DESC, o.relname";
+
+/// Up to a batch of rows. True: it was full, so that there may be more.
+async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<bool> {
+    let tables: Vec<Word> = sql(TABLES).load(&mut *conn).await?;
+    let mut room = BATCH;
+    for Word { word: table } in tables {
+        let statement = format!(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE account_id = $1 LIMIT $2))"
+        );
+        let removed = sql(statement)
+            .bind(account)
+            .bind(i64::try_from(room).unwrap_or(i64::MAX))
+            .execute(&mut *conn)
+            .await?;
+        room = room.saturating_sub(removed);
+        if room == 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+async fn end(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
+    // With whatever refers to it and came late; then what refers to nothing.
+    sql("DELETE FROM accounts WHERE id = $1 AND deleting_at IS NOT NULL")
+        .bind(account)
+        .execute(&mut *conn)
+        .await?;
+    purge(&mut *conn, account).await?;
+    sql("DELETE FROM account_deletions WHERE account_id = $1")
+        .bind(account)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+#[async_trait]
+impl DeletionStore for PgDeletions {
+    async fn begin(
+        &self,
+        account: AccountId,
+        lease: Duration,
+        watched_until: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let begun = begin(tx.conn()?, account, lease, watched_until).await;
+            tx.end(begun).await
+        })
+        .await
+    }
+
+    async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError> {
+        let statement = sql(
+            "UPDATE account_deletions SET due_at = now() + $1 * interval '1 microsecond'
+             WHERE account_id = (SELECT account_id FROM account_deletions WHERE due_at <= now()
+               ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING account_id AS id",
+        )
+        .bind(lease);
+        let mut held = self.0.get().await?;
+        let claimed = statement.get_result::<Id>(held.conn()?).await.optional();
+        Ok(held.end(claimed.map_err(Fault::from))?.map(|row| row.id.into()))
+    }
+
+    async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError> {
+        let renew =
+            sql("UPDATE account_deletions SET due_at = now() + $2 * interval '1 microsecond' WHERE account_id = $1");
+        self.execute(renew.bind(account).bind(lease)).await?;
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let purged = purge(tx.conn()?, account).await;
+            tx.end(purged).await
+        })
+        .await
+    }
+
+    async fn end(&self, account: AccountId) -> Result<(), StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let ended = end(tx.conn()?, account).await;
+            tx.end(ended).await
+        })
+        .await
+    }
+
+    async fn cancellations(&self, account: AccountId) -> Result<Vec<GatewayCancellation>, StoreError> {
+        let statement = sql(
+            "SELECT subscription_id, gateway_subscription_id, until FROM gateway_cancellations
+             WHERE account_id = $1 ORDER BY subscription_id",
+        )
+        .bind(account);
+        let mut held = self.0.get().await?;
+        let rows = statement.load::<CancellationRow>(held.conn()?).await;
+        let rows = held.end(rows.map_err(Fault::from))?;
+        Ok(rows.into_iter().map(GatewayCancellation::from).collect())
+    }
+
+    async fn claim_cancellation(&self, pause: Duration) -> Result<Option<GatewayCancellation>, StoreError> {
+        let statement = sql(
+            "UPDATE gateway_cancellations SET due_at = now() + $1 * interval '1 microsecond'
+             WHERE subscription_id = (SELECT subscription_id FROM gateway_cancellations WHERE due_at <= now()
+               ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+             RETURNING subscription_id, gateway_subscription_id, until",
+        )
+        .bind(pause);
+        let mut held = self.0.get().await?;
+        let claimed = statement.get_result::<CancellationRow>(held.conn()?).await.optional();
+        Ok(held.end(claimed.map_err(Fault::from))?.map(GatewayCancellation::from))
+    }
+
+    async fn forget_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError> {
+        let statement = sql("DELETE FROM gateway_cancellations WHERE subscription_id = $1");
+        self.execute(statement.bind(id)).await
+    }
+}

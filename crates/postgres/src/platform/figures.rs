@@ -1,0 +1,184 @@
+//! The figures of the business, counted by the rules of `recado_domain::platform`: a test holds the two against each
+//! other over random histories.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Date as SqlDate};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::billing::Cents;
+use recado_domain::platform::{DayChurn, DayRevenue, Days, Revenue, SubscriptionFigures, Totals};
+use time::{Date, OffsetDateTime};
+
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+/// What the subscription `s` is worth a month: `recado_domain::platform::monthly_value`.
+macro_rules! monthly_value {
+    () => {
+        "CASE s.cycle WHEN 'YEARLY' THEN s.value / 12
+           + CASE WHEN s.value % 12 > 6 OR (s.value % 12 = 6 AND (s.value / 12) % 2 = 1) THEN 1 ELSE 0 END
+         ELSE s.value END"
+    };
+}
+pub(super) use monthly_value;
+
+/// The subscriptions that count: those that are no mere attempts, of accounts that stay, with their end.
+macro_rules! counted {
+    () => {
+        concat!(
+            "(SELECT s.account_id, s.status, s.value, s.created_at, ",
+            monthly_value!(),
+            " AS monthly, CASE WHEN s.status IN ('cancelled', 'inactive') THEN
+                greatest(coalesce(least(s.cancelled_at, s.inactivated_at), s.updated_at), s.created_at) END AS ended_at
+              FROM subscriptions s
+              WHERE NOT s.attempt AND s.account_id NOT IN (SELECT account_id FROM account_deletions))"
+        )
+    };
+}
+
+#[derive(QueryableByName)]
+struct TotalsRow {
+    #[diesel(sql_type = BigInt)]
+    accounts: i64,
+    #[diesel(sql_type = BigInt)]
+    users: i64,
+    #[diesel(sql_type = BigInt)]
+    contacts: i64,
+    #[diesel(sql_type = BigInt)]
+    conversations: i64,
+}
+
+pub(super) async fn totals(conn: &mut AsyncPgConnection) -> Attempt<Totals> {
+    let row: TotalsRow = sql(
+        "SELECT (SELECT count(*) FROM accounts WHERE deleting_at IS NULL) AS accounts,
+           (SELECT count(*) FROM users) AS users,
+           (SELECT count(*) FROM contacts WHERE deleted_at IS NULL) AS contacts,
+           (SELECT count(*) FROM conversations) AS conversations",
+    )
+    .get_result(conn)
+    .await?;
+    Ok(Totals {
+        accounts: row.accounts,
+        users: row.users,
+        contacts: row.contacts,
+        conversations: row.conversations,
+    })
+}
+
+#[derive(QueryableByName)]
+struct FiguresRow {
+    #[diesel(sql_type = BigInt)]
+    mrr: i64,
+    #[diesel(sql_type = BigInt)]
+    paying: i64,
+    #[diesel(sql_type = BigInt)]
+    live_before: i64,
+    #[diesel(sql_type = BigInt)]
+    ended_since: i64,
+}
+
+pub(super) async fn subscriptions(
+    conn: &mut AsyncPgConnection,
+    since: OffsetDateTime,
+    now: OffsetDateTime,
+) -> Attempt<SubscriptionFigures> {
+    let row: FiguresRow = sql(concat!(
+        "SELECT coalesce(sum(monthly) FILTER (WHERE status IN ('active', 'past_due')), 0)::bigint AS mrr,
+           count(DISTINCT account_id) FILTER (WHERE status IN ('active', 'past_due') AND value > 0) AS paying,
+           count(*) FILTER (WHERE value > 0 AND created_at < $1 AND (ended_at IS NULL OR ended_at >= $1)) AS live_before,
+           count(*) FILTER (WHERE value > 0 AND created_at < $1 AND ended_at >= $1 AND ended_at <= $2) AS ended_since
+         FROM ",
+        counted!(),
+        " s"
+    ))
+    .bind(since)
+    .bind(now)
+    .get_result(conn)
+    .await?;
+    Ok(SubscriptionFigures {
+        mrr: Cents(row.mrr),
+        paying_accounts: row.paying,
+        live_before: row.live_before,
+        ended_since: row.ended_since,
+    })
+}
+
+#[derive(QueryableByName)]
+struct RevenueRow {
+    #[diesel(sql_type = SqlDate)]
+    date: Date,
+    #[diesel(sql_type = BigInt)]
+    revenue: i64,
+    #[diesel(sql_type = BigInt)]
+    payments: i64,
+}
+
+pub(super) async fn revenue(conn: &mut AsyncPgConnection, days: Days) -> Attempt<Vec<DayRevenue>> {
+    let rows: Vec<RevenueRow> = sql(
+        "SELECT (paid_at AT TIME ZONE 'UTC')::date AS date, sum(value)::bigint AS revenue, count(*) AS payments
+         FROM billing_history
+         WHERE paid_at >= $1::timestamp AT TIME ZONE 'UTC' AND paid_at < ($2 + 1)::timestamp AT TIME ZONE 'UTC'
+           AND account_id NOT IN (SELECT account_id FROM account_deletions)
+         GROUP BY 1 ORDER BY 1",
+    )
+    .bind(days.first)
+    .bind(days.last)
+    .load(conn)
+    .await?;
+    let day = |row: RevenueRow| {
+        let revenue = Revenue {
+            revenue: Cents(row.revenue),
+            payments: row.payments,
+        };
+        (row.date, revenue)
+    };
+    Ok(rows.into_iter().map(day).collect())
+}
+
+#[derive(QueryableByName)]
+struct ChurnRow {
+    #[diesel(sql_type = SqlDate)]
+    date: Date,
+    #[diesel(sql_type = BigInt)]
+    ended: i64,
+    #[diesel(sql_type = BigInt)]
+    ended_value: i64,
+    #[diesel(sql_type = BigInt)]
+    live_before: i64,
+    #[diesel(sql_type = BigInt)]
+    ended_of_these: i64,
+}
+
+/// Every subscription is looked at once, however many days there are: it is among those that live when a day begins from
+/// the day after its creation to the day of its end.
+const CHURN: &str = concat!(
+    "WITH lives AS (
+       SELECT (created_at AT TIME ZONE 'UTC')::date AS begun, (ended_at AT TIME ZONE 'UTC')::date AS ended, monthly
+       FROM ",
+    counted!(),
+    " s WHERE value > 0),
+     moves AS (
+       SELECT greatest(begun + 1, $1) AS date, 1 AS step FROM lives WHERE begun + 1 <= $2
+       UNION ALL
+       SELECT greatest(ended + 1, $1), -1 FROM lives WHERE ended + 1 <= $2),
+     ends AS (
+       SELECT ended AS date, count(*) AS n, sum(monthly)::bigint AS value, count(*) FILTER (WHERE begun < ended) AS older
+       FROM lives WHERE ended BETWEEN $1 AND $2 GROUP BY ended)
+     SELECT d.date::date AS date, coalesce(e.n, 0) AS ended, coalesce(e.value, 0) AS ended_value,
+       (sum(coalesce(v.step, 0)) OVER (ORDER BY d.date))::bigint AS live_before, coalesce(e.older, 0) AS ended_of_these
+     FROM generate_series($1::timestamp, $2::timestamp, interval '1 day') d (date)
+     LEFT JOIN (SELECT date, sum(step) AS step FROM moves GROUP BY date) v ON v.date = d.date
+     LEFT JOIN ends e ON e.date = d.date
+     ORDER BY d.date"
+);
+
+pub(super) async fn churn(conn: &mut AsyncPgConnection, days: Days) -> Attempt<Vec<DayChurn>> {
+    let rows: Vec<ChurnRow> = sql(CHURN).bind(days.first).bind(days.last).load(conn).await?;
+    let day = |row: ChurnRow| DayChurn {
+        date: row.date,
+        ended: row.ended,
+        ended_value: Cents(row.ended_value),
+        live_before: row.live_before,
+        ended_of_these: row.ended_of_these,
+    };
+    Ok(rows.into_iter().map(day).collect())
+}

@@ -1,0 +1,215 @@
+//! The list of all accounts, and one account in full. The list finds its page first and counts only for the rows of it,
+//! so that it does not grow with the number of accounts.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::billing::Cents;
+use recado_domain::platform::{AccountDetail, AccountFilter, AccountMetrics, AccountRow, AccountUser};
+use recado_domain::shared::{AccountId, Page, PageQuery, StoreError};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+use super::accounts;
+use super::figures::monthly_value;
+use crate::errors::{Attempt, word};
+use crate::sql::{anywhere, sql};
+
+/// An account beside the total; without an account where the page is empty.
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = BigInt)]
+    total: i64,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Text>)]
+    name: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    slug: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    owner_email: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    plan: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    status: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    users: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    contacts: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    messages: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    mrr: Option<i64>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    created_at: Option<OffsetDateTime>,
+}
+
+impl Row {
+    fn account(self) -> Result<Option<AccountRow>, StoreError> {
+        let (Some(id), Some(created_at)) = (self.id, self.created_at) else {
+            return Ok(None);
+        };
+        Ok(Some(AccountRow {
+            id: id.into(),
+            company_name: self.name.unwrap_or_default(),
+            slug: self.slug.unwrap_or_default(),
+            owner_email: self.owner_email,
+            plan: self.plan.unwrap_or_default(),
+            status: word(&self.status.unwrap_or_default())?,
+            users: self.users.unwrap_or_default(),
+            contacts: self.contacts.unwrap_or_default(),
+            messages_30d: self.messages.unwrap_or_default(),
+            mrr: Cents(self.mrr.unwrap_or_default()),
+            created_at,
+        }))
+    }
+}
+
+/// Of the name or of the owner's address; of several owners, of whoever has been one for longest.
+const SEARCHED: &str = "(a.name ILIKE $4 OR a.id IN (
+       SELECT m.account_id FROM users u JOIN account_users m ON m.user_id = u.id AND m.role = 'owner'
+       WHERE u.email ILIKE $4 AND NOT EXISTS (SELECT FROM account_users f
+         WHERE f.account_id = m.account_id AND f.role = 'owner'
+           AND (f.created_at, f.user_id) < (m.created_at, m.user_id))))";
+
+/// The columns of a row that are counted; `p` is the account, `$3` the moment that messages count from.
+///
+/// Messages of a campaign that began since then are in its counters. Of one that began before and went on, or was tried
+/// again, the sends are counted; of all others none can be that young.
+const COUNTED: &str = concat!(
+    "(SELECT u.email FROM account_users m JOIN users u ON u.id = m.user_id
+       WHERE m.account_id = p.id AND m.role = 'owner' ORDER BY m.created_at, m.user_id LIMIT 1) AS owner_email,
+     (SELECT count(*) FROM account_users m WHERE m.account_id = p.id AND NOT m.is_support) AS users,
+     (SELECT count(*) FROM contacts c WHERE c.account_id = p.id AND c.deleted_at IS NULL) AS contacts,
+     (SELECT coalesce(sum(CASE WHEN c.executed_at >= $3 THEN n.sent + n.delivered + n.read
+          ELSE (SELECT count(*) FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
+            AND s.status IN ('sent', 'delivered', 'read') AND s.sent_at >= $3) END), 0)::bigint
+        FROM campaigns c CROSS JOIN LATERAL (SELECT * FROM campaign_counters
+          WHERE account_id = c.account_id AND campaign_id = c.id OFFSET 0) n
+        WHERE c.account_id = p.id AND c.executed_at IS NOT NULL
+          AND (c.status = 'sending' OR coalesce(c.completed_at, c.updated_at) >= $3 - interval '1 day'))
+       + (SELECT count(*) FROM messages m WHERE m.account_id = p.id AND m.direction = 'outbound'
+           AND m.created_at >= $3 AND m.status IN ('sent', 'delivered', 'read')) AS messages,
+     (SELECT coalesce(sum(",
+    monthly_value!(),
+    "), 0)::bigint FROM subscriptions s
+       WHERE s.account_id = p.id AND s.status IN ('active', 'past_due') AND NOT s.attempt) AS mrr"
+);
+
+/// The page and the total, in one statement and so of one moment. A search is made once for both; without one, the page
+/// comes out of an index and only the total looks at every account.
+fn statement(filter: &AccountFilter) -> String {
+    let mut wanted = "a.deleting_at IS NULL".to_owned();
+    let mut parameter = 3;
+    let mut once = "NOT MATERIALIZED";
+    if filter.search.is_some() {
+        parameter += 1;
+        wanted.push_str(&format!(" AND {SEARCHED}"));
+        once = "MATERIALIZED";
+    }
+    for (column, is_given) in [("plan", filter.plan.is_some()), ("status", filter.status.is_some())] {
+        if is_given {
+            parameter += 1;
+            wanted.push_str(&format!(" AND a.{column} = ${parameter}"));
+        }
+    }
+    format!(
+        "WITH found AS {once} (SELECT a.id, a.created_at FROM accounts a WHERE {wanted})
+         SELECT t.n AS total, p.id, p.name, p.slug, p.plan, p.status, p.created_at, {COUNTED}
+         FROM (SELECT count(*) AS n FROM found) t
+         LEFT JOIN (
+           (SELECT id AS key FROM found ORDER BY created_at DESC, id DESC LIMIT $1 OFFSET $2) k
+           JOIN accounts p ON p.id = k.key) ON true
+         ORDER BY p.created_at DESC, p.id DESC"
+    )
+}
+
+pub(super) async fn page(
+    conn: &mut AsyncPgConnection,
+    filter: &AccountFilter,
+    page: PageQuery,
+    since: OffsetDateTime,
+) -> Attempt<Page<AccountRow>> {
+    let mut query = sql(statement(filter))
+        .bind(page.limit())
+        .bind(page.offset())
+        .bind(since);
+    if let Some(search) = &filter.search {
+        query = query.bind(anywhere(search));
+    }
+    if let Some(plan) = &filter.plan {
+        query = query.bind(plan.as_str());
+    }
+    if let Some(status) = filter.status {
+        query = query.bind(status.as_str());
+    }
+    let rows: Vec<Row> = query.load(conn).await?;
+    let total = rows.as_slice().first().map_or(0, |row| row.total);
+    let accounts = rows.into_iter().filter_map(|row| row.account().transpose());
+    let accounts = accounts.collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(Page::new(page, accounts, total))
+}
+
+#[derive(QueryableByName)]
+struct UserRow {
+    #[diesel(sql_type = SqlUuid)]
+    user_id: Uuid,
+    #[diesel(sql_type = Text)]
+    email: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    name: Option<String>,
+    #[diesel(sql_type = Text)]
+    role: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    last_active_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    created_at: OffsetDateTime,
+}
+
+#[derive(QueryableByName)]
+struct MetricsRow {
+    #[diesel(sql_type = BigInt)]
+    contacts: i64,
+    #[diesel(sql_type = BigInt)]
+    conversations: i64,
+}
+
+pub(super) async fn detail(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<AccountDetail>> {
+    let Some(account) = accounts::find(&mut *conn, id).await? else {
+        return Ok(None);
+    };
+    let users: Vec<UserRow> = sql(
+        "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
+         FROM account_users m JOIN users u ON u.id = m.user_id
+         WHERE m.account_id = $1 AND NOT m.is_support ORDER BY m.created_at, m.user_id",
+    )
+    .bind(id)
+    .load(&mut *conn)
+    .await?;
+    let metrics: MetricsRow = sql(
+        "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
+           (SELECT count(*) FROM conversations WHERE account_id = $1) AS conversations",
+    )
+    .bind(id)
+    .get_result(conn)
+    .await?;
+    let user = |row: UserRow| {
+        Ok(AccountUser {
+            account_id: id,
+            user_id: row.user_id.into(),
+            email: row.email,
+            name: row.name,
+            role: word(&row.role)?,
+            last_active_at: row.last_active_at,
+            created_at: row.created_at,
+        })
+    };
+    Ok(Some(AccountDetail {
+        account,
+        users: users.into_iter().map(user).collect::<Result<Vec<_>, StoreError>>()?,
+        metrics: AccountMetrics {
+            contacts: metrics.contacts,
+            conversations: metrics.conversations,
+        },
+    }))
+}

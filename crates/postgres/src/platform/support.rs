@@ -1,0 +1,99 @@
+//! Memberships that are lent to administrators in support mode. Every statement names `is_support`: what is somebody's
+//! own is never touched.
+
+use async_trait::async_trait;
+use diesel::OptionalExtension;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::platform::{Admin, SupportStore};
+use recado_domain::shared::{AccountId, Event, StoreError, UserId};
+use time::OffsetDateTime;
+
+use crate::errors::{Attempt, Fault, retry};
+use crate::outbox;
+use crate::pool::PlatformPool;
+use crate::sql::{Sql, Word, sql};
+
+/// Memberships of support mode.
+#[derive(Clone, Debug)]
+pub struct PgSupport(PlatformPool);
+
+impl PgSupport {
+    pub fn new(pool: PlatformPool) -> Self {
+        Self(pool)
+    }
+}
+
+fn take_back<'a>(user: UserId, account: AccountId) -> Sql<'a> {
+    sql("DELETE FROM account_users WHERE account_id = $1 AND user_id = $2 AND is_support")
+        .bind(account)
+        .bind(user)
+}
+
+async fn start(
+    conn: &mut AsyncPgConnection,
+    user: UserId,
+    account: AccountId,
+    leaving: Option<AccountId>,
+    expires_at: OffsetDateTime,
+    events: &[Event],
+) -> Attempt<Option<String>> {
+    let name: Option<Word> =
+        sql("SELECT name AS word FROM accounts WHERE id = $1 AND deleting_at IS NULL FOR KEY SHARE")
+            .bind(account)
+            .get_result(&mut *conn)
+            .await
+            .optional()?;
+    let Some(name) = name else { return Ok(None) };
+    sql(
+        "INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
+         VALUES ($1, $2, 'admin', true, $3)
+         ON CONFLICT ON CONSTRAINT account_users_pkey DO UPDATE SET expires_at = excluded.expires_at
+           WHERE account_users.is_support",
+    )
+    .bind(account)
+    .bind(user)
+    .bind(expires_at)
+    .execute(&mut *conn)
+    .await?;
+    if let Some(left) = leaving {
+        take_back(user, left).execute(&mut *conn).await?;
+    }
+    outbox::append(conn, account, events).await?;
+    Ok(Some(name.word))
+}
+
+#[async_trait]
+impl SupportStore for PgSupport {
+    async fn start(
+        &self,
+        admin: &Admin,
+        account: AccountId,
+        leaving: Option<AccountId>,
+        expires_at: OffsetDateTime,
+        events: &[Event],
+    ) -> Result<Option<String>, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin().await?;
+            let started = start(tx.conn()?, admin.user_id, account, leaving, expires_at, events).await;
+            tx.end(started).await
+        })
+        .await
+    }
+
+    async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError> {
+        let mut held = self.0.get().await?;
+        let stopped = take_back(user, account).execute(held.conn()?).await;
+        Ok(held.end(stopped.map_err(Fault::from))? > 0)
+    }
+
+    async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
+        let statement = sql("DELETE FROM account_users WHERE (account_id, user_id) IN
+               (SELECT account_id, user_id FROM account_users WHERE is_support AND expires_at <= now()
+                LIMIT $1 FOR UPDATE SKIP LOCKED)
+             AND is_support AND expires_at <= now()")
+        .bind(limit);
+        let mut held = self.0.get().await?;
+        let swept = statement.execute(held.conn()?).await;
+        held.end(swept.map_err(Fault::from))
+    }
+}

@@ -1,0 +1,219 @@
+//! The removal of an account: every row of every table, and nothing else.
+
+use std::collections::BTreeMap;
+
+use recado_domain::platform::{DeletionStore, PlatformStore};
+use recado_domain::shared::AccountId;
+use recado_postgres::{PgDeletions, PgPlatform};
+use time::Duration;
+
+use crate::support::{LEASE, NOW, World};
+
+/// Every table with a row that names an account, found in the catalogue; and how many rows each has of this one.
+async fn rows_of(world: &World, account: AccountId) -> BTreeMap<String, i64> {
+    let tables = "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I t WHERE t::text LIKE %L',
+        table_name, table_name, '%' || $ACCOUNT || '%'), ' UNION ALL ')
+      FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
+    let counts = world
+        .text(&tables.replace("$ACCOUNT", &format!("'{account}'")))
+        .await
+        .unwrap();
+    let found = world.client.query(&counts, &[]).await.unwrap();
+    found
+        .iter()
+        .map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1)))
+        .filter(|(_, n)| *n > 0)
+        .collect()
+}
+
+/// A row in every table that has an `account_id`, made of the catalogue: columns without a default get what fits their
+/// type, columns that refer to others the ids of the account.
+async fn furnish(world: &World, account: AccountId) {
+    // What rows may hold is of no interest here.
+    let checks = "SELECT string_agg(format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass, conname), ';')
+      FROM pg_constraint WHERE contype = 'c' AND connamespace = 'public'::regnamespace AND conrelid <> 0";
+    if let Some(checks) = world.text(checks).await {
+        world.sql(&checks).await;
+    }
+    world
+        .sql(
+            "CREATE OR REPLACE FUNCTION pg_temp.filled(kind text, name text, account uuid) RETURNS text
+             LANGUAGE plpgsql AS $f$
+             BEGIN
+               RETURN CASE
+                 WHEN name = 'account_id' OR name = 'scope' THEN quote_literal(account) || '::uuid'
+                 WHEN kind = 'uuid' THEN quote_literal(md5('thing' || account)) || '::uuid'
+                 WHEN kind IN ('text', 'character varying') THEN quote_literal('t' || account)
+                 WHEN kind = 'bytea' THEN quote_literal('\\x' || md5(account::text)) || '::bytea'
+                 WHEN kind = 'jsonb' THEN quote_literal('{}') || '::jsonb'
+                 WHEN kind = 'ARRAY' THEN quote_literal('{}')
+                 WHEN kind = 'boolean' THEN 'false'
+                 WHEN kind LIKE 'timestamp%' THEN 'now()'
+                 WHEN kind = 'date' THEN 'current_date'
+                 WHEN kind = 'interval' THEN quote_literal('1 s')
+                 ELSE '1' END;
+             END $f$;",
+        )
+        .await;
+    let statements = format!(
+        "WITH wanted AS (
+           SELECT c.table_name, c.column_name, c.data_type
+           FROM information_schema.columns c
+           JOIN information_schema.tables t ON t.table_schema = 'public' AND t.table_name = c.table_name
+             AND t.table_type = 'BASE TABLE'
+           WHERE c.table_schema = 'public' AND c.is_nullable = 'NO' AND c.column_default IS NULL
+             AND c.is_identity = 'NO' AND c.is_generated = 'NEVER'
+             AND EXISTS (SELECT FROM information_schema.columns a WHERE a.table_schema = 'public'
+               AND a.table_name = c.table_name AND a.column_name IN ('account_id', 'scope')))
+         SELECT string_agg(format('INSERT INTO %I (%s) VALUES (%s) ON CONFLICT DO NOTHING', table_name, names, filled), ';')
+         FROM (SELECT table_name, string_agg(quote_ident(column_name), ', ') AS names,
+             string_agg(pg_temp.filled(data_type, column_name, '{account}'), ', ') AS filled
+           FROM wanted WHERE table_name NOT IN ('account_users', 'account_deletions', 'gateway_cancellations')
+           GROUP BY table_name) t"
+    );
+    let inserts = world.text(&statements).await.unwrap();
+    // Whatever refers to whatever: the same ids everywhere, and checked by nobody meanwhile.
+    world.sql("SET session_replication_role = replica").await;
+    world.sql(&inserts).await;
+    let thing = format!("md5('thing{account}')::uuid");
+    world
+        .sql(&format!(
+            "SET session_replication_role = DEFAULT;
+             UPDATE subscriptions SET status = 'active', gateway_subscription_id = 'sub' || account_id
+               WHERE account_id = '{account}';
+             INSERT INTO number_paces (phone_number_id, next_at) VALUES ('t{account}', now()), ('shared', now())
+               ON CONFLICT DO NOTHING;
+             INSERT INTO whatsapp_numbers VALUES ('shared', '{account}', 'w');
+             INSERT INTO gateway_events (id, key, event, subject, news)
+               VALUES ({thing}, 'k{account}', 'e', 't{account}', '{{}}');"
+        ))
+        .await;
+}
+
+/// All rows of all tables, counted.
+async fn everything(world: &World) -> BTreeMap<String, i64> {
+    let tables =
+        "SELECT string_agg(format('SELECT %L AS name, count(*) AS n FROM %I', table_name, table_name), ' UNION ALL ')
+      FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'";
+    let counts = world.text(tables).await.unwrap();
+    let found = world.client.query(&counts, &[]).await.unwrap();
+    found
+        .iter()
+        .map(|row| (row.get::<_, String>(0), row.get::<_, i64>(1)))
+        .collect()
+}
+
+async fn remove(store: &PgDeletions, account: AccountId) {
+    while store.purge(account, LEASE).await.unwrap() {}
+    store.end(account).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_row_of_the_account_goes_and_no_other() {
+    let world = World::new().await;
+    let store = PgDeletions::new(world.platform.clone());
+    let bystander = world.another_account().await;
+    furnish(&world, bystander).await;
+    let (before, theirs) = (everything(&world).await, rows_of(&world, bystander).await);
+    let account = world.another_account().await;
+    furnish(&world, account).await;
+    let rows = rows_of(&world, account).await;
+    let with_account = "SELECT count(DISTINCT table_name) FROM information_schema.columns
+      WHERE table_schema = 'public' AND column_name = 'account_id'";
+    let tables = world.number(with_account).await;
+    // The two notes of removals are empty; accounts, idempotency_keys, gateway_events and number_paces bear other names.
+    assert_eq!(i64::try_from(rows.len()).unwrap(), tables - 2 + 4, "{rows:?}");
+
+    assert!(store.begin(account, LEASE, NOW).await.unwrap());
+    assert!(
+        !store.begin(account, LEASE, NOW).await.unwrap(),
+        "it is nobody's any more"
+    );
+    let cancellations = store.cancellations(account).await.unwrap();
+    assert_eq!(cancellations.len(), 1);
+    assert_eq!(cancellations[0].gateway_subscription_id, Some(format!("sub{account}")));
+    assert!(
+        PgPlatform::new(world.platform.clone())
+            .account(account)
+            .await
+            .unwrap()
+            .is_none()
+    );
+    remove(&store, account).await;
+    let left = rows_of(&world, account).await;
+    assert_eq!(
+        left.keys().collect::<Vec<_>>(),
+        ["gateway_cancellations"],
+        "until the gateway has answered"
+    );
+    store
+        .forget_cancellation(cancellations[0].subscription_id)
+        .await
+        .unwrap();
+    assert_eq!(rows_of(&world, account).await, BTreeMap::new());
+    assert_eq!(everything(&world).await, before);
+    assert_eq!(rows_of(&world, bystander).await, theirs);
+}
+
+#[tokio::test]
+async fn a_large_account_goes_in_pieces() {
+    let world = World::new().await;
+    let store = PgDeletions::new(world.platform.clone());
+    let campaign = world.stored_draft().await;
+    world.people(4_500).await;
+    world
+        .sql(&format!(
+            "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
+             SELECT account_id, md5(id::text)::uuid, '{}', id FROM contacts",
+            campaign.id
+        ))
+        .await;
+    assert!(store.begin(world.account, LEASE, NOW).await.unwrap());
+    let mut pieces = 1;
+    while store.purge(world.account, LEASE).await.unwrap() {
+        pieces += 1;
+    }
+    assert_eq!(pieces, 5, "9,000 rows and some more, 2,000 at a time");
+    store.end(world.account).await.unwrap();
+    assert_eq!(rows_of(&world, world.account).await, BTreeMap::new());
+}
+
+#[tokio::test]
+async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
+    let world = World::new().await;
+    let store = PgDeletions::new(world.platform.clone());
+    assert!(store.begin(world.account, Duration::ZERO, NOW).await.unwrap());
+    assert_eq!(store.claim(LEASE).await.unwrap(), Some(world.account));
+    assert_eq!(store.claim(LEASE).await.unwrap(), None, "somebody is at it");
+    world.sql("UPDATE account_deletions SET due_at = now()").await;
+    store.purge(world.account, LEASE).await.unwrap();
+    assert_eq!(store.claim(LEASE).await.unwrap(), None, "whoever works at it keeps it");
+    world.sql("UPDATE account_deletions SET due_at = now()").await;
+    assert_eq!(store.claim(LEASE).await.unwrap(), Some(world.account));
+    remove(&store, world.account).await;
+    assert_eq!(store.claim(Duration::ZERO).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_may_still_be_at_the_gateway_is_written_down() {
+    let world = World::new().await;
+    let store = PgDeletions::new(world.platform.clone());
+    world
+        .sql(&format!(
+            "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, gateway_subscription_id,
+               intent, intent_until, attempt) VALUES
+               ('{0}', md5('1')::uuid, 'x', 'MONTHLY', 'cancelled', 'PIX', 1, 'sub_1', NULL, NULL, false),
+               ('{0}', md5('2')::uuid, 'x', 'MONTHLY', 'inactive', 'PIX', 1, 'sub_2', '{{\"kind\":\"abandoned\"}}', now(), false),
+               ('{0}', md5('3')::uuid, 'x', 'MONTHLY', 'pending', 'PIX', 1, NULL, '{{\"kind\":\"abandoned\"}}', now(), true)",
+            world.account
+        ))
+        .await;
+    assert!(store.begin(world.account, Duration::ZERO, NOW).await.unwrap());
+    let mut known = vec![];
+    while let Some(due) = store.claim_cancellation(LEASE).await.unwrap() {
+        assert_eq!(due.until, NOW);
+        known.push(due.gateway_subscription_id);
+    }
+    known.sort();
+    assert_eq!(known, [None, Some("sub_2".to_owned())]);
+}

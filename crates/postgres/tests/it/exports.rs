@@ -1,0 +1,95 @@
+//! Exports in parts: every record once, newest first, however the parts fall.
+
+use recado_domain::analytics::{ExportKind, ExportPosition, ExportRecord, ExportStore, Period, Window, Zone};
+use recado_postgres::PgExports;
+
+use crate::support::{NOW, World};
+
+/// Everything, in parts of this size.
+async fn all(world: &World, kind: ExportKind, size: i64) -> Vec<(ExportPosition, ExportRecord)> {
+    let store = PgExports::new(world.tenants.clone());
+    let window = Window::new(Period::Month, &Zone::UTC, NOW).unwrap();
+    let (mut found, mut after) = (Vec::new(), None);
+    loop {
+        let part = store.part(world.account, kind, &window, after, size).await.unwrap();
+        assert!(part.len() <= usize::try_from(size).unwrap());
+        let Some((last, _)) = part.last() else { return found };
+        after = Some(*last);
+        found.extend(part);
+    }
+}
+
+/// Messages of conversations and of three campaigns, two of which were frozen in the same moment, beside some that lie
+/// outside of the window.
+async fn filled() -> World {
+    let world = World::new().await;
+    world.people(9).await;
+    let account = world.account;
+    let template = world.stored_template().await;
+    world
+        .sql(&format!(
+            "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+             SELECT account_id, id, id, now() FROM contacts;
+             INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, created_at)
+             SELECT account_id, gen_random_uuid(), id, 'inbound', 'text', 'oi ' || n, 'received',
+               '{NOW}'::timestamptz - n * interval '3 days'
+             FROM contacts CROSS JOIN generate_series(0, 12) n;
+             INSERT INTO campaigns (account_id, id, name, template_id)
+             SELECT '{account}', md5('c' || n)::uuid, 'c' || n, '{template}' FROM generate_series(1, 4) n;
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, created_at)
+             SELECT '{account}', md5('c' || n)::uuid, '{NOW}'::timestamptz - (n / 2) * interval '3 days'
+             FROM generate_series(1, 4) n;
+             UPDATE campaign_counter_slots SET created_at = '2020-01-01' WHERE campaign_id = md5('c4')::uuid;
+             INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)
+             SELECT n.account_id, gen_random_uuid(), n.campaign_id, c.id, 'sent', n.created_at
+             FROM campaign_counters n CROSS JOIN contacts c"
+        ))
+        .await;
+    world
+}
+
+#[tokio::test]
+async fn messages_come_once_and_newest_first() {
+    let world = filled().await;
+    let whole = all(&world, ExportKind::Messages, 1000).await;
+    // Ten of thirteen moments lie in the window, and three of four campaigns.
+    assert_eq!(whole.len(), 9 * 10 + 9 * 3);
+    let moments: Vec<_> = whole.iter().map(|(position, _)| position.at).collect();
+    assert!(moments.is_sorted_by(|a, b| a >= b));
+    for size in [1, 2, 7, 26, 27, 28] {
+        assert_eq!(all(&world, ExportKind::Messages, size).await, whole, "{size}");
+    }
+    let sent: Vec<_> = whole
+        .iter()
+        .filter(|(_, record)| matches!(record, ExportRecord::Message { direction, .. } if direction == "outbound"))
+        .collect();
+    assert_eq!(sent.len(), 27);
+    let ExportRecord::Message { kind, status, text, .. } = &sent[0].1 else {
+        panic!("{sent:?}")
+    };
+    assert_eq!(
+        (kind.as_str(), status.as_str(), text.as_deref()),
+        ("template", "sent", Some("Oi {{1}}"))
+    );
+}
+
+#[tokio::test]
+async fn contacts_and_campaigns_are_those_of_their_lists() {
+    let world = filled().await;
+    world
+        .sql(
+            "UPDATE contacts SET deleted_at = now() WHERE name = 'Contact 3';
+             UPDATE campaigns SET deleted_at = now() WHERE name = 'c2'",
+        )
+        .await;
+    for (kind, count) in [(ExportKind::Contacts, 8), (ExportKind::Campaigns, 3)] {
+        let whole = all(&world, kind, 1000).await;
+        assert_eq!(whole.len(), count);
+        for size in [1, 3, 8] {
+            assert_eq!(all(&world, kind, size).await, whole, "{kind} {size}");
+        }
+    }
+    let mut other = World::new().await;
+    other.account = world.account;
+    assert_eq!(all(&other, ExportKind::Contacts, 10).await, []);
+}

@@ -1,0 +1,601 @@
+//! Insights: whatever happens in whatever order, every report equals a plain recount of the rows, in every zone; and
+//! what is kept counted survives races.
+
+use std::collections::BTreeMap;
+
+use futures_util::future::join_all;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use recado_domain::analytics::{HeatCell, InsightStore, MessageCounts, Newness, Period, Window, Zone};
+use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
+use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
+use recado_domain::conversations::{
+    Arrival, ConversationStatus, ConversationStore, Direction, InboundMessage, InboundNews, InboxStore, Message,
+    MessageStatus, ReplyResult, Sender,
+};
+use recado_domain::rollups::RollupStore;
+use recado_domain::shared::{ContactId, ConversationId, ProfileId};
+use recado_domain::whatsapp::{DeliveryStore, ProfileStore};
+use recado_postgres::{PgConversations, PgInbox, PgInsights, PgProfiles, PgRollups};
+use time::macros::datetime;
+use time::{Date, Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::deliveries::news;
+use crate::support::{World, id};
+use crate::whatsapp::profile;
+
+/// The day after the clocks of Lord Howe went back by half an hour; in Kathmandu it is tomorrow already.
+const BASE: OffsetDateTime = datetime!(2026-04-06 18:20 UTC);
+const ZONES: [&str; 4] = ["UTC", "Asia/Kathmandu", "Australia/Lord_Howe", "America/Sao_Paulo"];
+const NUMBER: &str = "111";
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Somebody writes, so many minutes ago.
+    Told(u8, i64),
+    Reply(usize, i64),
+    Record(usize, u8),
+    News(usize, SendStatus),
+    Set(usize, ConversationStatus),
+    Add(u8, i64),
+    Import(Vec<u8>, i64),
+    Delete(usize),
+    /// A campaign to everybody, so many minutes ago, with what becomes of its sends.
+    Campaign(i64, Vec<Option<SendStatus>>, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Close to now, at any time of the last hundred days, and around the change of the clocks.
+    let ago = || prop_oneof![0..3_000_i64, 0..144_000_i64, 1_500..3_300_i64];
+    let which = || 0..40_usize;
+    prop_oneof![
+        5 => (0..6_u8, ago()).prop_map(|(who, ago)| Step::Told(who, ago)),
+        4 => (which(), ago()).prop_map(|(at, ago)| Step::Reply(at, ago)),
+        2 => (which(), 0..3_u8).prop_map(|(at, result)| Step::Record(at, result)),
+        5 => (which(), prop::sample::select(SendStatus::ALL)).prop_map(|(at, status)| Step::News(at, status)),
+        2 => (which(), prop::sample::select(ConversationStatus::ALL)).prop_map(|(at, status)| Step::Set(at, status)),
+        1 => (0..9_u8, ago()).prop_map(|(who, ago)| Step::Add(who, ago)),
+        1 => (prop::collection::vec(0..9_u8, 1..4), ago()).prop_map(|(who, ago)| Step::Import(who, ago)),
+        1 => which().prop_map(Step::Delete),
+        2 => (ago(), prop::collection::vec(prop::option::of(prop::sample::select(SendStatus::ALL)), 1..6), any::<bool>())
+            .prop_map(|(ago, sends, deleted)| Step::Campaign(ago, sends, deleted)),
+    ]
+}
+
+/// A history in an account of its own.
+struct History<'a> {
+    world: &'a World,
+    profile: ProfileId,
+}
+
+fn moment(ago: i64) -> OffsetDateTime {
+    BASE - Duration::minutes(ago)
+}
+
+fn phone(who: u8) -> Phone {
+    Phone::parse(&format!("+551196000000{who}")).unwrap()
+}
+
+fn draft(who: u8) -> ContactDraft {
+    ContactDraft {
+        name: format!("C{who}"),
+        phone: Some(phone(who)),
+        email: None,
+        wa_user_id: None,
+        attributes: serde_json::Map::new(),
+        opted_out: None,
+    }
+}
+
+fn inbound(who: u8, ago: i64) -> Arrival {
+    let message = InboundMessage {
+        wa_message_id: id().to_string(),
+        sender: Sender {
+            wa_id: Some(format!("551196000000{who}")),
+            user_id: None,
+            name: None,
+        },
+        at: moment(ago),
+        kind: "text".into(),
+        text: Some("oi".into()),
+        said: true,
+        payload: serde_json::Value::Null,
+    };
+    Arrival {
+        news: InboundNews::Message(message),
+        contact_id: id().into(),
+        conversation_id: id().into(),
+        message_id: id().into(),
+    }
+}
+
+fn reply(conversation: ConversationId, ago: i64) -> Message {
+    Message {
+        id: id().into(),
+        conversation_id: conversation,
+        direction: Direction::Outbound,
+        kind: "text".into(),
+        text: Some("olá".into()),
+        status: MessageStatus::Pending,
+        wa_message_id: None,
+        created_at: moment(ago),
+    }
+}
+
+impl History<'_> {
+    fn conversations(&self) -> PgConversations {
+        PgConversations::new(self.world.tenants.clone(), self.world.platform.clone())
+    }
+
+    /// One of the rows, by its place among them.
+    async fn pick(&self, table: &str, condition: &str, at: usize) -> Option<Uuid> {
+        let account = self.world.account;
+        let from = format!("FROM {table} WHERE account_id = '{account}' AND {condition}");
+        let count = self.world.number(&format!("SELECT count(*) {from}")).await;
+        let at = i64::try_from(at).unwrap().checked_rem(count)?;
+        let row = format!("SELECT id {from} ORDER BY id OFFSET {at} LIMIT 1");
+        Some(self.world.text(&row).await?.parse().unwrap())
+    }
+
+    async fn play(&self, step: Step) {
+        let (world, account) = (self.world, self.world.account);
+        match step {
+            Step::Told(who, ago) => {
+                let inbox = PgInbox::new(world.tenants.clone());
+                inbox.receive(account, NUMBER, &[inbound(who, ago)]).await.unwrap();
+            }
+            Step::Reply(at, ago) => {
+                let Some(conversation) = self.pick("conversations", "true", at).await else {
+                    return;
+                };
+                let reply = reply(conversation.into(), ago);
+                self.conversations()
+                    .begin_reply(account, &reply, self.profile)
+                    .await
+                    .unwrap();
+            }
+            Step::Record(at, result) => {
+                let Some(reply) = self.pick("messages", "direction = 'outbound'", at).await else {
+                    return;
+                };
+                let result = match result {
+                    0 => ReplyResult::Sent {
+                        message_id: id().to_string(),
+                        wa_id: None,
+                    },
+                    1 => ReplyResult::Failed { message: "no".into() },
+                    _ => ReplyResult::Unknown,
+                };
+                self.conversations()
+                    .record_reply(account, reply.into(), &result)
+                    .await
+                    .unwrap();
+            }
+            Step::News(at, status) => {
+                let Some(message) = self.pick("messages", "direction = 'outbound'", at).await else {
+                    return;
+                };
+                let news = news(Some(message.into()), &message.to_string(), status);
+                world.deliveries().apply(account, &[news]).await.unwrap();
+            }
+            Step::Set(at, status) => {
+                let Some(conversation) = self.pick("conversations", "true", at).await else {
+                    return;
+                };
+                self.conversations()
+                    .set_status(account, conversation.into(), status)
+                    .await
+                    .unwrap();
+            }
+            Step::Add(who, ago) => {
+                let (contacts, draft) = (world.contacts(), draft(who));
+                // The phone may be taken.
+                contacts
+                    .insert(account, id().into(), &draft, &[], moment(ago))
+                    .await
+                    .ok();
+            }
+            Step::Import(who, ago) => self.import(&who, ago).await,
+            Step::Delete(at) => {
+                let Some(contact) = self.pick("contacts", "deleted_at IS NULL", at).await else {
+                    return;
+                };
+                world.contacts().delete(account, contact.into(), BASE).await.unwrap();
+            }
+            Step::Campaign(ago, sends, deleted) => self.campaign(ago, sends, deleted).await,
+        }
+    }
+
+    async fn import(&self, who: &[u8], ago: i64) {
+        let mut who = who.to_vec();
+        who.sort_unstable();
+        who.dedup();
+        let rows: Vec<ImportRow> = who
+            .iter()
+            .map(|&who| ImportRow {
+                contact: draft(who),
+                tags: vec![],
+            })
+            .collect();
+        let ids: Vec<ContactId> = rows.iter().map(|_| id().into()).collect();
+        let contacts = self.world.contacts();
+        contacts
+            .upsert(self.world.account, &ids, &rows, moment(ago))
+            .await
+            .unwrap();
+    }
+
+    async fn campaign(&self, ago: i64, statuses: Vec<Option<SendStatus>>, deleted: bool) {
+        let (world, account) = (self.world, self.world.account);
+        if self
+            .pick("contacts", "deleted_at IS NULL AND opted_out_at IS NULL", 0)
+            .await
+            .is_none()
+        {
+            return;
+        }
+        let worker = id();
+        let (campaign, run) = world.started(worker).await;
+        let sends = world.in_flight(run, worker, 5).await;
+        for (send, status) in sends.into_iter().zip(statuses) {
+            let Some(status) = status else { continue };
+            let sent = SendResult::Sent {
+                message_id: None,
+                wa_id: None,
+            };
+            world.runs().record(run, &[(send, sent)]).await.unwrap();
+            let news = news(Some(send), &send.to_string(), status);
+            world.deliveries().apply(account, &[news]).await.unwrap();
+        }
+        let (id, at) = (campaign.id, moment(ago));
+        // As if it had been then; nobody takes it up again.
+        world
+            .sql(&format!(
+                "UPDATE campaigns SET executed_at = '{at}', deleted_at = CASE WHEN {deleted} THEN now() END
+                   WHERE id = '{id}';
+                 UPDATE campaign_sends SET created_at = '{at}' WHERE campaign_id = '{id}';
+                 UPDATE campaign_counter_slots SET created_at = '{at}' WHERE campaign_id = '{id}';
+                 UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'"
+            ))
+            .await;
+    }
+
+    async fn rows(&self, query: &str) -> Vec<Vec<String>> {
+        let rows = self.world.client.query(query, &[]).await;
+        let rows = rows.unwrap_or_else(|error| panic!("{query}: {error:?}"));
+        rows.iter()
+            .map(|row| (0..row.len()).map(|at| row.get(at)).collect())
+            .collect()
+    }
+
+    /// Every report of one zone and one period against the rows.
+    async fn check(&self, zone: &str, period: Period) {
+        let account = self.world.account;
+        let insights = PgInsights::new(self.world.tenants.clone());
+        let zoned: Zone = zone.parse().unwrap();
+        let window = Window::new(period, &zoned, BASE).unwrap();
+        let dates = self.dates(zone, period).await;
+        assert_eq!(window.dates, dates);
+        let told = self
+            .rows(&format!(
+                "SELECT status, (t.local)::date::text, extract(dow FROM t.local)::text, extract(hour FROM t.local)::text
+                 FROM (SELECT status, created_at AT TIME ZONE '{zone}' AS local FROM messages WHERE account_id = '{account}'
+                   UNION ALL SELECT status, created_at AT TIME ZONE '{zone}' FROM campaign_sends
+                   WHERE account_id = '{account}') t"
+            ))
+            .await;
+        let mut days: BTreeMap<Date, MessageCounts> =
+            dates.iter().map(|&date| (date, MessageCounts::default())).collect();
+        let mut heat: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+        for row in &told {
+            let (status, date) = (row[0].as_str(), parsed(&row[1]));
+            let Some(day) = days.get_mut(&date) else { continue };
+            match status {
+                "sent" => day.sent += 1,
+                "delivered" => day.delivered += 1,
+                "read" => day.read += 1,
+                "failed" => day.failed += 1,
+                "received" => {
+                    day.received += 1;
+                    *heat
+                        .entry((row[2].parse().unwrap(), row[3].parse().unwrap()))
+                        .or_default() += 1;
+                }
+                _ => assert_eq!(status, "pending"),
+            }
+        }
+        let wanted: Vec<MessageCounts> = days.into_values().collect();
+        assert_eq!(
+            insights.messages(account, &window).await.unwrap(),
+            wanted,
+            "{zone} {period}"
+        );
+        let wanted: Vec<HeatCell> = heat
+            .into_iter()
+            .map(|((day, hour), count)| HeatCell { day, hour, count })
+            .collect();
+        let stretches = zoned.stretches(&window);
+        assert_eq!(
+            insights.heat_map(account, &stretches).await.unwrap(),
+            wanted,
+            "{zone} {period}"
+        );
+        self.check_campaigns(&insights, zone, &window).await;
+    }
+
+    async fn dates(&self, zone: &str, period: Period) -> Vec<Date> {
+        let today = format!("SELECT ('{BASE}'::timestamptz AT TIME ZONE '{zone}')::date");
+        let today = parsed(&self.world.text(&today).await.unwrap());
+        (0..period.days())
+            .rev()
+            .map(|back| today - Duration::days(back))
+            .collect()
+    }
+
+    async fn check_campaigns(&self, insights: &PgInsights, zone: &str, window: &Window) {
+        let account = self.world.account;
+        let (first, last) = (window.dates.first().unwrap(), window.dates.last().unwrap());
+        let rows = self
+            .rows(&format!(
+                "SELECT c.id::text, c.total_recipients::text, t.name, s.status FROM campaigns c
+                 JOIN message_templates t ON t.id = c.template_id
+                 LEFT JOIN campaign_sends s ON s.campaign_id = c.id
+                 WHERE c.account_id = '{account}' AND c.deleted_at IS NULL
+                   AND (c.executed_at AT TIME ZONE '{zone}')::date BETWEEN '{first}' AND '{last}'
+                 ORDER BY c.executed_at DESC, c.id DESC"
+            ))
+            .await;
+        let mut wanted: Vec<(String, i64, String, MessageCounts)> = Vec::new();
+        for row in rows {
+            if wanted.last().is_none_or(|(id, ..)| *id != row[0]) {
+                wanted.push((
+                    row[0].clone(),
+                    row[1].parse().unwrap(),
+                    row[2].clone(),
+                    MessageCounts::default(),
+                ));
+            }
+            let counts = &mut wanted.last_mut().unwrap().3;
+            match row[3].as_str() {
+                "sent" => counts.sent += 1,
+                "delivered" => counts.delivered += 1,
+                "read" => counts.read += 1,
+                "failed" => counts.failed += 1,
+                _ => {}
+            }
+        }
+        wanted.truncate(3);
+        let shown = insights.campaigns(account, window, 3).await.unwrap().into_iter();
+        let shown: Vec<_> = shown
+            .map(|one| {
+                (
+                    one.id.to_string(),
+                    one.total_recipients,
+                    one.template_name.unwrap(),
+                    one.messages,
+                )
+            })
+            .collect();
+        assert_eq!(shown, wanted);
+    }
+
+    async fn check_dashboard(&self) {
+        let (world, account) = (self.world, self.world.account);
+        let newness = Newness::at(BASE).unwrap();
+        let shown = PgInsights::new(world.tenants.clone())
+            .dashboard(account, &newness)
+            .await
+            .unwrap();
+        let made = self
+            .rows(&format!(
+                "SELECT (created_at AT TIME ZONE 'UTC')::date::text FROM contacts
+                 WHERE account_id = '{account}' AND deleted_at IS NULL"
+            ))
+            .await;
+        let since = |day: Date| made.iter().filter(|row| parsed(&row[0]) >= day).count();
+        assert_eq!(
+            [
+                shown.contacts.total,
+                shown.contacts.new_this_week,
+                shown.contacts.new_this_month
+            ],
+            [Date::MIN, newness.week, newness.month].map(|day| i64::try_from(since(day)).unwrap())
+        );
+        for &status in ConversationStatus::ALL {
+            let count = format!(
+                "SELECT count(*) FROM conversations v JOIN contacts c ON c.id = v.contact_id
+                 WHERE v.account_id = '{account}' AND c.deleted_at IS NULL AND v.status = '{status}'"
+            );
+            let kept: i64 = shown
+                .conversations
+                .iter()
+                .filter(|(of, _)| *of == status)
+                .map(|(_, n)| n)
+                .sum();
+            assert_eq!(kept, world.number(&count).await, "{status}");
+        }
+        let mut counts = MessageCounts::default();
+        for (status, sum) in [
+            ("sent", &mut counts.sent),
+            ("delivered", &mut counts.delivered),
+            ("read", &mut counts.read),
+            ("failed", &mut counts.failed),
+            ("received", &mut counts.received),
+        ] {
+            let of = |table: &str| {
+                format!("(SELECT count(*) FROM {table} WHERE account_id = '{account}' AND status = '{status}')")
+            };
+            *sum = world
+                .number(&format!("SELECT {} + {}", of("messages"), of("campaign_sends")))
+                .await;
+        }
+        assert_eq!(shown.messages, counts);
+        let live = format!("SELECT count(*) FROM campaigns WHERE account_id = '{account}' AND deleted_at IS NULL");
+        assert_eq!(shown.campaigns.total, world.number(&live).await);
+    }
+}
+
+fn parsed(date: &str) -> Date {
+    let shape = time::macros::format_description!("[year]-[month]-[day]");
+    Date::parse(date, &shape).unwrap()
+}
+
+/// Another account, with the number.
+async fn connect(world: &mut World) -> ProfileId {
+    world.account = world.another_account().await;
+    let stored = profile(NUMBER);
+    PgProfiles::new(world.tenants.clone())
+        .insert(world.account, &stored)
+        .await
+        .unwrap();
+    stored.profile.id
+}
+
+#[test]
+fn every_report_equals_a_recount_after_any_history() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = tokio::sync::Mutex::new(runtime.block_on(World::new()));
+    let config = Config {
+        cases: 24,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    TestRunner::new(config)
+        .run(&prop::collection::vec(step(), 1..40), |steps| {
+            runtime.block_on(async {
+                let mut world = world.lock().await;
+                let profile = connect(&mut world).await;
+                let history = History { world: &world, profile };
+                for step in steps {
+                    history.play(step).await;
+                }
+                for zone in ZONES {
+                    for &period in Period::ALL {
+                        history.check(zone, period).await;
+                    }
+                }
+                history.check_dashboard().await;
+                let rollups = PgRollups::new(world.platform.clone());
+                assert_eq!(rollups.verify(world.account).await.unwrap(), []);
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[tokio::test]
+async fn whoever_removes_a_contact_and_whoever_closes_its_conversation_count_it_once() {
+    let mut world = World::new().await;
+    let profile = connect(&mut world).await;
+    for round in 0..8_u8 {
+        let who = round % 6;
+        let history = History { world: &world, profile };
+        history.play(Step::Told(who, 10)).await;
+        let contact: ContactId = history.pick("contacts", "deleted_at IS NULL", 0).await.unwrap().into();
+        let conversation: ConversationId = history
+            .pick("conversations", &format!("contact_id = '{contact}'"), 0)
+            .await
+            .unwrap()
+            .into();
+        let (contacts, conversations) = (world.contacts(), history.conversations());
+        let account = world.account;
+        let close = async {
+            conversations
+                .set_status(account, conversation, ConversationStatus::Closed)
+                .await
+                .unwrap();
+        };
+        let remove = async {
+            contacts.delete(account, contact, BASE).await.unwrap();
+        };
+        let answer = async {
+            conversations
+                .begin_reply(account, &reply(conversation, 5), profile)
+                .await
+                .unwrap();
+        };
+        if round % 2 == 0 {
+            tokio::join!(close, remove, answer);
+        } else {
+            tokio::join!(remove, answer, close);
+        }
+        history.check_dashboard().await;
+    }
+}
+
+#[tokio::test]
+async fn sums_that_went_wrong_are_named_and_made_right() {
+    let mut world = World::new().await;
+    let profile = connect(&mut world).await;
+    let history = History { world: &world, profile };
+    for step in [
+        Step::Told(1, 10),
+        Step::Told(2, 3000),
+        Step::Reply(0, 5),
+        Step::Record(0, 0),
+        Step::Import(vec![3, 4], 9),
+    ] {
+        history.play(step).await;
+    }
+    history
+        .play(Step::Campaign(30, vec![Some(SendStatus::Read), None], false))
+        .await;
+    let account = world.account;
+    let rollups = PgRollups::new(world.platform.clone());
+    assert_eq!(rollups.verify(account).await.unwrap(), []);
+    world
+        .sql(&format!(
+            "UPDATE message_rollups SET received = received + 1 WHERE account_id = '{account}' AND span = 15;
+             DELETE FROM contact_counts WHERE account_id = '{account}';
+             UPDATE conversation_counts SET conversations = 7 WHERE account_id = '{account}';
+             UPDATE campaign_counter_slots SET read = 0, pending = pending + 1 WHERE account_id = '{account}';
+             UPDATE message_usage_slots SET sent = sent + 5, reserved = 0 WHERE account_id = '{account}';
+             INSERT INTO rfm_counts VALUES ('{account}', 'lost', 3)"
+        ))
+        .await;
+    let mut named: Vec<&str> = rollups
+        .verify(account)
+        .await
+        .unwrap()
+        .iter()
+        .map(|one| one.rollup)
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    assert_eq!(
+        named,
+        [
+            "campaign_counters",
+            "contact_counts",
+            "conversation_counts",
+            "message_rollups",
+            "message_usage",
+            "rfm_counts"
+        ]
+    );
+    rollups.rebuild(account).await.unwrap();
+    assert_eq!(rollups.verify(account).await.unwrap(), []);
+    history.check_dashboard().await;
+}
+
+#[tokio::test]
+async fn another_account_adds_nothing() {
+    let mut world = World::new().await;
+    let profile = connect(&mut world).await;
+    History { world: &world, profile }.play(Step::Told(1, 10)).await;
+    let other = connect(&mut world).await;
+    let history = History {
+        world: &world,
+        profile: other,
+    };
+    history.check("UTC", Period::Week).await;
+    history.check_dashboard().await;
+    let together = join_all((0..6_u8).map(|who| history.play(Step::Told(who, 20)))).await;
+    assert_eq!(together.len(), 6);
+    history.check("Asia/Kathmandu", Period::Week).await;
+    history.check_dashboard().await;
+}

@@ -1,0 +1,355 @@
+//! Accounts from above: the list against a list of everything, accounts without anybody, support mode.
+
+use recado_domain::accounts::{AccountStatus, AccountStore, Session};
+use recado_domain::platform::{AccountChange, AccountFilter, AccountRow, Admin, PlatformStore, SupportStore};
+use recado_domain::shared::{AccountId, PageQuery, StoreError, UserId};
+use recado_postgres::{PgAccounts, PgPlatform, PgSupport};
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{NOW, World, account, event, id, session};
+
+fn store(world: &World) -> PgPlatform {
+    PgPlatform::new(world.platform.clone())
+}
+
+/// Accounts of many kinds, the owner's addresses among them.
+async fn crowd(world: &World) {
+    world
+        .sql(
+            "INSERT INTO users (id, email) SELECT md5('u' || i)::uuid, 'Dono' || i || '@Loja_' || i % 7 || '%.example'
+               FROM generate_series(1, 60) i;
+             INSERT INTO accounts (id, name, slug, plan, status, created_at)
+               SELECT md5('a' || i)::uuid, CASE i % 4 WHEN 0 THEN 'Padaria ' WHEN 1 THEN 'PADARIA 50%_' ELSE 'Loja ' END || i,
+                 's' || i, (ARRAY['free', 'starter', 'growth'])[i % 3 + 1],
+                 CASE WHEN i % 5 = 0 THEN 'suspended' ELSE 'active' END,
+                 timestamptz '2026-01-01' + i / 3 * interval '1 day'
+               FROM generate_series(1, 60) i;
+             INSERT INTO account_users (account_id, user_id, role, created_at)
+               SELECT md5('a' || i)::uuid, md5('u' || i)::uuid, 'owner', timestamptz '2026-01-02'
+               FROM generate_series(1, 60) i WHERE i % 6 <> 0;
+             -- A second owner, sometimes the older one; members; support mode.
+             INSERT INTO account_users (account_id, user_id, role, created_at)
+               SELECT md5('a' || i)::uuid, md5('u' || (i + 7) % 60 + 1)::uuid, 'owner',
+                 timestamptz '2026-01-02' + (i % 3 - 1) * interval '1 hour'
+               FROM generate_series(1, 60) i WHERE i % 4 = 1;
+             INSERT INTO account_users (account_id, user_id, role)
+               SELECT md5('a' || i)::uuid, md5('u' || (i + 20) % 60 + 1)::uuid, 'member'
+               FROM generate_series(1, 60, 2) i;
+             INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
+               SELECT md5('a' || i)::uuid, md5('u' || (i + 30) % 60 + 1)::uuid, 'admin', true, now() + interval '1 hour'
+               FROM generate_series(1, 60, 3) i;
+             UPDATE accounts SET deleting_at = now() WHERE id = md5('a9')::uuid;",
+        )
+        .await;
+}
+
+async fn listed(world: &World, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
+    let query = PageQuery::new(Some(page), Some(limit), 20, 100);
+    let page = store(world).list(filter, query, NOW).await.unwrap();
+    (page.data, page.total, page.total_pages)
+}
+
+/// The published semantics: the whole overview, then the filter, then the page.
+fn reference(all: &[AccountRow], filter: &AccountFilter) -> Vec<AccountRow> {
+    let holds = |text: &str, part: &str| text.to_lowercase().contains(&part.to_lowercase());
+    let wanted = |row: &&AccountRow| {
+        let found = filter.search.as_deref().is_none_or(|part| {
+            holds(&row.company_name, part) || row.owner_email.as_deref().is_some_and(|email| holds(email, part))
+        });
+        found
+            && filter.plan.as_deref().is_none_or(|plan| row.plan == plan)
+            && filter.status.is_none_or(|status| row.status == status)
+    };
+    all.iter().filter(wanted).cloned().collect()
+}
+
+#[tokio::test]
+async fn the_list_is_the_filtered_list_of_everything() {
+    let world = World::new().await;
+    crowd(&world).await;
+    let (all, total, _) = listed(&world, &AccountFilter::default(), 1, 100).await;
+    assert_eq!(
+        (all.len(), total),
+        (60, 60),
+        "without the one that is being removed, with the world's own"
+    );
+    let order = |row: &AccountRow| std::cmp::Reverse((row.created_at, row.id));
+    assert!(all.is_sorted_by_key(order));
+    assert!(all.iter().any(|row| row.owner_email.is_none()) && all.iter().all(|row| row.users <= 3));
+    let searches = [
+        None,
+        Some("padaria"),
+        Some("50%"),
+        Some("_1%.ex"),
+        Some("DONO1"),
+        Some("\\"),
+        Some("@loja"),
+        Some("zz"),
+    ];
+    for search in searches {
+        for plan in [None, Some("starter")] {
+            for status in [None, Some(AccountStatus::Suspended), Some(AccountStatus::Active)] {
+                let filter = AccountFilter {
+                    search: search.map(str::to_owned),
+                    plan: plan.map(str::to_owned),
+                    status,
+                };
+                let wanted = reference(&all, &filter);
+                let mut found = vec![];
+                let pages = i64::try_from(wanted.len().div_ceil(7)).unwrap();
+                for page in 1..=pages + 1 {
+                    let (rows, total, total_pages) = listed(&world, &filter, page, 7).await;
+                    assert_eq!(
+                        (total, total_pages),
+                        (i64::try_from(wanted.len()).unwrap(), pages),
+                        "{filter:?}"
+                    );
+                    found.extend(rows);
+                }
+                assert_eq!(found, wanted, "{filter:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_counted_columns_are_those_of_a_recount() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    world.people(5).await;
+    world.people_of(other, 3).await;
+    world
+        .sql(&format!(
+            "UPDATE contacts SET deleted_at = now() WHERE account_id = '{0}' AND name = 'Contact 1';
+             INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value) VALUES
+               ('{0}', md5('1')::uuid, 'starter', 'YEARLY', 'past_due', 'PIX', 97000),
+               ('{0}', md5('2')::uuid, 'growth', 'MONTHLY', 'cancelled', 'PIX', 29700),
+               ('{1}', md5('3')::uuid, 'growth', 'MONTHLY', 'pending', 'PIX', 29700);
+             INSERT INTO campaigns (account_id, id, name, status, executed_at, completed_at, updated_at)
+               SELECT '{0}', md5('c' || i)::uuid, 'c', (ARRAY['completed', 'sending', 'cancelled', 'partial'])[i % 4 + 1],
+                 began, CASE WHEN i % 4 = 0 THEN began + i * interval '2 days' END, began + i * interval '2 days'
+               FROM generate_series(1, 16) i
+               CROSS JOIN LATERAL (SELECT timestamptz '2026-02-25' - i * interval '4 days' AS began) b;
+             INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, sent_at)
+               SELECT '{0}', md5(c.id::text || k.id)::uuid, c.id, k.id,
+                 (ARRAY['sent', 'read', 'failed', 'delivered', 'pending'])[k.n],
+                 CASE WHEN k.n < 5 THEN least(c.executed_at + k.n * interval '9 hours', c.updated_at) END
+               FROM campaigns c CROSS JOIN (SELECT id, row_number() OVER (ORDER BY id) AS n FROM contacts
+                 WHERE account_id = '{0}') k;
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, total, pending, sent, delivered, read, failed)
+               SELECT account_id, id, 5, 1, 1, 1, 1, 1 FROM campaigns;
+             INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+               SELECT '{0}', md5('v')::uuid, id, now() FROM contacts WHERE account_id = '{0}' LIMIT 1;
+             INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
+               SELECT '{0}', md5('m' || i)::uuid, md5('v')::uuid, CASE WHEN i % 3 = 0 THEN 'inbound' ELSE 'outbound' END,
+                 'text', CASE i % 5 WHEN 0 THEN 'failed' ELSE 'sent' END, timestamptz '2026-02-25' - i * interval '3 days'
+               FROM generate_series(1, 20) i;",
+            world.account, other
+        ))
+        .await;
+    let (rows, ..) = listed(&world, &AccountFilter::default(), 1, 100).await;
+    let of = |account: AccountId| rows.iter().find(|row| row.id == account).unwrap().clone();
+    let since = format!("timestamptz '{}'", NOW - Duration::days(30));
+    let sent = world
+        .number(&format!(
+            "SELECT (SELECT count(*) FROM campaign_sends WHERE status IN ('sent', 'delivered', 'read') AND sent_at >= {since})
+               + (SELECT count(*) FROM messages WHERE direction = 'outbound' AND status = 'sent' AND created_at >= {since})"
+        ))
+        .await;
+    let mine = of(world.account);
+    assert!(sent > 10, "{sent}");
+    assert_eq!(
+        (mine.contacts, mine.mrr.0, mine.messages_30d, mine.users),
+        (4, 8_083, sent, 1)
+    );
+    let theirs = of(other);
+    assert_eq!((theirs.contacts, theirs.mrr.0, theirs.messages_30d), (3, 0, 0));
+    let detail = store(&world).detail(world.account).await.unwrap().unwrap();
+    assert_eq!(
+        (
+            detail.metrics.contacts,
+            detail.metrics.conversations,
+            detail.users.len()
+        ),
+        (4, 1, 1)
+    );
+    assert!(store(&world).detail(id().into()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_slug_belongs_to_one_account() {
+    let world = World::new().await;
+    let all = store(&world);
+    let taken = all.create(&account("loja"), true).await;
+    assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
+    let numbered = all.create(&account("loja"), false).await.unwrap();
+    assert_eq!(numbered.slug, "loja-2");
+    let change = |slug: &str| AccountChange {
+        slug: Some(slug.into()),
+        ..AccountChange::default()
+    };
+    let taken = all.update(numbered.id, &change("loja")).await;
+    assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
+    assert_eq!(
+        all.update(numbered.id, &change("loja-2")).await.unwrap().unwrap().slug,
+        "loja-2"
+    );
+    assert_eq!(
+        all.update(numbered.id, &change("nova")).await.unwrap().unwrap().slug,
+        "nova"
+    );
+    // The old one is free again, and nothing else changed.
+    assert_eq!(all.create(&account("loja-2"), true).await.unwrap().slug, "loja-2");
+    let slugs = "SELECT string_agg(a.slug || (a.slug = s.slug), ' ' ORDER BY a.slug)
+                 FROM accounts a JOIN account_slugs s ON s.account_id = a.id";
+    assert_eq!(world.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
+    assert!(all.update(id().into(), &change("x")).await.unwrap().is_none());
+    let everything = AccountChange {
+        name: Some("Outra".into()),
+        slug: None,
+        logo_url: Some(Some("https://x/y.png".into())),
+        plan: Some("scale".into()),
+        status: Some(AccountStatus::Suspended),
+    };
+    let updated = all.update(numbered.id, &everything).await.unwrap().unwrap();
+    assert_eq!(
+        (updated.name.as_str(), updated.plan.as_str(), updated.slug.as_str()),
+        ("Outra", "scale", "nova")
+    );
+    let cleared = AccountChange {
+        logo_url: Some(None),
+        ..AccountChange::default()
+    };
+    let updated = all.update(numbered.id, &cleared).await.unwrap().unwrap();
+    assert_eq!((updated.logo_url, updated.status), (None, AccountStatus::Suspended));
+}
+
+/// Two changes to the same slug at once: one gets it.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_who_want_a_slug_one_gets_it() {
+    let world = World::new().await;
+    let all = store(&world);
+    let (one, other) = (
+        all.create(&account("a"), true).await.unwrap(),
+        all.create(&account("b"), true).await.unwrap(),
+    );
+    for round in 0..20 {
+        let change = AccountChange {
+            slug: Some(format!("wanted-{round}")),
+            ..AccountChange::default()
+        };
+        let (first, second) = tokio::join!(all.update(one.id, &change), all.update(other.id, &change));
+        assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
+    }
+}
+
+fn admin(user: UserId) -> Admin {
+    Admin {
+        user_id: user,
+        email: "root@example.com".into(),
+        ip_address: None,
+        in_support: false,
+    }
+}
+
+async fn recorded(world: &World) -> Admin {
+    let user = UserId(id());
+    let accounts = PgAccounts::new(world.platform.clone());
+    let known = Session { ..session(user) };
+    accounts.record_user(&known).await.unwrap();
+    admin(user)
+}
+
+async fn memberships(world: &World, user: UserId) -> String {
+    let query = format!(
+        "SELECT string_agg(role || ' ' || is_support, ', ' ORDER BY account_id) FROM account_users WHERE user_id = '{user}'"
+    );
+    world.text(&query).await.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn support_mode_lends_one_membership_and_takes_it_back() {
+    let world = World::new().await;
+    let (support, root) = (PgSupport::new(world.platform.clone()), recorded(&world).await);
+    let other = world.another_account().await;
+    let end = OffsetDateTime::now_utc() + Duration::hours(4);
+    let events = [event(world.account.0)];
+    let start = |leaving: Option<AccountId>| support.start(&root, world.account, leaving, end, &events);
+    let (a, b, c) = tokio::join!(start(None), start(None), start(Some(other)));
+    for name in [a, b, c] {
+        assert_eq!(name.unwrap().as_deref(), Some("Loja da Ana"));
+    }
+    assert_eq!(memberships(&world, root.user_id).await, "admin true");
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
+    // Into another account: the first is left.
+    support
+        .start(&root, other, Some(world.account), end, &[])
+        .await
+        .unwrap();
+    assert_eq!(memberships(&world, root.user_id).await, "admin true");
+    assert!(!support.stop(root.user_id, world.account).await.unwrap());
+    assert!(support.stop(root.user_id, other).await.unwrap());
+    assert_eq!(memberships(&world, root.user_id).await, "");
+    // What is their own is neither changed nor taken.
+    let owner = admin(world.user);
+    support
+        .start(&owner, world.account, Some(other), end, &[])
+        .await
+        .unwrap();
+    assert!(!support.stop(world.user, world.account).await.unwrap());
+    assert_eq!(memberships(&world, world.user).await, "owner false, owner false");
+    assert_eq!(
+        support.start(&root, id().into(), None, end, &events).await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
+    let world = World::new().await;
+    let (support, accounts) = (
+        PgSupport::new(world.platform.clone()),
+        PgAccounts::new(world.platform.clone()),
+    );
+    let (over, soon) = (
+        OffsetDateTime::now_utc() - Duration::SECOND,
+        OffsetDateTime::now_utc() + Duration::HOUR,
+    );
+    let mut gone = vec![];
+    for _ in 0..5 {
+        let root = recorded(&world).await;
+        support.start(&root, world.account, None, over, &[]).await.unwrap();
+        gone.push(root.user_id);
+    }
+    let present = recorded(&world).await;
+    support.start(&present, world.account, None, soon, &[]).await.unwrap();
+    for user in &gone {
+        assert_eq!(accounts.standing(*user, world.account).await.unwrap(), None);
+        assert_eq!(accounts.latest_standing(*user).await.unwrap(), None);
+        assert!(accounts.memberships(*user).await.unwrap().is_empty());
+        assert!(accounts.switch(*user, world.account, NOW).await.unwrap().is_none());
+    }
+    let standing = accounts
+        .standing(present.user_id, world.account)
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(standing.support_until.is_some());
+    let swept = [
+        support.sweep(3).await.unwrap(),
+        support.sweep(3).await.unwrap(),
+        support.sweep(3).await.unwrap(),
+    ];
+    assert_eq!(swept, [3, 2, 0]);
+    assert_eq!(world.number("SELECT count(*) FROM account_users").await, 2);
+    // Suspended or not, who is there for support may choose the account.
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert!(
+        accounts
+            .switch(present.user_id, world.account, NOW)
+            .await
+            .unwrap()
+            .is_some()
+    );
+    assert!(accounts.switch(world.user, world.account, NOW).await.unwrap().is_none());
+}

@@ -1,0 +1,229 @@
+//! The figures of the business against a model that knows nothing of SQL, over random histories of subscriptions.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use recado_domain::billing::{Cents, Cycle};
+use recado_domain::platform::{DayChurn, Days, PlatformStore, Revenue, SubscriptionFigures, monthly_value};
+use recado_postgres::PgPlatform;
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{World, id};
+
+const TODAY: OffsetDateTime = datetime!(2026-03-01 09:30 UTC);
+
+/// One subscription as the model knows it. Moments are minutes before now.
+#[derive(Clone, Debug)]
+struct Life {
+    account: usize,
+    yearly: bool,
+    status: &'static str,
+    value: i64,
+    begun: i64,
+    cancelled: Option<i64>,
+    inactivated: Option<i64>,
+    attempt: bool,
+    payments: Vec<(i64, i64)>,
+}
+
+const SPAN: i64 = 60 * 24 * 60;
+
+fn life() -> impl Strategy<Value = Life> {
+    let status = prop::sample::select(vec![
+        "active",
+        "past_due",
+        "pending",
+        "cancelled",
+        "inactive",
+        "cancelled",
+    ]);
+    let value = prop_oneof![Just(0_i64), 1..40_i64, Just(97_000), Just(29_700)];
+    // Whole days meet the borders.
+    let moment = || {
+        prop_oneof![
+            0..SPAN,
+            (0..60_i64).prop_map(|day| day * 24 * 60),
+            (0..60_i64).prop_map(|day| day * 24 * 60 + 570)
+        ]
+    };
+    (
+        0..8_usize,
+        any::<bool>(),
+        status,
+        value,
+        moment(),
+        moment(),
+        moment(),
+        0..3_u8,
+        0..10_u8,
+        prop::collection::vec((moment(), 1..500_i64), 0..4),
+    )
+        .prop_map(
+            |(account, yearly, status, value, begun, one, other, ends, attempt, payments)| {
+                let ended = matches!(status, "cancelled" | "inactive");
+                Life {
+                    account,
+                    yearly,
+                    status,
+                    value,
+                    begun,
+                    cancelled: (ended && ends != 1).then_some(one.min(begun)),
+                    inactivated: (ended && ends != 0).then_some(other.min(begun)),
+                    attempt: attempt == 0 && !ended,
+                    payments,
+                }
+            },
+        )
+}
+
+fn ago(minutes: i64) -> OffsetDateTime {
+    TODAY - Duration::minutes(minutes)
+}
+
+impl Life {
+    fn monthly(&self) -> i64 {
+        let cycle = if self.yearly { Cycle::Yearly } else { Cycle::Monthly };
+        monthly_value(Cents(self.value), cycle).0
+    }
+
+    fn ended(&self) -> Option<OffsetDateTime> {
+        [self.cancelled, self.inactivated].into_iter().flatten().map(ago).min()
+    }
+
+    fn pays(&self) -> bool {
+        matches!(self.status, "active" | "past_due") && !self.attempt
+    }
+
+    fn lived_at(&self, moment: OffsetDateTime) -> bool {
+        !self.attempt && self.value > 0 && ago(self.begun) < moment && self.ended().is_none_or(|end| end >= moment)
+    }
+}
+
+fn figures(lives: &[Life]) -> SubscriptionFigures {
+    let since = TODAY - Duration::days(30);
+    let paying: std::collections::BTreeSet<usize> = lives
+        .iter()
+        .filter(|life| life.pays() && life.value > 0)
+        .map(|life| life.account)
+        .collect();
+    let before: Vec<&Life> = lives.iter().filter(|life| life.lived_at(since)).collect();
+    let count = |n: usize| i64::try_from(n).unwrap();
+    SubscriptionFigures {
+        mrr: Cents(lives.iter().filter(|life| life.pays()).map(Life::monthly).sum()),
+        paying_accounts: count(paying.len()),
+        live_before: count(before.len()),
+        ended_since: count(
+            before
+                .iter()
+                .filter(|life| life.ended().is_some_and(|end| end <= TODAY))
+                .count(),
+        ),
+    }
+}
+
+fn churn(lives: &[Life], days: Days) -> Vec<DayChurn> {
+    let day = |date: time::Date| {
+        let begins = date.midnight().assume_utc();
+        let counted = lives.iter().filter(|life| !life.attempt && life.value > 0);
+        let ended: Vec<&Life> = counted
+            .filter(|life| life.ended().is_some_and(|end| end.date() == date))
+            .collect();
+        let count = |n: usize| i64::try_from(n).unwrap();
+        DayChurn {
+            date,
+            ended: count(ended.len()),
+            ended_value: Cents(ended.iter().map(|life| life.monthly()).sum()),
+            live_before: count(lives.iter().filter(|life| life.lived_at(begins)).count()),
+            ended_of_these: count(ended.iter().filter(|life| life.lived_at(begins)).count()),
+        }
+    };
+    days.each().map(day).collect()
+}
+
+fn revenue(lives: &[Life], days: Days) -> Vec<(time::Date, Revenue)> {
+    let day = |date: time::Date| {
+        let paid: Vec<i64> = lives
+            .iter()
+            .flat_map(|life| &life.payments)
+            .filter(|(at, _)| ago(*at).date() == date)
+            .map(|(_, value)| *value)
+            .collect();
+        let revenue = Revenue {
+            revenue: Cents(paid.iter().sum()),
+            payments: i64::try_from(paid.len()).unwrap(),
+        };
+        (date, revenue)
+    };
+    days.each()
+        .map(day)
+        .filter(|(_, revenue)| revenue.payments > 0)
+        .collect()
+}
+
+/// Several of an account may live at once here, which the store forbids: the figures do not depend on it.
+async fn write(world: &World, lives: &[Life]) {
+    let moment = |at: Option<i64>| at.map_or("NULL".to_owned(), |at| format!("'{}'", ago(at)));
+    let mut statements = String::from(
+        "DROP INDEX IF EXISTS subscriptions_live_unique; TRUNCATE billing_history, subscriptions; DELETE FROM accounts;
+         INSERT INTO accounts (id, name, slug) SELECT md5('f' || i)::uuid, 'x', 'f' || i FROM generate_series(0, 7) i;",
+    );
+    for life in lives {
+        let subscription = id();
+        let intent = if life.attempt {
+            "'{\"kind\":\"abandoned\"}', now(), true"
+        } else {
+            "NULL, NULL, false"
+        };
+        statements.push_str(&format!(
+            "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at, cancelled_at,
+               inactivated_at, intent, intent_until, attempt)
+             VALUES (md5('f{}')::uuid, '{subscription}', 'starter', '{}', '{}', 'PIX', {}, {}, {}, {}, {intent});",
+            life.account,
+            if life.yearly { "YEARLY" } else { "MONTHLY" },
+            life.status,
+            life.value,
+            moment(Some(life.begun)),
+            moment(life.cancelled),
+            moment(life.inactivated),
+        ));
+        for (at, value) in life.payments.iter().copied().chain([(-1, 1)]) {
+            let paid = if at < 0 { "NULL".to_owned() } else { moment(Some(at)) };
+            statements.push_str(&format!(
+                "INSERT INTO billing_history (account_id, id, subscription_id, gateway_payment_id, billing_type, value,
+                   status, paid_at)
+                 VALUES (md5('f{}')::uuid, '{1}', '{subscription}', '{1}', 'PIX', {value}, 'RECEIVED', {paid});",
+                life.account,
+                id()
+            ));
+        }
+    }
+    world.sql(&statements).await;
+}
+
+#[tokio::test]
+async fn the_figures_are_those_of_the_model() {
+    let world = World::new().await;
+    let store = PgPlatform::new(world.platform.clone());
+    let mut runner = TestRunner::default();
+    let histories = prop::collection::vec(life(), 0..40);
+    for round in 0..60 {
+        let lives = histories.new_tree(&mut runner).unwrap().current();
+        write(&world, &lives).await;
+        let counted = store.subscriptions(TODAY - Duration::days(30), TODAY).await.unwrap();
+        assert_eq!(counted, figures(&lives), "round {round}: {lives:?}");
+        for count in [1, 2, 30, 90] {
+            let days = Days::until(TODAY, count);
+            assert_eq!(
+                store.churn(days).await.unwrap(),
+                churn(&lives, days),
+                "round {round}: {lives:?}"
+            );
+            assert_eq!(
+                store.revenue(days).await.unwrap(),
+                revenue(&lives, days),
+                "round {round}: {lives:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Scores of customers: the database comes to what the rule says, and one calculation an account goes on at a time.
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use recado_domain::analytics::{ENOUGH_ORDERS, Purchases, RfmClaim, RfmScores, RfmSegment, RfmStore, grid, scores};
+use recado_domain::shared::{AccountId, Amount, ContactId};
+use recado_postgres::PgRfm;
+use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
+
+use crate::support::{NOW, World, id};
+
+const NEXT: OffsetDateTime = datetime!(2099-01-01 0:00 UTC);
+const LONG: Duration = Duration::minutes(5);
+
+fn store(world: &World) -> PgRfm {
+    PgRfm::new(world.tenants.clone(), world.platform.clone())
+}
+
+/// So many paid orders, one of them the last and worth everything.
+async fn customer(world: &World, account: AccountId, purchases: &Purchases) -> ContactId {
+    let contact = id();
+    let Purchases { last_at, orders, spend } = purchases;
+    world
+        .sql(&format!(
+            "INSERT INTO contacts (account_id, id, name) VALUES ('{account}', '{contact}', 'c');
+             INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
+             SELECT '{account}', gen_random_uuid(), 'p', '{contact} ' || n, '{contact}', 'paid',
+               CASE n WHEN 1 THEN {spend} ELSE 0 END, '2020-01-01', '{last_at}'::timestamptz - (n - 1) * interval '1 h'
+             FROM generate_series(1, {orders}) n;
+             INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at, paid_at)
+             VALUES ('{account}', gen_random_uuid(), 'p', '{contact} r', '{contact}', 'refunded', 999, now(), now());
+             INSERT INTO order_rollups (account_id, span, at, platform, paid)
+             VALUES ('{account}', 1440, '2020-01-01', 'p', {orders})
+             ON CONFLICT (account_id, span, at, platform) DO UPDATE SET paid = order_rollups.paid + excluded.paid"
+        ))
+        .await;
+    contact.into()
+}
+
+async fn calculate(world: &World, account: AccountId) {
+    let store = store(world);
+    store.request(account).await.unwrap();
+    let worker = id();
+    let mut claimed = store.claim(worker, LONG).await.unwrap();
+    while claimed != Some(account) {
+        claimed = store.claim(worker, LONG).await.unwrap();
+        assert!(claimed.is_some());
+    }
+    let claim = RfmClaim {
+        account_id: account,
+        worker,
+    };
+    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+}
+
+async fn stored(world: &World, contact: ContactId) -> Option<(RfmScores, RfmSegment)> {
+    let row = world
+        .text(&format!(
+            "SELECT concat_ws(' ', recency_score, frequency_score, monetary_score, segment) FROM contact_rfm
+             WHERE contact_id = '{contact}'"
+        ))
+        .await?;
+    let parts: Vec<&str> = row.split(' ').collect();
+    let scores = RfmScores {
+        recency: parts[0].parse().unwrap(),
+        frequency: parts[1].parse().unwrap(),
+        monetary: parts[2].parse().unwrap(),
+    };
+    Some((scores, parts[3].parse().unwrap()))
+}
+
+#[test]
+fn the_database_scores_as_the_rule_does() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = runtime.block_on(World::new());
+    let config = Config {
+        cases: 16,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    // Few values, so that there are ties.
+    let rows = prop::collection::vec((0..7_i64, 1..5_i64, 0..6_i64), 20..45);
+    TestRunner::new(config)
+        .run(&rows, |rows| {
+            runtime.block_on(async {
+                let account = world.another_account().await;
+                let customers: Vec<Purchases> = rows
+                    .iter()
+                    .map(|&(days, orders, spend)| Purchases {
+                        last_at: NOW - Duration::days(days),
+                        orders,
+                        spend: Amount::from(spend),
+                    })
+                    .collect();
+                let mut contacts = Vec::new();
+                for purchases in &customers {
+                    contacts.push(customer(&world, account, purchases).await);
+                }
+                calculate(&world, account).await;
+                let mut sizes = std::collections::BTreeMap::<&str, i64>::new();
+                for (contact, wanted) in contacts.into_iter().zip(scores(&customers)) {
+                    assert_eq!(stored(&world, contact).await, Some((wanted, wanted.segment())));
+                    *sizes.entry(wanted.segment().as_str()).or_default() += 1;
+                }
+                let figures = store(&world).figures(account).await.unwrap();
+                let kept = figures
+                    .sizes
+                    .iter()
+                    .map(|(segment, n)| (segment.as_str(), *n))
+                    .collect();
+                assert_eq!(sizes, kept);
+                assert_eq!(figures.orders, customers.iter().map(|one| one.orders).sum::<i64>());
+            });
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// An account with so many customers of two orders each, none like another.
+async fn shop(world: &World, customers: i64) -> (AccountId, Vec<ContactId>) {
+    let account = world.another_account().await;
+    let mut contacts = Vec::new();
+    for number in 0..customers {
+        let purchases = Purchases {
+            last_at: NOW + Duration::hours(number),
+            orders: 2,
+            spend: Amount::from(number),
+        };
+        contacts.push(customer(world, account, &purchases).await);
+    }
+    (account, contacts)
+}
+
+#[tokio::test]
+async fn a_calculation_replaces_everything_with_one_moment() {
+    let world = World::new().await;
+    let (account, contacts) = shop(&world, 10).await;
+    calculate(&world, account).await;
+    let moments = "SELECT count(DISTINCT calculated_at) FROM contact_rfm";
+    assert_eq!(world.number(moments).await, 1);
+    let before = store(&world).figures(account).await.unwrap();
+    assert_eq!(before.orders, 20);
+    let same = "SELECT count(*) FROM contact_rfm r JOIN rfm_calculations c USING (account_id, calculated_at)";
+    assert_eq!(world.number(same).await, 10);
+    // Two are gone: one was deleted, one has no paid order any more.
+    world
+        .sql(&format!(
+            "UPDATE contacts SET deleted_at = now() WHERE id = '{}';
+             UPDATE orders SET status = 'refunded' WHERE contact_id = '{}'",
+            contacts[0], contacts[9]
+        ))
+        .await;
+    calculate(&world, account).await;
+    assert_eq!(
+        (stored(&world, contacts[0]).await, stored(&world, contacts[9]).await),
+        (None, None)
+    );
+    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 8);
+    assert_eq!(world.number(moments).await, 1);
+    assert!(store(&world).figures(account).await.unwrap().calculated_at > before.calculated_at);
+    // With too few orders nobody is anything.
+    world.sql("UPDATE order_rollups SET paid = 19").await;
+    calculate(&world, account).await;
+    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 0);
+    assert_eq!(store(&world).figures(account).await.unwrap().sizes, []);
+}
+
+#[tokio::test]
+async fn one_calculation_an_account_goes_on_at_a_time() {
+    let world = World::new().await;
+    let (account, _) = shop(&world, 10).await;
+    let store = store(&world);
+    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
+    let all = futures_util::future::join_all((0..6).map(|_| store.request(account))).await;
+    assert!(all.iter().all(Result::is_ok));
+    let workers = [id(), id(), id()];
+    let claims = futures_util::future::join_all(workers.map(|worker| store.claim(worker, LONG))).await;
+    let claimed: Vec<bool> = claims.into_iter().map(|claim| claim.unwrap().is_some()).collect();
+    assert_eq!(claimed.iter().filter(|claimed| **claimed).count(), 1);
+    let worker = workers[claimed.iter().position(|claimed| *claimed).unwrap()];
+    let claim = RfmClaim {
+        account_id: account,
+        worker,
+    };
+    // While it goes on, another request changes nothing.
+    let row = "SELECT r::text FROM rfm_calculations r";
+    let before = world.text(row).await;
+    store.request(account).await.unwrap();
+    assert_eq!(world.text(row).await, before);
+    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
+    assert!(store.renew(&claim, LONG).await.unwrap());
+    assert!(store.calculate(&claim, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert_eq!(
+        store.claim(id(), LONG).await.unwrap(),
+        None,
+        "done until the next night"
+    );
+    assert!(!store.renew(&claim, LONG).await.unwrap());
+    // Another request begins another one.
+    store.request(account).await.unwrap();
+    assert_eq!(store.claim(id(), LONG).await.unwrap(), Some(account));
+}
+
+#[tokio::test]
+async fn what_somebody_died_on_is_taken_over_and_the_dead_write_nothing() {
+    let world = World::new().await;
+    let (account, _) = shop(&world, 10).await;
+    let store = store(&world);
+    store.request(account).await.unwrap();
+    let (dead, living) = (id(), id());
+    assert_eq!(store.claim(dead, Duration::ZERO).await.unwrap(), Some(account));
+    assert_eq!(store.claim(living, LONG).await.unwrap(), Some(account));
+    let dead = RfmClaim {
+        account_id: account,
+        worker: dead,
+    };
+    assert!(!store.calculate(&dead, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 0);
+    store.postpone(&dead, NEXT).await.unwrap();
+    let living = RfmClaim {
+        account_id: account,
+        worker: living,
+    };
+    assert!(store.calculate(&living, &grid(), ENOUGH_ORDERS, NEXT).await.unwrap());
+    assert_eq!(world.number("SELECT count(*) FROM contact_rfm").await, 10);
+}
+
+#[tokio::test]
+async fn every_account_gets_a_night_once() {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    let store = store(&world);
+    let mut unplanned = store.unplanned(10).await.unwrap();
+    unplanned.sort();
+    let mut wanted = vec![world.account, other];
+    wanted.sort();
+    assert_eq!(unplanned, wanted);
+    assert_eq!(store.unplanned(1).await.unwrap().len(), 1);
+    store.request(other).await.unwrap();
+    assert_eq!(store.unplanned(10).await.unwrap(), [world.account]);
+    let gone = AccountId(id());
+    let due = [(world.account, NEXT), (other, NEXT), (gone, NEXT)];
+    store.plan(&due).await.unwrap();
+    assert_eq!(store.unplanned(10).await.unwrap(), []);
+    // The one that is due already stays so.
+    assert_eq!(store.claim(id(), LONG).await.unwrap(), Some(other));
+    assert_eq!(store.claim(id(), LONG).await.unwrap(), None);
+}

@@ -1,0 +1,62 @@
+//! Exports, as they are read: a reader who takes their time holds nothing of the database.
+
+use std::io;
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use actix_web::web::Data;
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use recado_domain::analytics::{Export, ExportKind, Period};
+use recado_domain::shared::FieldErrors;
+
+use super::analytics::span;
+use crate::error::ApiError;
+use crate::web::query::Params;
+use crate::web::shape::{Caller, Proved};
+use crate::wiring::Services;
+
+/// `GET /api/analytics/export`: the first part is read before anything is answered, so that what cannot be read at all
+/// is refused as elsewhere.
+pub(super) async fn export(
+    services: Data<Services>,
+    Proved(tenant): Caller,
+    mut params: Params,
+) -> Result<HttpResponse, ApiError> {
+    let kind: Option<ExportKind> = params.parsed("type", "messages, contacts or campaigns");
+    let absent = params.text("type").is_none();
+    let span = span(params, Period::Month)?;
+    let missing = if absent {
+        "is required"
+    } else {
+        "must be messages, contacts or campaigns"
+    };
+    let kind = kind.ok_or_else(|| FieldErrors::one("type", missing))?;
+    let mut export = services.exports.begin(&tenant, kind, &span)?;
+    let first = export.next().await?;
+    Ok(HttpResponse::Ok()
+        .insert_header((CONTENT_TYPE, "text/csv; charset=utf-8"))
+        .insert_header((
+            CONTENT_DISPOSITION,
+            format!("attachment; filename=\"{kind}_export.csv\""),
+        ))
+        .streaming(body(first, export)))
+}
+
+/// The parts one after the other, each read when the one before has been taken. One that cannot be read ends the answer
+/// before its end, which the reader notices.
+fn body(first: Option<String>, export: Export) -> impl Stream<Item = io::Result<Bytes>> {
+    stream::unfold((first, Some(export)), |(waiting, export)| async move {
+        if let Some(text) = waiting {
+            return Some((Ok(Bytes::from(text)), (None, export)));
+        }
+        let mut export = export?;
+        match export.next().await {
+            Ok(text) => text.map(|text| (Ok(Bytes::from(text)), (None, Some(export)))),
+            Err(error) => {
+                tracing::error!(cause = ?error, "an export broke off");
+                Some((Err(io::Error::other("the rest cannot be read")), (None, None)))
+            }
+        }
+    })
+}

@@ -1,0 +1,248 @@
+//! What platform administrators do: over all accounts, with one account, and inside one in support mode.
+
+use actix_web::cookie::Cookie;
+use actix_web::web::Data;
+use actix_web::{HttpRequest, HttpResponse};
+use garde::Validate;
+use recado_domain::accounts::{AccountHint, AccountStatus, Session};
+use recado_domain::billing;
+use recado_domain::platform::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin};
+use recado_domain::shared::{AccountId, PageQuery};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::error::ApiError;
+use crate::web::body::{Json, MaybeJson};
+use crate::web::query::Params;
+use crate::web::shape::{Id, Person, Proved, nullable};
+use crate::web::support::SupportMode;
+use crate::web::{cookies, reply};
+use crate::wiring::Services;
+
+/// The days of a series: by default, and at most.
+const DAYS: (i64, i64) = (30, 365);
+
+/// Body of `POST /api/admin/accounts`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct NewAccount {
+    name: Option<String>,
+    slug: Option<String>,
+    plan: Option<String>,
+}
+
+/// Body of `PUT /api/admin/accounts/<id>`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct ChangedAccount {
+    name: Option<String>,
+    slug: Option<String>,
+    #[serde(default, deserialize_with = "nullable")]
+    logo_url: Option<Option<String>>,
+    plan: Option<String>,
+    status: Option<String>,
+}
+
+/// Body of `POST /api/admin/accounts/<id>/action`.
+#[derive(Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct Action {
+    action: Option<String>,
+    plan: Option<String>,
+}
+
+/// Body of `POST /api/admin/accounts/<id>/support`.
+#[derive(Default, Deserialize, Validate)]
+#[garde(allow_unvalidated)]
+pub(super) struct SupportReason {
+    reason: Option<String>,
+}
+
+/// The person behind a request, as the platform knows them.
+fn admin(services: &Services, session: &Session, request: &HttpRequest) -> Admin {
+    Admin {
+        user_id: session.user_id,
+        email: session.email.clone(),
+        ip_address: services.authenticator.address(request),
+        in_support: services.authenticator.support_mode(request, session).is_some(),
+    }
+}
+
+fn with_cookies(mut response: HttpResponse, cookies: &[Cookie<'_>]) -> Result<HttpResponse, ApiError> {
+    for cookie in cookies {
+        let added = response.add_cookie(cookie);
+        added.map_err(|error| ApiError::Internal(error.into()))?;
+    }
+    Ok(response)
+}
+
+/// `search`, `plan` and `status`.
+fn filter(params: &mut Params) -> AccountFilter {
+    let plan = params.text("plan");
+    if plan.as_deref().is_some_and(|id| billing::plan(id).is_none()) {
+        params.blame("plan", "must be a plan of the catalogue");
+    }
+    AccountFilter {
+        search: params.text("search"),
+        plan,
+        status: params.parsed::<AccountStatus>("status", "active or suspended"),
+    }
+}
+
+/// `GET /api/admin/accounts`
+pub(super) async fn list(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let (page, filter): (PageQuery, AccountFilter) = (params.page(), filter(&mut params));
+    params.check()?;
+    Ok(reply::ok(services.admin.accounts.list(&filter, page).await?))
+}
+
+/// `POST /api/admin/accounts`
+pub(super) async fn create(services: Data<Services>, Json(body): Json<NewAccount>) -> Result<HttpResponse, ApiError> {
+    let input = AccountInput {
+        name: body.name,
+        slug: body.slug,
+        plan: body.plan,
+    };
+    Ok(reply::created(services.admin.accounts.create(&input).await?))
+}
+
+/// `GET /api/admin/accounts/<id>`
+pub(super) async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.admin.accounts.get(id).await?))
+}
+
+/// `PUT /api/admin/accounts/<id>`
+pub(super) async fn update(
+    services: Data<Services>,
+    Id(id): Id<AccountId>,
+    Json(body): Json<ChangedAccount>,
+) -> Result<HttpResponse, ApiError> {
+    let patch = AccountPatch {
+        name: body.name,
+        slug: body.slug,
+        logo_url: body.logo_url,
+        plan: body.plan,
+        status: body.status,
+    };
+    let updated = services.admin.accounts.update(id, &patch).await;
+    services.shared.memory.forget_account(id);
+    Ok(reply::ok(updated?))
+}
+
+/// `DELETE /api/admin/accounts/<id>`
+pub(super) async fn delete(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
+    let deleted = services.admin.deletions.delete(id).await;
+    services.shared.memory.forget_account(id);
+    deleted?;
+    Ok(reply::gone())
+}
+
+/// `POST /api/admin/accounts/<id>/action`
+pub(super) async fn act(
+    services: Data<Services>,
+    Proved(session): Person,
+    Id(id): Id<AccountId>,
+    request: HttpRequest,
+    Json(body): Json<Action>,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let input = ActionInput {
+        action: body.action,
+        plan: body.plan,
+    };
+    let acted = services.admin.accounts.act(&admin, id, &input).await;
+    services.shared.memory.forget_account(id);
+    Ok(reply::ok(json!({ "message": acted? })))
+}
+
+/// `POST /api/admin/accounts/<id>/support`
+pub(super) async fn start_support(
+    services: Data<Services>,
+    Proved(session): Person,
+    Id(id): Id<AccountId>,
+    request: HttpRequest,
+    MaybeJson(body): MaybeJson<SupportReason>,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
+    let before = services.authenticator.support_mode(&request, &session);
+    let original = origin(&services, &session, &request, before.as_ref()).await?;
+    let leaving = before.map(|mode| mode.account_id);
+    let started = services
+        .admin
+        .support
+        .start(&admin, id, leaving, body.reason.as_deref())
+        .await;
+    for account in leaving.into_iter().chain([id]) {
+        services.shared.memory.forget_standing(session.user_id, account);
+    }
+    let mode = SupportMode::new(started?, original);
+    let answer = reply::ok(json!({ "account_id": id, "account_name": mode.account_name }));
+    let cookie = services.authenticator.support.write(session.user_id, &mode);
+    let active = cookies::active_account(id, services.shared.config.cookie_secure);
+    with_cookies(answer, &[cookie, active])
+}
+
+/// Where to return to: as support mode has it already, else the account that the request would be in.
+async fn origin(
+    services: &Services,
+    session: &Session,
+    request: &HttpRequest,
+    before: Option<&SupportMode>,
+) -> Result<Option<AccountId>, ApiError> {
+    if let Some(mode) = before {
+        return Ok(mode.original_account_id);
+    }
+    let hint = cookies::account_hint(request);
+    match services.accounts.own_account(session, hint).await? {
+        Some(own) => Ok(Some(own)),
+        None => Ok(services.accounts.own_account(session, AccountHint::Latest).await?),
+    }
+}
+
+/// `POST /api/admin/stop-support`
+pub(super) async fn stop_support(
+    services: Data<Services>,
+    Proved(session): Person,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let mode = services.authenticator.support_mode(&request, &session);
+    let mode = mode.ok_or_else(|| ApiError::Internal("there is no support mode to stop".into()))?;
+    let stopped = services.admin.support.stop(session.user_id, mode.account_id).await;
+    services.shared.memory.forget_standing(session.user_id, mode.account_id);
+    stopped?;
+    let original = match mode.original_account_id.map(AccountHint::Named) {
+        Some(named) => services.accounts.own_account(&session, named).await?,
+        None => None,
+    };
+    let secure = services.shared.config.cookie_secure;
+    let active = original.map_or_else(
+        || cookies::no_active_account(secure),
+        |account| cookies::active_account(account, secure),
+    );
+    let answer = reply::ok(json!({ "account_id": original }));
+    with_cookies(answer, &[services.authenticator.support.remove(), active])
+}
+
+/// `GET /api/admin/stats`
+pub(super) async fn stats(services: Data<Services>) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.admin.accounts.stats().await?))
+}
+
+/// `GET /api/admin/revenue`
+pub(super) async fn revenue(services: Data<Services>) -> Result<HttpResponse, ApiError> {
+    Ok(reply::ok(services.admin.accounts.revenue().await?))
+}
+
+/// `GET /api/admin/revenue/daily`
+pub(super) async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let days = params.clamped("days", DAYS);
+    params.check()?;
+    Ok(reply::ok(services.admin.accounts.daily_revenue(days).await?))
+}
+
+/// `GET /api/admin/churn`
+pub(super) async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
+    let days = params.clamped("days", DAYS);
+    params.check()?;
+    Ok(reply::ok(services.admin.accounts.churn(days).await?))
+}

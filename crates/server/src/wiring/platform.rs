@@ -1,0 +1,51 @@
+//! What platform administrators use.
+
+use std::sync::Arc;
+
+use recado_domain::platform::{Administration, Deletions, Support};
+use recado_postgres::{PgDeletions, PgPlatform, PgSubscriptions, PgSupport};
+
+use super::{Shared, Stores};
+
+/// What platform administrators do.
+pub struct AdminServices {
+    /// Accounts from above.
+    pub accounts: Administration,
+    /// Accounts on their way out.
+    pub deletions: Deletions,
+    /// Administrators inside an account.
+    pub support: Support,
+}
+
+impl AdminServices {
+    /// With the connections of these stores.
+    pub fn new(shared: &Shared, stores: &Stores) -> anyhow::Result<Self> {
+        Ok(Self {
+            accounts: stores.administration(shared),
+            deletions: stores.deletions(shared)?,
+            support: stores.support(shared),
+        })
+    }
+}
+
+impl Stores {
+    fn administration(&self, shared: &Shared) -> Administration {
+        let store = Arc::new(PgPlatform::new(self.platform.clone()));
+        let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
+        Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone())
+    }
+
+    /// Accounts on their way out.
+    pub fn deletions(&self, shared: &Shared) -> anyhow::Result<Deletions> {
+        let store = Arc::new(PgDeletions::new(self.platform.clone()));
+        let media = Arc::new(shared.media_store()?);
+        let gateway = Arc::new(shared.payment()?);
+        Ok(Deletions::new(store, media, gateway, shared.clock.clone()))
+    }
+
+    /// Administrators inside an account.
+    pub fn support(&self, shared: &Shared) -> Support {
+        let store = Arc::new(PgSupport::new(self.platform.clone()));
+        Support::new(store, shared.clock.clone())
+    }
+}

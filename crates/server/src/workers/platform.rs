@@ -1,0 +1,53 @@
+//! The rounds of the platform: support mode that is over, accounts on their way out, and what these leave at the payment
+//! gateway.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use recado_domain::shared::StoreError;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::SWEEP_BATCH;
+use super::rounds::{self, Rest};
+use crate::wiring::{Shared, Stores};
+
+/// How long each kind of round rests when there was nothing to do. A membership that is over counts for nothing before
+/// it is swept.
+const SWEEP_SUPPORT: Duration = Duration::from_secs(10);
+const LOOK_FOR_DELETIONS: Duration = Duration::from_secs(5);
+const LOOK_FOR_CANCELLATIONS: Duration = Duration::from_secs(5);
+
+pub(super) fn start(
+    shared: &Shared,
+    stores: &Stores,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) -> anyhow::Result<()> {
+    let support = Arc::new(stores.support(shared));
+    round(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
+        let support = support.clone();
+        async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
+    });
+    let deletions = Arc::new(stores.deletions(shared)?);
+    let cancellations = deletions.clone();
+    round(tasks, stop, "account removals", LOOK_FOR_DELETIONS, move || {
+        let deletions = deletions.clone();
+        async move { deletions.finish_next().await }
+    });
+    let idle = LOOK_FOR_CANCELLATIONS;
+    round(tasks, stop, "gateway cancellations", idle, move || {
+        let deletions = cancellations.clone();
+        async move { deletions.cancel_next().await }
+    });
+    Ok(())
+}
+
+fn round<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
+where
+    F: FnMut() -> Fut + Send + 'static,
+    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
+{
+    tasks.spawn(rounds::run(name, Rest::idle(idle), stop.clone(), None, round));
+}

@@ -1,0 +1,279 @@
+//! Exports from outside: what a spreadsheet reads, and what a reader who takes their time holds.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use crate::harness::client::{Reply, Request};
+use crate::harness::people::User;
+use crate::harness::{DEADLINE, Server, eventually, until};
+
+const MARK: char = '\u{feff}';
+
+fn export(user: &User<'_>, query: &str) -> Reply {
+    user.get(&format!("/api/analytics/export?{query}"))
+}
+
+/// The records, as any reader of CSV gets them; the mark checked.
+#[track_caller]
+fn records(reply: &Reply) -> Vec<Vec<String>> {
+    assert_eq!(reply.status, 200, "{}", reply.text);
+    assert!(reply.text.starts_with(MARK));
+    assert_eq!(reply.text.matches(MARK).count(), 1);
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .from_reader(reply.text.trim_start_matches(MARK).as_bytes());
+    let records = reader
+        .records()
+        .map(|record| record.unwrap().iter().map(str::to_owned).collect());
+    records.collect()
+}
+
+/// So many contacts, the first of them oldest, with names of about this length.
+fn contacts(server: &Server, account: &str, count: usize, length: usize) {
+    server.db.run(&format!(
+        "INSERT INTO contacts (account_id, id, name, phone, created_at)
+         SELECT '{account}', lpad(to_hex(n), 32, '0')::uuid, n || ' ' || repeat('x', {length}), '+55119' || lpad(n::text, 8, '0'),
+           '2026-01-01'::timestamptz + n * interval '1 second'
+         FROM generate_series(1, {count}) n"
+    ));
+}
+
+#[test]
+fn dangerous_cells_are_guarded_and_everything_comes_back() {
+    let server = Server::new();
+    let ana = server.owner();
+    let names = [
+        "=1+1",
+        "+55",
+        "-1",
+        "@sum",
+        "\ttab",
+        "\nnewline",
+        "\rreturn",
+        "a,b",
+        "say \"hi\"",
+        "=\"x\",1",
+        "linha\r\nfim",
+        "José 🎉 ção",
+        "'=quoted",
+        " =spaced",
+        "plain",
+    ];
+    for (place, name) in names.iter().enumerate() {
+        let name: String = name
+            .chars()
+            .map(|c| format!("\\{:04x}", u32::from(c)).replace("\\1f389", "\\+01f389"))
+            .collect();
+        server.db.run(&format!(
+            "INSERT INTO contacts (account_id, id, name, email, phone, created_at)
+             VALUES ('{}', lpad('{place}', 32, '0')::uuid, U&'{name}', 'a@e.example', '+551196000{place:04}',
+               '2026-03-01 12:00:00.5Z')",
+            ana.account
+        ));
+    }
+    let reply = export(&ana, "type=contacts");
+    assert_eq!(reply.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert_eq!(
+        reply.header("content-disposition"),
+        Some("attachment; filename=\"contacts_export.csv\"")
+    );
+    assert!(reply.header("x-request-id").is_some_and(|id| !id.is_empty()));
+    assert!(
+        reply.text.starts_with("\u{feff}Nome,Telefone,Email,Criado em\r\n"),
+        "{}",
+        reply.text
+    );
+    let mut found = records(&reply);
+    assert_eq!(found.remove(0), ["Nome", "Telefone", "Email", "Criado em"]);
+    found.reverse();
+    let wanted: Vec<String> = names
+        .iter()
+        .map(|name| {
+            if name.starts_with(['=', '+', '-', '@', '\t', '\n', '\r']) {
+                format!("'{name}")
+            } else {
+                (*name).into()
+            }
+        })
+        .collect();
+    let shown: Vec<&str> = found.iter().map(|record| record[0].as_str()).collect();
+    assert_eq!(shown, wanted);
+    assert_eq!(
+        found[3][1..],
+        ["'+5511960000003", "a@e.example", "2026-03-01T12:00:00.500Z"]
+    );
+    // What is exported can be imported: the guard before a number is dropped.
+    let csv = reply
+        .text
+        .replace("Nome,Telefone,Email,Criado em", "name,phone,email,made");
+    let imported = ana.import(csv).ok();
+    assert_eq!(imported["updated"], names.len(), "{imported}");
+}
+
+#[test]
+fn an_export_holds_the_newest_ten_thousand() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    contacts(&server, &ana.account, 10_001, 20);
+    let found = records(&export(&ana, "type=contacts"));
+    assert_eq!(found.len(), 10_001);
+    assert!(found[1][0].starts_with("10001 ") && found[10_000][0].starts_with("2 "));
+    assert_eq!(records(&export(&bia, "type=contacts")).len(), 1);
+    let viewer = server.member(&ana.account, "viewer");
+    assert_eq!(records(&export(&viewer, "type=contacts&period=7d")).len(), 10_001);
+    // Read and forgotten: what it takes is a part, not the whole.
+    let before = server.memory();
+    for _ in 0..4 {
+        assert_eq!(records(&export(&ana, "type=contacts")).len(), 10_001);
+    }
+    let more = server.memory().saturating_sub(before);
+    assert!(more < 8 * 1024, "{more} KiB more");
+}
+
+#[test]
+fn messages_are_those_of_the_period_and_campaigns_all() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(2);
+    let campaign = ana.plain_campaign();
+    ana.execute(&campaign).ok();
+    let account = &ana.account;
+    server.db.run(&format!(
+        "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+         SELECT account_id, id, id, now() FROM contacts;
+         INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, created_at)
+         SELECT account_id, gen_random_uuid(), id, 'inbound', 'text', '-oi', 'received', now() - n * interval '1 day'
+         FROM conversations CROSS JOIN (VALUES (1), (10), (40), (100)) v (n);
+         INSERT INTO campaigns (account_id, id, name, scheduled_at, created_at)
+         VALUES ('{account}', gen_random_uuid(), '@antiga', '2027-01-01 12:00Z', '2020-01-01')"
+    ));
+    for (query, count) in [
+        ("", 6),
+        ("&period=7d", 4),
+        ("&period=30d", 6),
+        ("&period=90d&tz=Asia/Kathmandu", 8),
+    ] {
+        let found = records(&export(&ana, &format!("type=messages{query}")));
+        assert_eq!(found[0], ["Data", "Direção", "Tipo", "Status", "Conteúdo"]);
+        assert_eq!(found.len(), 1 + count, "{query}");
+        assert_eq!(found[1][1..], ["outbound", "template", "sent", "Oi {{1}}"]);
+        assert_eq!(found[3][1..], ["inbound", "text", "received", "'-oi"]);
+    }
+    let reply = export(&ana, "type=campaigns&period=7d");
+    assert_eq!(
+        reply.header("content-disposition"),
+        Some("attachment; filename=\"campaigns_export.csv\"")
+    );
+    let found = records(&reply);
+    assert_eq!(found[0], ["Nome", "Status", "Criado em", "Agendado para"]);
+    assert_eq!(
+        (found[1][0].as_str(), found[1][1].as_str(), found[1][3].as_str()),
+        ("Oferta", "sent", "")
+    );
+    assert_eq!(
+        found[2],
+        [
+            "'@antiga",
+            "draft",
+            "2020-01-01T00:00:00.000Z",
+            "2027-01-01T12:00:00.000Z"
+        ]
+    );
+}
+
+#[test]
+fn what_cannot_be_exported_is_named() {
+    let server = Server::new();
+    let ana = server.owner();
+    for (query, field) in [
+        ("", "type"),
+        ("type=", "type"),
+        ("type=orders", "type"),
+        ("type=Messages", "type"),
+        ("type=%00", "type"),
+        ("type=messages&period=1d", "period"),
+        ("type=contacts&period=1d", "period"),
+        ("type=messages&tz=Mars", "tz"),
+        ("type=contacts&type=contacts", "type"),
+    ] {
+        assert_eq!(export(&ana, query).invalid(), [field], "{query}");
+    }
+}
+
+/// An export that is not read any further than its head.
+fn stalled(request: &Request) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", request.port())).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream.write_all(request.head("\r\n").as_bytes()).unwrap();
+    let mut piece = [0; 12];
+    stream.read_exact(&mut piece).unwrap();
+    assert_eq!(&piece, b"HTTP/1.1 200");
+    stream
+}
+
+/// Connections that do something, or hold a transaction.
+fn busy(server: &Server) -> i64 {
+    server.db.count(
+        "FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'recado tenant'
+           AND (state <> 'idle' OR xact_start IS NOT NULL)",
+    )
+}
+
+#[test]
+fn slow_readers_hold_no_connection() {
+    let server = Server::new();
+    let ana = server.owner();
+    // More than all buffers on the way take.
+    contacts(&server, &ana.account, 10_001, 2_500);
+    let request = ana.request("GET", "/api/analytics/export").query("type=contacts");
+    // More of them than there are connections.
+    let mut readers: Vec<TcpStream> = (0..20).map(|_| stalled(&request)).collect();
+    until("nobody holds anything", || busy(&server) == 0);
+    // A kilobyte now and then.
+    let (mut piece, mut quiet) = ([0; 1024], 0);
+    for _ in 0..10 {
+        for reader in &mut readers {
+            reader.read_exact(&mut piece).unwrap();
+        }
+        quiet += i32::from(busy(&server) == 0);
+        ana.get("/api/analytics").ok();
+    }
+    assert!(quiet >= 7, "quiet only {quiet} times of 10");
+    let held = "FROM pg_stat_activity WHERE datname = current_database() AND now() - xact_start > interval '5 seconds'";
+    assert_eq!(server.db.count(held), 0);
+    // One of them reads on to the end, the others go.
+    let mut last = readers.pop().unwrap();
+    drop(readers);
+    let (mut total, mut buffer, mut end) = (0, vec![0; 1 << 20], Vec::new());
+    while !end.ends_with(b"\r\n0\r\n\r\n") {
+        let read = last.read(&mut buffer).unwrap();
+        assert!(read > 0, "cut off after {total}");
+        total += read;
+        end.extend_from_slice(&buffer[..read]);
+        end.drain(..end.len().saturating_sub(16));
+    }
+    assert!(total > 10_000 * 2_500, "{total}");
+    until("everybody is gone", || busy(&server) == 0);
+}
+
+#[test]
+fn an_export_that_cannot_go_on_is_cut_off() {
+    let server = Server::new();
+    let ana = server.owner();
+    contacts(&server, &ana.account, 10_001, 2_500);
+    let request = ana.request("GET", "/api/analytics/export").query("type=contacts");
+    let mut reader = stalled(&request);
+    until("nobody holds anything", || busy(&server) == 0);
+    server.db.run("ALTER TABLE contacts RENAME TO contacts_gone");
+    let mut all = Vec::new();
+    // An end without the last chunk is no end.
+    reader.read_to_end(&mut all).ok();
+    assert!(!all.ends_with(b"0\r\n\r\n"));
+    assert!(all.len() < 10_000 * 2_500);
+    // What cannot begin is refused as elsewhere.
+    export(&ana, "type=contacts").refused(500, "INTERNAL_ERROR");
+    server.db.run("ALTER TABLE contacts_gone RENAME TO contacts");
+    eventually("exports are back", || {
+        (export(&ana, "type=campaigns").status == 200).then_some(())
+    });
+}

@@ -1,0 +1,238 @@
+//! RFM from outside: orders become scores, for whoever may ask, once at a time, whatever dies.
+
+use serde_json::{Value, json};
+
+use crate::api_keys;
+use crate::harness::database::Database;
+use crate::harness::people::{User, phone};
+use crate::harness::{Server, eventually, text, until};
+
+/// Days since the last order, orders, what they came to.
+const SAMPLE: [(i64, i64, i64); 10] = [
+    (2, 12, 250_000),
+    (5, 1, 9_900),
+    (8, 6, 80_000),
+    (20, 2, 15_000),
+    (35, 3, 21_000),
+    (60, 1, 5_000),
+    (90, 9, 190_000),
+    (150, 4, 40_000),
+    (220, 1, 7_000),
+    (400, 1, 3_000),
+];
+
+fn rfm(user: &User<'_>) -> Value {
+    user.get("/api/analytics/rfm").ok()
+}
+
+fn recalculate(user: &User<'_>) -> Value {
+    user.request("POST", "/api/analytics/rfm/recalculate").send().ok()
+}
+
+fn order(who: usize, number: i64, cents: i64, moment: &str, status: &str) -> Value {
+    json!({ "external_id": format!("{who}-{number}"), "platform": "loja", "contact_phone": phone(who), "status": status,
+            "total": format!("{}.{:02}", cents / 100, cents % 100).parse::<f64>().unwrap(), "items": [],
+            "placed_at": moment, "paid_at": moment })
+}
+
+fn record(user: &User<'_>, orders: Vec<Value>) {
+    user.post("/api/orders", json!({ "orders": orders })).ok();
+}
+
+/// The sample: contacts, and paid orders for them.
+fn shop(user: &User<'_>) {
+    user.contacts(SAMPLE.len());
+    let mut orders = Vec::new();
+    for (who, (days, count, cents)) in SAMPLE.into_iter().enumerate() {
+        for number in 0..count {
+            let moment = user.server.db.text(&format!(
+                "SELECT to_char((now() - interval '{days} days {number} minutes') AT TIME ZONE 'UTC',
+                   'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+            ));
+            let cents = if number == 0 { cents } else { 0 };
+            orders.push(order(who, number, cents, &moment, "paid"));
+        }
+        let moment = user
+            .server
+            .db
+            .text("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')");
+        orders.push(order(who, 99, 1_000_000, &moment, "refunded"));
+    }
+    record(user, orders);
+}
+
+/// Waits until the scores are there.
+fn calculated(user: &User<'_>) -> Value {
+    eventually("the customers are scored", || {
+        Some(rfm(user)).filter(|shown| !shown["lastCalculatedAt"].is_null())
+    })
+}
+
+#[test]
+fn the_sample_is_scored() {
+    let server = Server::new();
+    let ana = server.owner();
+    shop(&ana);
+    let nothing = json!({ "enabled": true, "orderCount": 40, "distribution": [], "lastCalculatedAt": null });
+    assert_eq!(rfm(&ana), nothing);
+    let answer = recalculate(&ana);
+    assert!(
+        answer["message"].is_string() && answer.as_object().unwrap().len() == 1,
+        "{answer}"
+    );
+    let shown = calculated(&ana);
+    let sizes: Vec<String> = shown["distribution"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| {
+            assert_eq!(one["last_calculated_at"], shown["lastCalculatedAt"]);
+            assert_eq!(one.as_object().unwrap().len(), 3);
+            format!("{} {}", text(&one["segment"]), one["count"])
+        })
+        .collect();
+    assert_eq!(
+        sizes,
+        [
+            "champions 1",
+            "loyal 1",
+            "potential_loyalists 1",
+            "new_customers 1",
+            "need_attention 1",
+            "about_to_sleep 1",
+            "at_risk 1",
+            "cant_lose_them 1",
+            "lost 2"
+        ]
+    );
+    let champion = server.db.text(
+        "SELECT concat_ws(' ', c.phone, recency_score, frequency_score, monetary_score) FROM contact_rfm r
+         JOIN contacts c ON c.id = r.contact_id WHERE segment = 'champions'",
+    );
+    assert_eq!(champion, format!("{} 5 5 5", phone(0)));
+    // The names are audiences of campaigns.
+    let campaign = ana.campaign(
+        json!({ "name": "VIP", "template_id": ana.approved("Oi {{1}}", &["Ana"]),
+                                        "rfm_segments": ["champions", "lost"] }),
+    );
+    let preview = ana
+        .request("POST", &format!("/api/campaigns/{campaign}/preview"))
+        .send()
+        .ok();
+    assert_eq!(preview["recipients"], 3, "{preview}");
+    // Somebody else has nothing of it.
+    let bia = server.owner();
+    let empty = json!({ "enabled": false, "orderCount": 0, "distribution": [], "lastCalculatedAt": null });
+    assert_eq!(rfm(&bia), empty);
+}
+
+#[test]
+fn it_takes_twenty_paid_orders() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(2);
+    let moment = "2026-01-05T12:00:00Z";
+    record(&ana, (0..19).map(|n| order(0, n, 100, moment, "paid")).collect());
+    recalculate(&ana);
+    let few = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
+    until("the calculation is over", || {
+        server.db.count("FROM rfm_calculations WHERE calculated_at IS NOT NULL") == 1
+    });
+    assert_eq!(rfm(&ana), few);
+    assert_eq!(server.db.count("FROM contact_rfm"), 0);
+    record(&ana, vec![order(1, 0, 100, moment, "paid")]);
+    let before = rfm(&ana);
+    assert_eq!((&before["enabled"], &before["orderCount"]), (&json!(true), &json!(20)));
+    recalculate(&ana);
+    until("both are scored", || server.db.count("FROM contact_rfm") == 2);
+    let shown = rfm(&ana);
+    let sum: i64 = shown["distribution"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["count"].as_i64().unwrap())
+        .sum();
+    assert_eq!(sum, 2, "{shown}");
+}
+
+#[test]
+fn who_may_not_ask_is_told_so_in_a_200_and_nothing_begins() {
+    let server = Server::new();
+    let ana = server.owner();
+    for role in ["member", "viewer"] {
+        let user = server.member(&ana.account, role);
+        let answer = recalculate(&user);
+        assert!(
+            answer["error"].is_string() && answer.as_object().unwrap().len() == 1,
+            "{answer}"
+        );
+        rfm(&user);
+    }
+    let key = api_keys::key(&ana);
+    let reply = server.post("/api/analytics/rfm/recalculate").bearer(&key).send().ok();
+    assert!(reply["error"].is_string(), "{reply}");
+    assert_eq!(server.db.count("FROM rfm_calculations WHERE due_at <= now()"), 0);
+    let admin = server.member(&ana.account, "admin");
+    assert!(recalculate(&admin)["message"].is_string());
+    assert_eq!(server.db.count("FROM rfm_calculations"), 1);
+}
+
+#[test]
+fn one_calculation_survives_the_death_of_its_server_and_leaves_no_half() {
+    let server = Server::new();
+    let ana = server.owner();
+    shop(&ana);
+    recalculate(&ana);
+    let first = calculated(&ana);
+    // Nobody gets through to the scores for now.
+    let holder = Database::at(&server.db.url());
+    holder.run("BEGIN; LOCK TABLE contact_rfm IN EXCLUSIVE MODE");
+    let begun = recalculate(&ana);
+    until("the calculation goes on", || {
+        server
+            .db
+            .count("FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+            > 0
+    });
+    let row = "SELECT concat_ws(' ', due_at, worker) FROM rfm_calculations";
+    let before = server.db.text(row);
+    assert_eq!(recalculate(&ana), begun);
+    assert_eq!(server.db.text(row), before, "another one was begun");
+    server.kill();
+    server.run(&["serve"]);
+    // The old scores are still the scores.
+    assert_eq!(rfm(&ana), first);
+    holder.run("COMMIT");
+    server.db.run("UPDATE rfm_calculations SET leased_until = now()");
+    let shown = eventually("another server takes it over", || {
+        Some(rfm(&ana)).filter(|shown| shown["lastCalculatedAt"] != first["lastCalculatedAt"])
+    });
+    assert_eq!(shown["distribution"].as_array().unwrap().len(), 9);
+    assert_eq!(server.db.count("FROM contact_rfm"), 10);
+    let moments = server.db.text("SELECT count(DISTINCT calculated_at) FROM contact_rfm");
+    assert_eq!(moments, "1");
+    until("it is due in the next night", || {
+        server
+            .db
+            .count("FROM rfm_calculations WHERE due_at > now() AND worker IS NULL")
+            == 1
+    });
+}
+
+#[test]
+fn every_account_is_scored_in_the_night() {
+    let server = Server::prepare(&crate::harness::Options::default());
+    server.run(&["serve", "--no-workers"]);
+    let ana = server.owner();
+    shop(&ana);
+    server.run(&["worker"]);
+    until("the account has a night", || {
+        server.db.count("FROM rfm_calculations WHERE due_at > now()") == 1
+    });
+    let hour = server
+        .db
+        .text("SELECT extract(hour FROM due_at AT TIME ZONE 'UTC') FROM rfm_calculations");
+    assert!(["3", "4", "5", "6"].contains(&hour.as_str()), "{hour}");
+    server.db.run("UPDATE rfm_calculations SET due_at = now()");
+    assert_eq!(calculated(&ana)["distribution"].as_array().unwrap().len(), 9);
+}

@@ -1,0 +1,359 @@
+//! Reports and exports of an account with much to report, beside one with a hundred thousand messages.
+//!
+//! Both lie in one database and are asked in turns, one request at a time: what counts is whether more rows make an
+//! answer slower.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::Options;
+use super::data;
+use super::figures::Figure;
+use super::stage::{Server, Stage, port};
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::paths;
+use crate::seed::large::Large;
+use crate::services::postgres::connect;
+
+/// Messages of the account that others are compared with, and of the large one when nobody says otherwise.
+const FEW: u64 = 100_000;
+const MANY: u64 = 1_000_000;
+const VARIABLE: &str = "RECADO_BENCH_MESSAGES";
+
+/// Requests that are not measured, and those that are.
+const WARMING: usize = 10;
+const MEASURED: usize = 80;
+
+/// For how long an export is read a kilobyte at a time.
+const SLOWLY: Duration = Duration::from_secs(6);
+
+const REPORTS: &[&str] = &[
+    "/api/analytics",
+    "/api/analytics/messages?period=90d&tz=Asia/Kathmandu",
+    "/api/analytics/campaigns?period=90d",
+    "/api/analytics/heatmap?period=90d&tz=America/Sao_Paulo",
+    "/api/analytics/rfm",
+    "/api/analytics/revenue?period=90d&tz=America/Sao_Paulo",
+    "/api/analytics/ecommerce?period=90d&tz=America/Sao_Paulo",
+    "/api/analytics/automations?period=90d",
+    "/api/analytics/metrics",
+    "/api/analytics/metrics/metrica_1?period=90d&tz=America/Sao_Paulo",
+    "/api/analytics/metrics/metrica_1/top-contacts?limit=50",
+    "/api/analytics/metrics/metrica_1/activity?limit=100",
+];
+const EXPORT: &str = "/api/analytics/export?type=contacts";
+
+/// What the roll-ups save: the same days of the same messages, from the messages themselves.
+const RAW: &str = "
+    SELECT (created_at AT TIME ZONE 'UTC')::date, status, count(*) FROM (
+      SELECT created_at, status FROM messages WHERE account_id = $1::text::uuid AND created_at >= now() - interval '30 days'
+      UNION ALL SELECT created_at, status FROM campaign_sends
+      WHERE account_id = $1::text::uuid AND created_at >= now() - interval '30 days') m
+    GROUP BY 1, 2";
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let many = match std::env::var(VARIABLE) {
+        Ok(number) => number.parse().context(|| format!("{VARIABLE}={number}"))?,
+        Err(_) => MANY,
+    };
+    let accounts = data::accounts();
+    let [few_account, many_account, ..] = accounts.as_slice() else {
+        return fail("there are no accounts");
+    };
+    let database = stage.database();
+    for (account, messages) in [(few_account, FEW), (many_account, many)] {
+        println!("an account with {messages} messages");
+        let large = Large {
+            database: &database,
+            account,
+            messages,
+            recado: paths::released("recado"),
+        };
+        large.fill()?;
+    }
+    let server = stage.serve_routes(&database)?;
+    let few = Client::new(&server.base, stage.headers(few_account)?);
+    let large = Client::new(&server.base, stage.headers(many_account)?);
+    let mut figures = reports(stage, &few, &large, many)?;
+    figures.push(raw(&database, many_account, &large)?);
+    figures.extend(exports(stage, &server, many_account)?);
+    Ok(figures)
+}
+
+/// The time of each of so many requests, in milliseconds, shortest first.
+struct Times(Vec<f64>);
+
+impl Times {
+    fn of(mut times: Vec<f64>) -> Self {
+        times.sort_by(f64::total_cmp);
+        Self(times)
+    }
+
+    fn at(&self, percent: usize) -> f64 {
+        let place = self.0.len().saturating_sub(1) * percent / 100;
+        self.0.get(place).copied().unwrap_or(f64::NAN)
+    }
+}
+
+fn timed(client: &Client, path: &str) -> Result<f64> {
+    let began = Instant::now();
+    let reply = client.get(path)?;
+    if reply.status != 200 {
+        return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+    }
+    Ok(began.elapsed().as_secs_f64() * 1000.0)
+}
+
+/// In turns.
+fn pair(few: &Client, many: &Client, path: &str) -> Result<(Times, Times)> {
+    let (mut of_few, mut of_many) = (Vec::new(), Vec::new());
+    for number in 0..WARMING + MEASURED {
+        let (small, large) = (timed(few, path)?, timed(many, path)?);
+        if number >= WARMING {
+            of_few.push(small);
+            of_many.push(large);
+        }
+    }
+    Ok((Times::of(of_few), Times::of(of_many)))
+}
+
+fn reports(stage: &Stage, few: &Client, many: &Client, messages: u64) -> Result<Vec<Figure>> {
+    let statistics = stage.cluster.has_statement_statistics();
+    let (mut worst, mut slowest) = (0.0_f64, 0.0_f64);
+    let mut most_buffers = 0.0_f64;
+    for path in REPORTS {
+        if statistics {
+            let reset = connect(&stage.database())?.batch_execute("SELECT pg_stat_statements_reset()");
+            reset.context(|| "cannot count statements".to_owned())?;
+        }
+        let (small, large) = pair(few, many, path)?;
+        let ratio = large.at(50) / small.at(50);
+        let buffers = if statistics {
+            buffers(&stage.database())?
+        } else {
+            f64::NAN
+        };
+        println!(
+            "{path}: p50 {:.2} ms, {ratio:.2} of that of {FEW}; p95 {:.2} ms; {buffers:.0} buffers a call",
+            large.at(50),
+            large.at(95)
+        );
+        worst = worst.max(ratio);
+        slowest = slowest.max(large.at(95));
+        most_buffers = most_buffers.max(buffers);
+    }
+    let Some(target) = data::targets().into_iter().next() else {
+        return fail("there is nothing to read");
+    };
+    let path = format!("/api/campaigns/{}", target.campaign);
+    let (read, _) = pair(few, few, &path)?;
+    let mut figures = vec![
+        Figure::less(
+            format!("analytics: p50 of {messages} messages / of {FEW}, worst report"),
+            worst,
+            "",
+            2,
+        )
+        .floor(1.5)
+        .target(1.1),
+        Figure::less(
+            "analytics: p95 of the slowest report / of a campaign",
+            slowest / read.at(95),
+            "",
+            1,
+        )
+        .floor(15.0)
+        .target(5.0),
+    ];
+    if statistics {
+        figures.push(
+            Figure::less(
+                "analytics: buffers a call, both accounts together, most",
+                most_buffers,
+                "",
+                0,
+            )
+            .floor(300.0),
+        );
+    }
+    Ok(figures)
+}
+
+/// Buffers that a call of the dearest report statement since the last reset took.
+fn buffers(database: &str) -> Result<f64> {
+    let row = connect(database)?.query_one(
+        "SELECT coalesce(max((shared_blks_hit + shared_blks_read)::float8 / calls), 0) FROM pg_stat_statements
+         WHERE query LIKE '%figures%' OR query LIKE '%rfm_calculations%'",
+        &[],
+    );
+    let row = row.context(|| "cannot count buffers".to_owned())?;
+    row.try_get(0).context(|| "cannot count buffers".to_owned())
+}
+
+fn raw(database: &str, account: &str, client: &Client) -> Result<Figure> {
+    let mut connection = connect(database)?;
+    let mut raw = Vec::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        connection
+            .query(RAW, &[&account])
+            .context(|| "cannot count messages".to_owned())?;
+        raw.push(began.elapsed().as_secs_f64() * 1000.0);
+    }
+    let mut rolled = Vec::new();
+    for _ in 0..MEASURED {
+        rolled.push(timed(client, "/api/analytics/messages?period=30d")?);
+    }
+    let (raw, rolled) = (Times::of(raw).at(50), Times::of(rolled).at(50));
+    println!("30 days of messages: {raw:.1} ms from the messages themselves, {rolled:.2} ms by the report");
+    Ok(
+        Figure::more("analytics: raw aggregate / report, 30 days", raw / rolled, "", 0)
+            .floor(100.0)
+            .target(1000.0),
+    )
+}
+
+/// An answer that is read by hand.
+struct Answer {
+    stream: TcpStream,
+    began: Instant,
+}
+
+impl Answer {
+    fn ask(stage: &Stage, server: &Server, account: &str, path: &str) -> Result<Self> {
+        let began = Instant::now();
+        let mut head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        for (name, value) in stage.headers(account)? {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let connect = || -> std::io::Result<TcpStream> {
+            let mut stream = TcpStream::connect(("127.0.0.1", port(server).unwrap_or_default()))?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            stream.write_all(format!("{head}\r\n").as_bytes())?;
+            Ok(stream)
+        };
+        let stream = connect().context(|| format!("cannot ask {path}"))?;
+        Ok(Self { stream, began })
+    }
+
+    /// Milliseconds until the first byte, and until the end.
+    fn read(mut self) -> Result<(f64, f64)> {
+        let mut piece = vec![0; 64 * 1024];
+        let mut read = |stream: &mut TcpStream| stream.read(&mut piece).context(|| "the answer broke off".to_owned());
+        read(&mut self.stream)?;
+        let first = self.began.elapsed().as_secs_f64() * 1000.0;
+        while read(&mut self.stream)? > 0 {}
+        Ok((first, self.began.elapsed().as_secs_f64() * 1000.0))
+    }
+}
+
+fn exports(stage: &Stage, server: &Server, account: &str) -> Result<Vec<Figure>> {
+    let mut read = Vec::new();
+    for _ in 0..MEASURED {
+        read.push(Answer::ask(stage, server, account, "/api/campaigns?limit=1")?.read()?.1);
+    }
+    for _ in 0..3 {
+        Answer::ask(stage, server, account, EXPORT)?.read()?;
+    }
+    let before = memory(server, "VmRSS:")?;
+    // Forgets the peak.
+    fs::write(format!("/proc/{}/clear_refs", server.process.id()), "5")
+        .context(|| "cannot reset the peak".to_owned())?;
+    let (mut first, mut whole, mut copied) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..20 {
+        let (to_first, to_end) = Answer::ask(stage, server, account, EXPORT)?.read()?;
+        first.push(to_first);
+        whole.push(to_end);
+        copied.push(copy(&stage.database(), account)?);
+    }
+    let more = memory(server, "VmHWM:")?.saturating_sub(before);
+    let held = held_by_a_slow_reader(stage, server, account)?;
+    let (first, whole, copied) = (
+        Times::of(first).at(50),
+        Times::of(whole).at(50),
+        Times::of(copied).at(50),
+    );
+    println!(
+        "10,000 contacts: {whole:.1} ms, COPY {copied:.1} ms; the first byte after {first:.1} ms; {more} KiB more"
+    );
+    let mebibytes = f64::from(u32::try_from(more).unwrap_or(u32::MAX)) / 1024.0;
+    Ok(vec![
+        Figure::less("export: peak memory more", mebibytes, " MiB", 1)
+            .floor(8.0)
+            .target(2.0),
+        Figure::more("export: rate / COPY to a client", copied / whole, "", 2)
+            .floor(0.40)
+            .target(0.70),
+        Figure::less(
+            "export: first byte / list of one campaign, p50",
+            first / Times::of(read).at(50),
+            "",
+            1,
+        )
+        .floor(20.0)
+        .target(5.0),
+        Figure::less("export: transactions that a slow reader holds", held, "", 0)
+            .floor(0.0)
+            .target(0.0),
+    ])
+}
+
+/// The same records to a client, on a connection that is there already, in milliseconds.
+fn copy(database: &str, account: &str) -> Result<f64> {
+    let mut client = connect(database)?;
+    let began = Instant::now();
+    let statement = format!(
+        "COPY (SELECT name, phone, email, created_at FROM contacts WHERE account_id = '{account}' AND deleted_at IS NULL
+         ORDER BY id DESC LIMIT 10000) TO STDOUT (FORMAT csv)"
+    );
+    let mut reader = client.copy_out(&statement).context(|| "cannot copy".to_owned())?;
+    std::io::copy(&mut reader, &mut std::io::sink()).context(|| "cannot copy".to_owned())?;
+    Ok(began.elapsed().as_secs_f64() * 1000.0)
+}
+
+/// Transactions older than a second while an export is read at a kilobyte a second.
+fn held_by_a_slow_reader(stage: &Stage, server: &Server, account: &str) -> Result<f64> {
+    let mut answer = Answer::ask(stage, server, account, EXPORT)?;
+    let mut client = connect(&stage.database())?;
+    let (mut piece, mut held) = ([0; 256], 0_i64);
+    while answer.began.elapsed() < SLOWLY {
+        answer
+            .stream
+            .read_exact(&mut piece)
+            .context(|| "the export broke off".to_owned())?;
+        sleep(Duration::from_millis(250));
+        let row = client.query_one(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recado tenant'
+             AND now() - xact_start > interval '1 second'",
+            &[],
+        );
+        let row = row.context(|| "cannot look at the connections".to_owned())?;
+        held = held.max(row.try_get(0).context(|| "cannot look at the connections".to_owned())?);
+    }
+    Ok(f64::from(u32::try_from(held).unwrap_or(u32::MAX)))
+}
+
+fn memory(server: &Server, line: &str) -> Result<u64> {
+    let path = format!("/proc/{}/status", server.process.id());
+    let status = fs::read_to_string(&path).context(|| format!("cannot read {path}"))?;
+    let found = status.lines().find_map(|text| text.strip_prefix(line));
+    match found.map(|text| text.trim().trim_end_matches(" kB").parse()) {
+        Some(Ok(kibibytes)) => Ok(kibibytes),
+        _ => fail(format!("{path} has no {line}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_by_their_share() {
+        let times = Times::of((1..=101).rev().map(f64::from).collect());
+        assert_eq!((times.at(50), times.at(95), times.at(100)), (51.0, 96.0, 101.0));
+    }
+}

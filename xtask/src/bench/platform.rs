@@ -1,0 +1,115 @@
+//! The administrators' list of accounts: of 10,000 in times of 100, as it comes and by a search.
+
+use std::fs;
+use std::process::Command;
+
+use super::Options;
+use super::data::EMAIL;
+use super::figures::{Figure, median_and_spread};
+use super::load::{Request, Wrk};
+use super::stage::{Launch, Server, Stage};
+use crate::error::{Context, Result};
+use crate::scratch::{OTHER_LOG, SERVER_LOG};
+use crate::services::postgres::connect;
+use crate::services::wrk_or_install;
+use crate::{paths, process, token};
+
+type List = (&'static str, &'static str, Option<(f64, f64)>);
+
+/// What is asked, and how many times longer it may take and should take. The search finds one account in either database.
+/// A search looks at every account and is told, not judged.
+const LISTS: [List; 2] = [
+    ("the list", "/api/admin/accounts", Some((5.0, 1.5))),
+    ("a search", "/api/admin/accounts?search=dono7%40", None),
+];
+
+/// How many accounts there are.
+const FEW: u32 = 100;
+const MANY: u32 = 10_000;
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let few = serve(stage, FEW, SERVER_LOG)?;
+    let many = serve(stage, MANY, OTHER_LOG)?;
+    let mut figures = Vec::new();
+    for (name, path, bounds) in LISTS {
+        let dir = stage.dir().join(name.replace(' ', "-"));
+        fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+        let request = Request {
+            path: path.to_owned(),
+            headers: stage.headers(&token::user_id(EMAIL))?,
+        };
+        let wrk = Wrk::new(wrk_or_install()?, &dir, &[request])?;
+        wrk.run(&few.base, 1)?;
+        wrk.run(&many.base, 1)?;
+        let mut rounds = Vec::new();
+        for number in 1..=options.pairs {
+            let (short, long) = (
+                wrk.run(&few.base, options.seconds)?,
+                wrk.run(&many.base, options.seconds)?,
+            );
+            println!(
+                "{name}, {number}/{}: {short:.0}/s of {FEW}, {long:.0}/s of {MANY}",
+                options.pairs
+            );
+            rounds.push((short / long, long));
+        }
+        let (times, spread) = median_and_spread(&rounds.iter().map(|round| round.0).collect::<Vec<_>>());
+        let (rate, _) = median_and_spread(&rounds.iter().map(|round| round.1).collect::<Vec<_>>());
+        let figure = Figure::less(
+            format!("platform: {name} of 10,000 accounts, in times of 100"),
+            times,
+            "",
+            1,
+        )
+        .spread(spread);
+        figures.push(match bounds {
+            Some((floor, target)) => figure.floor(floor).target(target),
+            None => figure,
+        });
+        figures.push(Figure::more(
+            format!("platform: {name} of 10,000 accounts"),
+            rate,
+            "/s",
+            0,
+        ));
+    }
+    Ok(figures)
+}
+
+/// A server on a database with so many accounts, each with an owner, a member, contacts and a subscription.
+fn serve(stage: &Stage, accounts: u32, log: &'static str) -> Result<Server> {
+    let name = format!("recado_platform_{accounts}");
+    stage.cluster.ensure_database(&name)?;
+    let database = stage.cluster.url(&name);
+    let mut migrate = Command::new(paths::released("recado"));
+    migrate.arg("migrate").env("DATABASE_URL", &database);
+    process::quietly(&mut migrate, "recado migrate")?;
+    let id = "md5('a' || a)::uuid";
+    let sql = format!(
+        "INSERT INTO users (id, email) SELECT md5('u' || a)::uuid, 'dono' || a || '@loja.example'
+           FROM generate_series(1, {accounts}) a;
+         INSERT INTO accounts (id, name, slug, plan, created_at)
+           SELECT {id}, 'Loja ' || a, 'loja-' || a, (ARRAY['free', 'starter', 'growth'])[a % 3 + 1],
+             now() - a * interval '1 minute' FROM generate_series(1, {accounts}) a;
+         INSERT INTO account_users (account_id, user_id, role)
+           SELECT {id}, md5('u' || a)::uuid, 'owner' FROM generate_series(1, {accounts}) a
+           UNION ALL SELECT {id}, md5('u' || a % {accounts} + 1)::uuid, 'member' FROM generate_series(1, {accounts}) a;
+         INSERT INTO contacts (account_id, id, name, phone)
+           SELECT {id}, md5(a || 'c' || c)::uuid, 'Contato', '+55119' || lpad(c::text, 8, '0')
+           FROM generate_series(1, {accounts}) a, generate_series(1, 20) c;
+         INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value)
+           SELECT {id}, md5('s' || a)::uuid, 'starter', 'MONTHLY', 'active', 'PIX', 9700
+           FROM generate_series(1, {accounts}, 3) a"
+    );
+    let mut client = connect(&database)?;
+    client
+        .batch_execute(&sql)
+        .and_then(|()| client.batch_execute("VACUUM ANALYZE"))
+        .context(|| "cannot fill the database".to_owned())?;
+    stage.launch(&Launch {
+        database,
+        more: vec![("PLATFORM_ADMIN_EMAILS", EMAIL.to_owned())],
+        log,
+        ..stage.routes()
+    })
+}

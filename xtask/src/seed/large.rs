@@ -1,0 +1,455 @@
+//! A large account: a year of everything that analytics is about, written by COPY, with its sums counted anew at the end.
+//!
+//! Everything follows from its number, so that the same account is made every time.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use postgres::Client;
+
+use crate::error::{Context, Result, fail};
+use crate::process;
+use crate::progress::Progress;
+use crate::services::postgres::connect;
+
+/// How many messages there are when nobody says otherwise, and how many rows one COPY writes: references are checked at
+/// its end, and until then remembered.
+pub(crate) const MESSAGES: u64 = 10_000_000;
+const PART: u64 = 100_000;
+
+/// Of ten messages, this many are of campaigns; the others are said in conversations.
+const OF_CAMPAIGNS: u64 = 6;
+
+/// How many messages there are to one of these.
+const MESSAGES_OF_CONTACT: u64 = 50;
+const MESSAGES_OF_CAMPAIGN: u64 = 10_000;
+const MESSAGES_OF_ORDER: u64 = 50;
+const MESSAGES_OF_EVENT: u64 = 10;
+const MESSAGES_OF_CART: u64 = 100;
+const MESSAGES_OF_EXECUTION: u64 = 100;
+
+const MINUTES_OF_YEAR: u64 = 365 * 24 * 60;
+const DAYS: u64 = 365;
+const METRICS: u64 = 12;
+const PRODUCTS: u64 = 200;
+const AUTOMATIONS: u64 = 25;
+const LINKS: u64 = 30;
+
+/// An account that is to be filled, and with how many messages.
+pub(crate) struct Large<'a> {
+    pub(crate) database: &'a str,
+    pub(crate) account: &'a str,
+    pub(crate) messages: u64,
+    /// The server's binary, which counts everything anew.
+    pub(crate) recado: PathBuf,
+}
+
+/// What an id is of.
+#[derive(Clone, Copy)]
+enum Kind {
+    Contact = 1,
+    Campaign,
+    Send,
+    Message,
+    Order,
+    Event,
+    Cart,
+    Automation,
+    Execution,
+    Link,
+    Template,
+}
+
+fn id(kind: Kind, number: u64) -> String {
+    format!("0193a6e2-{:04x}-7000-8000-{number:012x}", kind as u16)
+}
+
+/// Numbers that follow from a number, and look as if they did not.
+fn scattered(number: u64, below: u64) -> u64 {
+    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)).checked_rem(below).unwrap_or_default()
+}
+
+/// A moment so many minutes ago, as PostgreSQL reads it: the Julian day and the time.
+struct Year {
+    now: u64,
+}
+
+impl Year {
+    fn ago(&self, minutes: u64) -> String {
+        let second = self.now.saturating_sub(minutes * 60);
+        let (day, rest) = (second / 86_400 + 2_440_588, second % 86_400);
+        format!("J{day} {:02}:{:02}:{:02}+00", rest / 3600, rest / 60 % 60, rest % 60)
+    }
+
+    /// Somewhere in the year, by a number.
+    fn sometime(&self, number: u64) -> String {
+        self.ago(scattered(number, MINUTES_OF_YEAR))
+    }
+}
+
+impl Large<'_> {
+    fn contacts(&self) -> u64 {
+        (self.messages / MESSAGES_OF_CONTACT).clamp(100, 200_000)
+    }
+
+    fn campaigns(&self) -> u64 {
+        (self.messages / MESSAGES_OF_CAMPAIGN).max(20)
+    }
+
+    /// How many contacts a campaign goes to.
+    fn recipients(&self) -> u64 {
+        (self.messages * OF_CAMPAIGNS / 10 / self.campaigns()).min(self.contacts())
+    }
+
+    /// Whether somebody filled it before.
+    pub(crate) fn is_filled(&self) -> Result<bool> {
+        let query = "SELECT EXISTS (SELECT FROM contacts WHERE account_id = $1::text::uuid)";
+        let row = connect(self.database)?.query_one(query, &[&self.account]);
+        let row = row.context(|| "cannot look at the account".to_owned())?;
+        row.try_get(0).context(|| "cannot look at the account".to_owned())
+    }
+
+    /// Fills the account, which is there and has nothing yet.
+    pub(crate) fn fill(&self) -> Result<()> {
+        let mut client = connect(self.database)?;
+        let now = client
+            .query_one("SELECT extract(epoch FROM now())::bigint", &[])
+            .context(|| "cannot read the clock".to_owned())?;
+        let now: i64 = now.try_get(0).context(|| "cannot read the clock".to_owned())?;
+        let year = Year {
+            now: u64::try_from(now).unwrap_or_default(),
+        };
+        let tables = self.tables(&year);
+        let parts: u64 = tables.iter().map(|table| table.rows.div_ceil(PART)).sum();
+        let mut progress = Progress::new(usize::try_from(parts + 3).unwrap_or(usize::MAX));
+        for table in &tables {
+            table.copy(&mut client, &mut progress)?;
+        }
+        progress.step("statistics");
+        client
+            .batch_execute("VACUUM ANALYZE")
+            .context(|| "cannot vacuum".to_owned())?;
+        progress.step("sums");
+        self.rollups("rebuild")?;
+        client
+            .batch_execute("VACUUM ANALYZE")
+            .context(|| "cannot vacuum".to_owned())?;
+        progress.step("verification");
+        self.rollups("verify")
+    }
+
+    /// The server's own command counts everything.
+    fn rollups(&self, task: &str) -> Result<()> {
+        if !self.recado.is_file() {
+            return fail(format!("{} is missing: build it first", self.recado.display()));
+        }
+        let mut command = Command::new(&self.recado);
+        command
+            .args(["rollups", task, "--account", self.account])
+            .env("DATABASE_URL", self.database);
+        process::quietly(&mut command, "recado rollups").map(drop)
+    }
+
+    fn tables<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+        let mut tables = self.people(year);
+        tables.extend(self.messages(year));
+        tables.extend(self.sales(year));
+        tables.extend(self.doings(year));
+        tables
+    }
+
+    fn people<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+        let (account, contacts, campaigns) = (self.account.to_owned(), self.contacts(), self.campaigns());
+        let recipients = self.recipients();
+        let (of_contact, of_campaign) = (account.clone(), account.clone());
+        vec![
+            Table::new(
+                "contacts (account_id, id, name, phone, created_at, updated_at)",
+                contacts,
+                move |n| {
+                    let made = year.ago(MINUTES_OF_YEAR * (contacts - n) / contacts);
+                    let id = id(Kind::Contact, n);
+                    format!(
+                        "{of_contact}\t{id}\tCliente {n}\t+55119{:08}\t{made}\t{made}",
+                        10_000_000 + n
+                    )
+                },
+            ),
+            Table::new(
+                "message_templates (account_id, id, name, category, language, template_type, body_text)",
+                1,
+                {
+                    let account = account.clone();
+                    move |n| {
+                        format!(
+                            "{account}\t{}\tgrande\tMARKETING\tpt_BR\tstandard\tOi {{{{1}}}}",
+                            id(Kind::Template, n)
+                        )
+                    }
+                },
+            ),
+            Table::new(
+                "campaigns (account_id, id, name, template_id, status, total_recipients, executed_at, quota_month, created_at)",
+                campaigns,
+                move |n| {
+                    let at = year.ago(MINUTES_OF_YEAR * (campaigns - n) / campaigns);
+                    let (id, template) = (id(Kind::Campaign, n), id(Kind::Template, 0));
+                    let month = at.split(' ').next().unwrap_or_default().to_owned();
+                    format!("{of_campaign}\t{id}\tOferta {n}\t{template}\tcompleted\t{recipients}\t{at}\t{month}\t{at}")
+                },
+            ),
+            Table::new(
+                "conversations (account_id, id, contact_id, status, last_message_at, last_inbound_at)",
+                contacts,
+                {
+                    let account = account.clone();
+                    move |n| {
+                        let (contact, at) = (id(Kind::Contact, n), year.sometime(n));
+                        let status = if n % 3 == 0 { "open" } else { "closed" };
+                        format!("{account}\t{contact}\t{contact}\t{status}\t{at}\t{at}")
+                    }
+                },
+            ),
+        ]
+    }
+
+    fn messages<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+        let (account, contacts, campaigns) = (self.account.to_owned(), self.contacts(), self.campaigns());
+        let recipients = self.recipients();
+        let sends = recipients * campaigns;
+        let of_message = account.clone();
+        vec![
+            Table::new(
+                "campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)",
+                sends,
+                move |n| {
+                    let (campaign, place) = (n / recipients, n % recipients);
+                    let at = year.ago(MINUTES_OF_YEAR * (campaigns - campaign) / campaigns);
+                    let contact = id(Kind::Contact, (campaign * 7919 + place) % contacts);
+                    let status = match scattered(n, 100) {
+                        0..60 => "read",
+                        60..90 => "delivered",
+                        90..97 => "sent",
+                        _ => "failed",
+                    };
+                    let (send, campaign) = (id(Kind::Send, n), id(Kind::Campaign, campaign));
+                    format!("{account}\t{send}\t{campaign}\t{contact}\t{status}\t{at}")
+                },
+            ),
+            Table::new(
+                "messages (account_id, id, conversation_id, direction, type, text, status, created_at, recorded_at)",
+                self.messages.saturating_sub(sends),
+                move |n| {
+                    let (message, contact) = (id(Kind::Message, n), id(Kind::Contact, scattered(n, contacts)));
+                    let at = year.sometime(n ^ 0x5555);
+                    let (direction, status) = match scattered(n, 10) {
+                        0..6 => ("inbound", "received"),
+                        6..9 => ("outbound", "read"),
+                        _ => ("outbound", "delivered"),
+                    };
+                    format!("{of_message}\t{message}\t{contact}\t{direction}\ttext\tMensagem {n}\t{status}\t{at}\t{at}")
+                },
+            ),
+        ]
+    }
+
+    fn sales<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+        let (contacts, campaigns) = (self.contacts(), self.campaigns());
+        let (orders, carts) = (self.messages / MESSAGES_OF_ORDER, self.messages / MESSAGES_OF_CART);
+        let account = || self.account.to_owned();
+        let (of_link, of_product, of_order, of_item) = (account(), account(), account(), account());
+        let (of_cart, of_spend) = (account(), account());
+        vec![
+            Table::new("links (account_id, id, short_code, original_url)", LINKS, move |n| {
+                format!("{of_link}\t{}\tg{n}\thttps://loja.example/{n}", id(Kind::Link, n))
+            }),
+            Table::new("product_names (account_id, product_id, name)", PRODUCTS, move |n| {
+                format!("{of_product}\tp{n}\tProduto {n}")
+            }),
+            Table::new(
+                "orders (account_id, id, platform, external_id, contact_id, status, total, gateway_fee, campaign_id, placed_at,
+                   paid_at)",
+                orders,
+                move |n| {
+                    let at = year.sometime(n ^ 0xaaaa);
+                    let (status, paid) = match scattered(n, 10) {
+                        0..7 => ("paid", at.as_str()),
+                        7 => ("pending", "\\N"),
+                        8 => ("cancelled", "\\N"),
+                        _ => ("refunded", at.as_str()),
+                    };
+                    let (order, contact) = (id(Kind::Order, n), id(Kind::Contact, scattered(n ^ 0x77, contacts)));
+                    let origin = if n % 3 == 0 { id(Kind::Campaign, scattered(n, campaigns)) } else { "\\N".to_owned() };
+                    let platform = if n % 4 == 0 { "outra" } else { "loja" };
+                    let total = 10 + scattered(n, 990);
+                    format!("{of_order}\t{order}\t{platform}\t{n}\t{contact}\t{status}\t{total}.5\t1.25\t{origin}\t{at}\t{paid}")
+                },
+            ),
+            Table::new(
+                "order_items (account_id, order_id, position, product_id, name, quantity, price, cost)",
+                orders,
+                move |n| {
+                    let product = scattered(n, PRODUCTS);
+                    let (order, price) = (id(Kind::Order, n), 10 + scattered(n, 990));
+                    format!("{of_item}\t{order}\t0\tp{product}\tProduto {product}\t1\t{price}.5\t{}", price / 2)
+                },
+            ),
+            Table::new("carts (account_id, id, platform, external_id, total, status, created_at)", carts, move |n| {
+                let (cart, at) = (id(Kind::Cart, n), year.sometime(n ^ 0x3333));
+                let status = if n % 3 == 0 { "recovered" } else { "abandoned" };
+                format!("{of_cart}\t{cart}\tloja\t{n}\t99.9\t{status}\t{at}")
+            }),
+            Table::new("ad_spend (account_id, date, source, amount)", DAYS, move |n| {
+                let at = year.ago(n * 24 * 60);
+                let day = at.split(' ').next().unwrap_or_default();
+                format!("{of_spend}\t{day}\tmeta\t{}.75", 50 + scattered(n, 100))
+            }),
+        ]
+    }
+
+    fn doings<'y>(&self, year: &'y Year) -> Vec<Table<'y>> {
+        let (contacts, events) = (self.contacts(), self.messages / MESSAGES_OF_EVENT);
+        let account = || self.account.to_owned();
+        let (of_automation, of_execution, of_metric) = (account(), account(), account());
+        let (of_source, of_event, of_click) = (account(), account(), account());
+        vec![
+            Table::new("automations (account_id, id, name, status)", AUTOMATIONS, move |n| {
+                format!("{of_automation}\t{}\tAutomação {n}\tactive", id(Kind::Automation, n))
+            }),
+            Table::new(
+                "automation_executions (account_id, id, automation_id, status, started_at, finished_at)",
+                self.messages / MESSAGES_OF_EXECUTION,
+                move |n| {
+                    let automation = id(Kind::Automation, scattered(n, AUTOMATIONS));
+                    let minutes = 1 + scattered(n ^ 0x1111, MINUTES_OF_YEAR);
+                    let (began, ended) = (year.ago(minutes), year.ago(minutes - 1));
+                    let status = if n % 20 == 0 { "failed" } else { "completed" };
+                    format!(
+                        "{of_execution}\t{}\t{automation}\t{status}\t{began}\t{ended}",
+                        id(Kind::Execution, n)
+                    )
+                },
+            ),
+            Table::new("metrics (account_id, metric_name, display_name)", METRICS, move |n| {
+                format!("{of_metric}\tmetrica_{n}\tMétrica {n}")
+            }),
+            Table::new("metric_sources (account_id, metric_name, source)", METRICS, move |n| {
+                format!("{of_source}\tmetrica_{n}\tsite")
+            }),
+            Table::new(
+                "metric_events (account_id, id, metric_name, contact_id, value, currency, source, occurred_at)",
+                events,
+                move |n| {
+                    let (event, contact) = (id(Kind::Event, n), id(Kind::Contact, scattered(n ^ 0x99, contacts)));
+                    let (metric, at) = (scattered(n, METRICS), year.sometime(n ^ 0x2222));
+                    let value = scattered(n, 500);
+                    format!("{of_event}\t{event}\tmetrica_{metric}\t{contact}\t{value}.25\tBRL\tsite\t{at}")
+                },
+            ),
+            // Clicks have no rows but these.
+            Table::new(
+                "link_rollups (account_id, span, at, link_id, clicks)",
+                LINKS * DAYS,
+                move |n| {
+                    let day = n / LINKS;
+                    let second = year.now / 900 * 900;
+                    let at = Year { now: second }.ago(day * 24 * 60);
+                    format!(
+                        "{of_click}\t15\t{at}\t{}\t{}",
+                        id(Kind::Link, n % LINKS),
+                        1 + scattered(n, 50)
+                    )
+                },
+            ),
+        ]
+    }
+}
+
+/// A table, and its rows by their numbers.
+struct Table<'y> {
+    columns: &'static str,
+    rows: u64,
+    row: Box<dyn Fn(u64) -> String + 'y>,
+}
+
+impl<'y> Table<'y> {
+    fn new(columns: &'static str, rows: u64, row: impl Fn(u64) -> String + 'y) -> Self {
+        let row = Box::new(row);
+        Self { columns, rows, row }
+    }
+
+    fn copy(&self, client: &mut Client, progress: &mut Progress) -> Result<()> {
+        let name = self.columns.split(' ').next().unwrap_or_default();
+        let mut first = 0;
+        while first < self.rows {
+            let end = self.rows.min(first + PART);
+            progress.step(&format!("{name} {end}/{}", self.rows));
+            self.copy_part(client, first, end)
+                .context(|| format!("cannot fill {name}"))?;
+            first = end;
+        }
+        Ok(())
+    }
+
+    fn copy_part(&self, client: &mut Client, first: u64, end: u64) -> std::io::Result<()> {
+        let copy = format!("COPY {} FROM STDIN", self.columns);
+        let mut writer = client.copy_in(&copy).map_err(std::io::Error::other)?;
+        let mut text = String::new();
+        for number in first..end {
+            text.push_str(&(self.row)(number));
+            text.push('\n');
+            if text.len() > 1 << 16 {
+                writer.write_all(text.as_bytes())?;
+                text.clear();
+            }
+        }
+        writer.write_all(text.as_bytes())?;
+        writer.finish().map_err(std::io::Error::other)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_julian_days() {
+        let year = Year {
+            now: 86_400 * 20_000 + 3_661,
+        };
+        assert_eq!(year.ago(0), "J2460588 01:01:01+00");
+        assert_eq!(year.ago(61), "J2460588 00:00:01+00");
+        assert_eq!(year.ago(62), "J2460587 23:59:01+00");
+    }
+
+    #[test]
+    fn sizes_follow_from_the_number_of_messages() {
+        let large = |messages| Large {
+            database: "",
+            account: "",
+            messages,
+            recado: PathBuf::new(),
+        };
+        let all = large(MESSAGES);
+        assert_eq!(
+            (all.contacts(), all.campaigns(), all.recipients()),
+            (200_000, 1000, 6000)
+        );
+        let few = large(10_000);
+        assert_eq!((few.contacts(), few.campaigns(), few.recipients()), (200, 20, 200));
+    }
+
+    #[test]
+    fn scattered_numbers_reach_everything() {
+        let mut seen: Vec<u64> = (0..1000).map(|n| scattered(n, 12)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 12);
+        assert_eq!(scattered(7, 0), 0);
+    }
+}
