@@ -46,9 +46,9 @@ pub(crate) struct Large<'a> {
 }
 
 /// What an id is of.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    Contact = 1,
+    Contact,
     Campaign,
     Send,
     Message,
@@ -61,8 +61,27 @@ enum Kind {
     Template,
 }
 
+impl Kind {
+    /// What tells its ids from those of others.
+    fn mark(self) -> &'static str {
+        match self {
+            Self::Contact => "0001",
+            Self::Campaign => "0002",
+            Self::Send => "0003",
+            Self::Message => "0004",
+            Self::Order => "0005",
+            Self::Event => "0006",
+            Self::Cart => "0007",
+            Self::Automation => "0008",
+            Self::Execution => "0009",
+            Self::Link => "000a",
+            Self::Template => "000b",
+        }
+    }
+}
+
 fn id(kind: Kind, number: u64) -> String {
-    format!("0193a6e2-{:04x}-7000-8000-{number:012x}", kind as u16)
+    format!("0193a6e2-{}-7000-8000-{number:012x}", kind.mark())
 }
 
 /// Numbers that follow from a number, and look as if they did not.

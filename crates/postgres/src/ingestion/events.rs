@@ -7,13 +7,14 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::{EventDraft, EventTally, Recorded, Recording};
-use recado_domain::shared::{AccountId, ContactId};
-use serde_json::Value;
+use recado_domain::shared::{AccountId, ContactId, Event, WebhookKind, timestamp};
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::{column, references};
 use crate::errors::Attempt;
+use crate::outbox;
 use crate::sql::{Id, sql};
 
 pub(super) async fn record(
@@ -39,9 +40,16 @@ pub(super) async fn record(
     let before = last_events(conn, account, &tally).await?;
     tally.move_contacts(&before);
     write(conn, account, &tally).await?;
-    // The one place where events of recorded metrics are left behind, with the metrics: `outbox::append`, by `told`
-    // as far as it is in `inserted`.
+    let new = told.iter().filter(|(draft, _)| inserted.contains(&draft.id.into()));
+    let items = new.map(|(draft, contact)| told_item(draft, *contact)).collect();
+    outbox::append(conn, account, &[Event::webhook(WebhookKind::MetricRecorded, items)]).await?;
     Ok(Recording::Done(Recorded::of(drafts.len(), inserted.len())))
+}
+
+/// What webhook endpoints are told of an event.
+fn told_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
+    json!({ "id": draft.id, "metric_name": draft.metric_name, "contact_id": contact, "value": draft.value,
+            "currency": draft.currency, "source": draft.source, "occurred_at": timestamp::format(draft.occurred_at) })
 }
 
 /// Makes the metrics that are new, and locks all of them.

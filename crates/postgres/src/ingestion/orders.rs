@@ -6,13 +6,15 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::{Order, OrderDraft, OrderItem, Origin, Recorded, Recording, Tally};
-use recado_domain::shared::{AccountId, Amount, OrderId};
+use recado_domain::shared::{AccountId, Amount, Event, OrderId, WebhookKind, timestamp};
+use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::references::{self, OrderReferences};
 use super::{column, rollups};
 use crate::errors::{Attempt, Fault, corrupt, overtaken, word};
+use crate::outbox;
 use crate::sql::sql;
 
 /// Platform and external id.
@@ -56,8 +58,7 @@ pub(super) async fn record(
     }
     write(conn, account, &mut written, now).await?;
     let accepted = written.made.len() + written.changed.len();
-    // The one place where events of recorded orders are left behind, with the orders: `outbox::append`, by
-    // `written.made` and `written.changed`.
+    outbox::append(conn, account, &[told_event(&written)]).await?;
     Ok(Recording::Done(Recorded::of(drafts.len(), accepted)))
 }
 
@@ -87,6 +88,19 @@ impl<'a> Written<'a> {
             Some(_) => self.changed.push((draft, order)),
         }
     }
+}
+
+/// What webhook endpoints are told: orders that are new or changed, as they are now.
+fn told_event(written: &Written<'_>) -> Event {
+    let orders = written.made.iter().chain(&written.changed);
+    let item = |(draft, order): &(&OrderDraft, Order)| {
+        json!({ "id": order.id, "external_id": draft.external_id, "platform": order.platform,
+                "status": order.status, "total": order.total, "contact_id": order.contact_id,
+                "campaign_id": order.origin.campaign_id, "automation_id": order.origin.automation_id,
+                "link_id": order.origin.link_id, "placed_at": timestamp::format(order.placed_at),
+                "paid_at": order.paid_at.map(timestamp::format) })
+    };
+    Event::webhook(WebhookKind::OrderRecorded, orders.map(item).collect())
 }
 
 #[derive(QueryableByName)]

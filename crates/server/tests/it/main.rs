@@ -36,6 +36,7 @@ mod faults;
 mod files;
 mod folders;
 mod harness;
+mod hooks;
 mod http;
 mod idempotency;
 mod identity;

@@ -131,6 +131,7 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("DELETE", "/api/whatsapp/profiles/{id}", Nothing),
     ("GET", "/api/whatsapp/webhook", Public(403)),
     ("POST", "/api/whatsapp/webhook", Public(401)),
+    ("POST", "/api/hooks/{id}", Public(404)),
     ("GET", "/api/webhooks", Nothing),
     (
         "POST",

@@ -234,6 +234,8 @@ fn agent() -> &'static ureq::Agent {
             .http_status_as_error(false)
             .allow_non_standard_methods(true)
             .timeout_global(Some(DEADLINE))
+            // Where an answer leads is the test's to look at.
+            .max_redirects(0)
             // A server that was killed must not be met again on an old connection.
             .max_idle_connections(0)
             .build()

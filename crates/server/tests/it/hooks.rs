@@ -1,0 +1,249 @@
+//! Inbound endpoints: called from outside with signatures of a published library.
+
+use serde_json::{Value, json};
+use standardwebhooks::Webhook;
+
+use crate::harness::client::Reply;
+use crate::harness::people::{User, now};
+use crate::harness::{Options, Server, text};
+
+/// An inbound endpoint and its secret.
+struct Hook {
+    id: String,
+    signer: Webhook,
+}
+
+impl Hook {
+    fn new(ana: &User<'_>) -> Self {
+        let body = json!({ "name": "Loja", "direction": "inbound", "events": ["*"] });
+        Self::of(&ana.post("/api/webhooks", body).created())
+    }
+
+    fn of(made: &Value) -> Self {
+        Self {
+            id: text(&made["id"]),
+            signer: Webhook::new(&text(&made["signing_secret"])).unwrap(),
+        }
+    }
+
+    fn call_at(&self, server: &Server, message_id: &str, at: u64, body: &str) -> Reply {
+        let at = i64::try_from(at).unwrap();
+        let signature = self.signer.sign(message_id, at, body.as_bytes()).unwrap();
+        server
+            .post(&format!("/api/hooks/{}", self.id))
+            .header("webhook-id", message_id)
+            .header("webhook-timestamp", &at.to_string())
+            .header("webhook-signature", &signature)
+            .body("application/json", body)
+            .send()
+    }
+
+    fn call(&self, server: &Server, message_id: &str, body: &Value) -> Reply {
+        self.call_at(server, message_id, now(), &body.to_string())
+    }
+}
+
+fn order(status: &str) -> Value {
+    json!({ "type": "order.recorded", "data": { "external_id": "1001", "platform": "loja", "status": status,
+        "total": 149.9, "items": [], "placed_at": "2026-03-01T12:00:00Z" } })
+}
+
+fn inbound_logs(ana: &User<'_>) -> Vec<Value> {
+    let logs = ana.get("/api/webhooks/logs?direction=inbound").ok();
+    logs.as_array().unwrap().clone()
+}
+
+#[test]
+fn what_a_shop_tells_is_recorded_once_and_logged() {
+    let server = Server::new();
+    let ana = server.owner();
+    let hook = Hook::new(&ana);
+    let contact = json!({ "type": "contact.upserted", "data": { "name": "Bia", "phone": "11961234567",
+        "tags": ["vip"], "attributes": { "city": "SP" } } });
+    let metric = json!({ "type": "metric.recorded", "data": { "metric_name": "visit",
+        "contact_phone": "+5511961234567", "source": "site", "value": 2 } });
+    for (message, body) in [("m1", &contact), ("m2", &metric), ("m3", &order("paid"))] {
+        assert_eq!(hook.call(&server, message, body).ok(), json!({ "received": true }));
+        // Again, whatever it says then.
+        hook.call(&server, message, &json!({ "type": "x", "data": {} })).ok();
+    }
+    hook.call(
+        &server,
+        "m4",
+        &json!({ "type": "stock.changed", "data": { "left": 3 } }),
+    )
+    .ok();
+    let contacts = ana.get("/api/contacts").ok();
+    assert_eq!(contacts["data"].as_array().unwrap().len(), 1);
+    assert_eq!(contacts["data"][0]["phone"], "+5511961234567");
+    let metrics = ana.get("/api/analytics/metrics").ok();
+    assert_eq!(metrics["metrics"][0]["total_events"], 1);
+    assert_eq!(
+        server.db.text("SELECT status || ' ' || total FROM orders"),
+        "paid 149.9"
+    );
+    let logs = inbound_logs(&ana);
+    let told: Vec<_> = logs
+        .iter()
+        .map(|log| (text(&log["event_type"]), text(&log["message_id"])))
+        .collect();
+    let wanted = [
+        ("stock.changed", "m4"),
+        ("order.recorded", "m3"),
+        ("metric.recorded", "m2"),
+        ("contact.upserted", "m1"),
+    ];
+    assert_eq!(
+        told,
+        wanted.map(|(kind, message)| (kind.to_owned(), message.to_owned()))
+    );
+    assert!(
+        logs.iter()
+            .all(|log| log["response_status"] == 200 && log["endpoint_id"] == json!(hook.id))
+    );
+    assert_eq!(logs[1]["payload"], order("paid"));
+    assert_eq!(
+        ana.get("/api/webhooks/logs?status=success")
+            .ok()
+            .as_array()
+            .unwrap()
+            .len(),
+        4
+    );
+    // The same order told by another call, changed.
+    hook.call(&server, "m5", &order("refunded")).ok();
+    assert_eq!(server.db.text("SELECT string_agg(status, ' ') FROM orders"), "refunded");
+}
+
+#[test]
+fn nobody_without_the_secret_leaves_a_trace() {
+    let server = Server::new();
+    let ana = server.owner();
+    let (hook, other) = (Hook::new(&ana), Hook::new(&ana));
+    let forged = Hook {
+        id: hook.id.clone(),
+        signer: other.signer,
+    };
+    forged.call(&server, "m1", &order("paid")).refused(401, "AUTH_ERROR");
+    for at in [now() - 310, now() + 310] {
+        hook.call_at(&server, "m1", at, &order("paid").to_string())
+            .refused(401, "AUTH_ERROR");
+    }
+    let path = format!("/api/hooks/{}", hook.id);
+    server
+        .post(&path)
+        .json(&order("paid"))
+        .send()
+        .refused(401, "AUTH_ERROR");
+    assert_eq!(server.db.text("SELECT count(*) FROM orders"), "0");
+    assert_eq!(inbound_logs(&ana), Vec::<Value>::new());
+    // A secret that was replaced counts for another day.
+    let rotated = ana
+        .post(&format!("/api/webhooks/{}/rotate-secret", hook.id), json!({}))
+        .ok();
+    hook.call(&server, "m1", &order("paid")).ok();
+    Hook::of(&rotated).call(&server, "m2", &order("paid")).ok();
+    server.db.run(
+        "UPDATE webhook_endpoints SET previous_secret_until = now() - interval '1 second'
+                   WHERE previous_secret IS NOT NULL",
+    );
+    hook.call(&server, "m3", &order("paid")).refused(401, "AUTH_ERROR");
+}
+
+#[test]
+fn other_endpoints_are_not_there() {
+    let server = Server::new();
+    let ana = server.owner();
+    let hook = Hook::new(&ana);
+    let outbound = json!({ "name": "CI", "url": "https://e.example", "events": ["*"] });
+    let outbound = Hook::of(&ana.post("/api/webhooks", outbound).created());
+    outbound.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    let unknown = Hook {
+        id: uuid::Uuid::now_v7().to_string(),
+        signer: Webhook::new("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD").unwrap(),
+    };
+    unknown.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    ana.put(&format!("/api/webhooks/{}", hook.id), json!({ "is_active": false }))
+        .ok();
+    hook.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    ana.put(&format!("/api/webhooks/{}", hook.id), json!({ "is_active": true }))
+        .ok();
+    server.db.run("UPDATE accounts SET status = 'suspended'");
+    hook.call(&server, "m1", &order("paid")).refused(404, "NOT_FOUND");
+    server.db.run("UPDATE accounts SET status = 'active'");
+    hook.call(&server, "m1", &order("paid")).ok();
+}
+
+#[test]
+fn what_is_wrong_is_named_and_may_be_sent_again() {
+    let server = Server::new();
+    let ana = server.owner();
+    let hook = Hook::new(&ana);
+    let bad = json!({ "type": "order.recorded", "data": { "external_id": "1", "platform": "loja" } });
+    let error = hook.call(&server, "m1", &bad).refused(422, "VALIDATION_ERROR");
+    let fields = error["details"]["fields"].as_object().unwrap();
+    assert!(
+        fields.contains_key("data.status") && fields.contains_key("data.total"),
+        "{fields:?}"
+    );
+    hook.call_at(&server, "m2", now(), "no json")
+        .refused(422, "VALIDATION_ERROR");
+    let logs = inbound_logs(&ana);
+    assert_eq!((logs.len(), &logs[1]["response_status"]), (2, &json!(422)));
+    assert!(text(&logs[1]["error"]).contains("data.total"), "{logs:?}");
+    assert_eq!(
+        ana.get("/api/webhooks/logs?status=failed")
+            .ok()
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    // Mended, under the same id.
+    hook.call(&server, "m1", &order("paid")).ok();
+    assert_eq!(server.db.text("SELECT count(*) FROM orders"), "1");
+}
+
+#[test]
+fn what_is_recorded_is_told_to_outbound_endpoints() {
+    let server = Server::start(Options::default());
+    let ana = server.owner();
+    let feed = json!({ "name": "feed", "url": "https://e.example", "events": ["*"], "is_active": false });
+    ana.post("/api/webhooks", feed).created();
+    let hook = Hook::new(&ana);
+    hook.call(&server, "m1", &order("paid")).ok();
+    hook.call(&server, "m2", &order("paid")).ok();
+    let metric = json!({ "type": "metric.recorded", "data": { "metric_name": "visit", "source": "site",
+        "contact_phone": "+5511961234567", "value": 1.5, "currency": "BRL" } });
+    hook.call(&server, "m3", &metric).ok();
+    let told = crate::harness::eventually("both are in the feed", || {
+        let events = ana.get("/api/webhooks/events").ok()["data"].take();
+        (events.as_array().unwrap().len() == 2).then_some(events)
+    });
+    assert_eq!(told[0]["type"], "order.recorded");
+    let order = &told[0]["data"];
+    assert_eq!(
+        (
+            &order["external_id"],
+            &order["status"],
+            &order["total"],
+            &order["placed_at"]
+        ),
+        (
+            &json!("1001"),
+            &json!("paid"),
+            &json!(149.9),
+            &json!("2026-03-01T12:00:00.000Z")
+        )
+    );
+    let event = &told[1]["data"];
+    assert_eq!(
+        (
+            &event["metric_name"],
+            &event["value"],
+            &event["currency"],
+            &event["contact_id"]
+        ),
+        (&json!("visit"), &json!(1.5), &json!("BRL"), &Value::Null)
+    );
+}
