@@ -193,7 +193,7 @@ fn id_of(reply: &Reply) -> Result<String> {
 pub(super) fn people(stage: &Stage, account: &str, contacts: u32) -> Result<()> {
     let sql = format!(
         "UPDATE accounts SET plan = 'scale' WHERE id = '{account}';
-         DELETE FROM message_usage WHERE account_id = '{account}';
+         DELETE FROM message_usage_slots WHERE account_id = '{account}';
          UPDATE contacts SET deleted_at = now(), phone = NULL WHERE account_id = '{account}' AND deleted_at IS NULL;
          UPDATE message_templates SET meta_status = 'approved', body_text = 'Oi {{{{1}}}}, tudo bem?',
            variables = '[\"Ana\"]' WHERE account_id = '{account}';
@@ -233,14 +233,14 @@ pub(super) fn frozen(stage: &Stage, account: &str, held: bool) -> Result<String>
         "INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
            SELECT account_id, md5('{campaign}' || id::text)::uuid, '{campaign}', id FROM contacts
            WHERE account_id = '{account}' AND deleted_at IS NULL ORDER BY id;
-         INSERT INTO campaign_counters (account_id, campaign_id, total, pending)
+         INSERT INTO campaign_counter_slots (account_id, campaign_id, total, pending)
            SELECT '{account}', '{campaign}', count(*), count(*) FROM campaign_sends
            WHERE account_id = '{account}' AND campaign_id = '{campaign}';
          UPDATE campaigns SET total_recipients = n.total FROM campaign_counters n
            WHERE campaigns.id = '{campaign}' AND n.campaign_id = campaigns.id;
-         INSERT INTO message_usage (account_id, month, reserved)
+         INSERT INTO message_usage_slots AS u (account_id, month, reserved)
            SELECT account_id, quota_month, total_recipients FROM campaigns WHERE id = '{campaign}'
-           ON CONFLICT (account_id, month) DO UPDATE SET reserved = message_usage.reserved + excluded.reserved;
+           ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved;
          INSERT INTO campaign_queue (account_id, campaign_id, trigger, prepared, worker, leased_until)
            VALUES ('{account}', '{campaign}', 'send', true, {worker}, now() + interval '1 hour')"
     );

@@ -158,9 +158,10 @@ pub trait RunStore: Send + Sync {
     /// What a run is made of; none when its campaign is gone.
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
 
-    /// Renews the lease and names up to `size` sends that are due: those whose retry time has come, then those of
-    /// contacts after this one. Due is every pending send that is not started. Where none is left after that contact, the
-    /// search begins anew with the first one, so that `Wait` and `Exhausted` speak of the whole run.
+    /// Renews the lease, once a tenth of it is gone, and names up to `size` sends that are due: those whose retry time
+    /// has come, then those of contacts after this one. Due is every pending send that is not started. Where none is left
+    /// after that contact, the search begins anew with the first one, so that `Wait` and `Exhausted` speak of the whole
+    /// run.
     async fn claim(
         &self,
         run: QueuedRun,

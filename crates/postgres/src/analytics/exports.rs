@@ -85,7 +85,7 @@ impl Row {
 }
 
 /// `$2`, `$3`, `$4`: where the last part ended; `$5`: how many; `$6` to `$7`: the window. All messages of a campaign are
-/// of one moment, which its counters know; among themselves they are in the order of their contacts.
+/// of one moment, which slot 0 of its counters knows; among themselves they are in the order of their contacts.
 const MESSAGES: &str = "
     SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
       (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
@@ -95,7 +95,7 @@ const MESSAGES: &str = "
        ORDER BY m.created_at DESC, m.id DESC LIMIT $5)
       UNION ALL
       (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status, t.body_text
-       FROM campaign_counters n
+       FROM campaign_counter_slots n
        JOIN campaigns c ON c.account_id = n.account_id AND c.id = n.campaign_id
        LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
        CROSS JOIN LATERAL (SELECT s.contact_id, s.status FROM campaign_sends s
@@ -103,7 +103,7 @@ const MESSAGES: &str = "
            AND s.contact_id < CASE WHEN (n.created_at, n.campaign_id) = ($2, $3) THEN $4
              ELSE 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid END
          ORDER BY s.contact_id DESC LIMIT $5) s
-       WHERE n.account_id = $1 AND n.created_at >= $6 AND n.created_at < $7
+       WHERE n.account_id = $1 AND n.slot = 0 AND n.created_at >= $6 AND n.created_at < $7
          AND (n.created_at, n.campaign_id) <= ($2, $3)
        ORDER BY n.created_at DESC, n.campaign_id DESC, s.contact_id DESC LIMIT $5)) AS told
     ORDER BY at DESC, id DESC, part DESC LIMIT $5";

@@ -74,20 +74,21 @@ fn messages() -> String {
     )
 }
 
-/// `$2` to `$3`: the window; `$4`: how many.
+/// `$2` to `$3`: the window; `$4`: how many. Sums of these alone are made, each for itself.
 const CAMPAIGNS: &str = "
     SELECT coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
         'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
         'messages', jsonb_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
           'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]') AS figures
-    FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients,
-        coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
+    FROM (SELECT c.*, coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
         coalesce(n.failed, 0) AS failed
-      FROM campaigns c
-      LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
-      LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
-      WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.executed_at >= $2 AND c.executed_at < $3
-      ORDER BY c.executed_at DESC, c.id DESC LIMIT $4) c";
+      FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients
+        FROM campaigns c
+        LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
+        WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.executed_at >= $2 AND c.executed_at < $3
+        ORDER BY c.executed_at DESC, c.id DESC LIMIT $4) c
+      LEFT JOIN LATERAL (SELECT * FROM campaign_counters WHERE account_id = $1 AND campaign_id = c.id OFFSET 0) n
+        ON true) c";
 
 /// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
 /// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.

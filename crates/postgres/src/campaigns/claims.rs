@@ -249,16 +249,21 @@ async fn due(
     Ok(rows)
 }
 
-/// Whether the run goes on; none when it is not this worker's.
+/// Whether the run goes on; none when it is not this worker's. The row is locked in any case, and written only once a
+/// tenth of the lease is gone: every turn looks for it, and would walk over what nobody could clear away.
 async fn renew(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, lease: Duration) -> Attempt<Option<bool>> {
-    let going: Option<Answer> = sql(
-        "UPDATE campaign_queue q SET leased_until = now() + $4 * interval '1 microsecond'
-         FROM campaigns c, accounts a
-         WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
-           AND c.account_id = $1 AND c.id = $2 AND a.id = $1
-         RETURNING (c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active')
-           AS yes",
-    )
+    let going: Option<Answer> = sql("WITH held AS (
+           SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active' AS yes,
+             q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
+           FROM campaign_queue q, campaigns c, accounts a
+           WHERE q.account_id = $1 AND q.campaign_id = $2 AND q.worker = $3
+             AND c.account_id = $1 AND c.id = $2 AND a.id = $1
+           FOR NO KEY UPDATE OF q
+         ), renewed AS (
+           UPDATE campaign_queue q SET leased_until = now() + $4 * interval '1 microsecond' FROM held h
+           WHERE q.account_id = $1 AND q.campaign_id = $2 AND h.due
+         )
+         SELECT yes FROM held")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(worker)

@@ -11,7 +11,7 @@ use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::{claims, rows, sends};
+use super::{claims, rows, usage};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::{Answer, sql};
@@ -201,7 +201,7 @@ pub(super) async fn end_run(
     .load(&mut *conn)
     .await?;
     for unsent in unsent {
-        sends::change_usage(conn, account, unsent.month, 0, -unsent.n).await?;
+        usage::change(conn, account, unsent.month, 0, -unsent.n).await?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use recado_domain::shared::{AccountId, CampaignId, SendId};
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::usage;
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::sql;
@@ -327,11 +328,14 @@ impl Settlement {
         }
         write_sends(conn, account, self.sends).await?;
         for (campaign, delta) in self.counts {
-            sql(
-                "UPDATE campaign_counters SET pending = pending + $3, sent = sent + $4, delivered = delivered + $5,
-                   read = read + $6, failed = failed + $7
-                 WHERE account_id = $1 AND campaign_id = $2",
-            )
+            sql("INSERT INTO campaign_counter_slots AS n
+                   (account_id, campaign_id, slot, created_at, pending, sent, delivered, read, failed)
+                 SELECT account_id, campaign_id, counter_slot(total), created_at, $3, $4, $5, $6, $7
+                 FROM campaign_counter_slots WHERE account_id = $1 AND campaign_id = $2 AND slot = 0
+                 ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
+                   SET pending = n.pending + excluded.pending, sent = n.sent + excluded.sent,
+                     delivered = n.delivered + excluded.delivered, read = n.read + excluded.read,
+                     failed = n.failed + excluded.failed")
             .bind(account)
             .bind(campaign)
             .bind(delta.pending)
@@ -343,7 +347,7 @@ impl Settlement {
             .await?;
         }
         for (month, delta) in self.usage {
-            change_usage(conn, account, month, delta.sent, delta.reserved).await?;
+            usage::change(conn, account, month, delta.sent, delta.reserved).await?;
         }
         outbox::append(conn, account, &MessageNews::events(&self.news)).await
     }
@@ -351,24 +355,6 @@ impl Settlement {
 
 fn accepted(status: SendStatus) -> bool {
     matches!(status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read)
-}
-
-/// Changes what a month's messages were used for.
-pub(super) async fn change_usage(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    month: Date,
-    sent: i64,
-    reserved: i64,
-) -> Attempt<()> {
-    sql("UPDATE message_usage SET sent = sent + $3, reserved = reserved + $4 WHERE account_id = $1 AND month = $2")
-        .bind(account)
-        .bind(month)
-        .bind(sent)
-        .bind(reserved)
-        .execute(conn)
-        .await?;
-    Ok(())
 }
 
 async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<HeldSend>) -> Attempt<()> {

@@ -17,7 +17,7 @@ use super::usage::MonthRow;
 use super::{audience, rows, store, usage};
 use crate::errors::{Attempt, word};
 use crate::outbox;
-use crate::sql::{Answer, Number, sql};
+use crate::sql::{Answer, sql};
 
 /// Freezing a very large audience takes longer than any other statement may.
 const FREEZE_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
@@ -238,8 +238,8 @@ async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: Camp
     .get_result(&mut *conn)
     .await?;
     sql(
-        "UPDATE campaign_counters SET pending = pending + $3, failed = failed - $3
-         WHERE account_id = $1 AND campaign_id = $2",
+        "UPDATE campaign_counter_slots SET pending = pending + $3, failed = failed - $3
+         WHERE account_id = $1 AND campaign_id = $2 AND slot = 0",
     )
     .bind(account)
     .bind(id)
@@ -294,8 +294,8 @@ async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -
 /// New sends, in the counters.
 async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, recipients: i64) -> Attempt<()> {
     sql(
-        "INSERT INTO campaign_counters AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
-         ON CONFLICT (account_id, campaign_id) DO UPDATE
+        "INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
+         ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
            SET total = n.total + excluded.total, pending = n.pending + excluded.pending",
     )
     .bind(account)
@@ -346,27 +346,10 @@ async fn reserve(
     month: Date,
     wanted: i64,
 ) -> Attempt<Option<Refusal>> {
-    sql("INSERT INTO message_usage (account_id, month) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(account)
-        .bind(month)
-        .execute(&mut *conn)
-        .await?;
-    let reserved: Option<Number> = sql("UPDATE message_usage SET reserved = reserved + $3
-         WHERE account_id = $1 AND month = $2 AND sent + reserved + tests + $3 <= $4 RETURNING reserved AS n")
-    .bind(account)
-    .bind(month)
-    .bind(wanted)
-    .bind(limit)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
-    if reserved.is_some() {
-        return Ok(None);
-    }
-    let used = usage::used(conn, account, month).await?;
-    Ok(Some(Refusal::QuotaExceeded {
+    let beyond = usage::reserve(conn, account, month, wanted, limit).await?;
+    Ok((beyond < 0).then(|| Refusal::QuotaExceeded {
         limit,
-        left: limit.saturating_sub(used).max(0),
+        left: beyond.saturating_add(wanted).max(0),
         wanted,
     }))
 }

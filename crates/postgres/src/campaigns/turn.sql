@@ -21,16 +21,24 @@ WITH held AS (
   INSERT INTO sent_messages (account_id, wa_message_id, send_id)
   SELECT $1, wa_message_id, id FROM recorded WHERE wa_message_id IS NOT NULL ON CONFLICT DO NOTHING
 ), counted AS (
-  UPDATE campaign_counters n SET pending = n.pending - r.n, sent = n.sent + r.n
-  FROM (SELECT count(*) AS n FROM recorded) r
-  WHERE n.account_id = $1 AND n.campaign_id = $2 AND r.n > 0
-  RETURNING r.n
+  INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, slot, created_at, pending, sent)
+  SELECT $1, f.campaign_id, counter_slot(f.total), f.created_at, -r.n, r.n
+  FROM (SELECT count(*) AS n FROM recorded) r, campaign_counter_slots f
+  WHERE f.account_id = $1 AND f.campaign_id = $2 AND f.slot = 0 AND r.n > 0
+  ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
+    SET pending = n.pending + excluded.pending, sent = n.sent + excluded.sent
+  RETURNING n.slot
 ), used AS (
-  UPDATE message_usage u SET sent = u.sent + m.n, reserved = u.reserved - m.n
+  INSERT INTO message_usage_slots AS u (account_id, month, slot, sent, reserved)
+  SELECT $1, f.month, counter_slot(f.reserved), m.n, -m.n
   FROM (SELECT coalesce(r.quota_month, (SELECT quota_month FROM campaigns WHERE account_id = $1 AND id = $2)) AS month,
       count(*) AS n
     FROM recorded r WHERE EXISTS (SELECT 1 FROM counted) GROUP BY 1) m
-  WHERE u.account_id = $1 AND u.month = m.month
+  CROSS JOIN LATERAL (SELECT month, reserved FROM message_usage_slots
+    WHERE account_id = $1 AND month = m.month AND slot = 0 OFFSET 0) f
+  ORDER BY f.month
+  ON CONFLICT (account_id, month, slot) DO UPDATE
+    SET sent = u.sent + excluded.sent, reserved = u.reserved + excluded.reserved
 ), rivals AS MATERIALIZED (
   SELECT q.campaign_id FROM campaign_queue q
   WHERE q.account_id = $1 AND q.campaign_id <> $2

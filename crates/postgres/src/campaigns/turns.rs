@@ -20,7 +20,8 @@ use crate::sql::{bare, sql};
 ///
 /// `recorded` is the one move of a send that needs no look at it before: accepted, and nothing else is known of it. The
 /// platform's own news may have been faster; then there is nothing left to write. `used` reads `counted` so that both
-/// rows are locked in the order in which everybody does.
+/// rows are locked in the order in which everybody does. Either writes the slot of the moment (see the view
+/// `campaign_counters`).
 ///
 /// `rivals` are the other runs that leave from the same number: mostly none.
 ///

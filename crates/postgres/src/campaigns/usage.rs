@@ -37,34 +37,79 @@ pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month
     Ok(used.map_or(0, |row| row.n))
 }
 
-/// Takes one of them for a test; false when none is left.
+/// Changes what a month's messages were used for, in the slot of the moment.
+pub(super) async fn change(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    month: Date,
+    sent: i64,
+    reserved: i64,
+) -> Attempt<()> {
+    sql(
+        "INSERT INTO message_usage_slots AS u (account_id, month, slot, sent, reserved)
+         SELECT account_id, month, counter_slot(reserved), $3, $4 FROM message_usage_slots
+         WHERE account_id = $1 AND month = $2 AND slot = 0
+         ON CONFLICT (account_id, month, slot) DO UPDATE
+           SET sent = u.sent + excluded.sent, reserved = u.reserved + excluded.reserved",
+    )
+    .bind(account)
+    .bind(month)
+    .bind(sent)
+    .bind(reserved)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Keeps places for so many messages, and says how many are left beside them: fewer than none when there were not
+/// enough, and then the caller has to roll it back.
+///
+/// Written first, and looked at by a statement of its own: whoever else reserves waits at slot 0 until this transaction
+/// ends, and then sees what it did. Whoever does not write slot 0 takes no place that is not reserved.
+pub(super) async fn reserve(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    month: Date,
+    wanted: i64,
+    limit: i64,
+) -> Attempt<i64> {
+    sql(
+        "INSERT INTO message_usage_slots AS u (account_id, month, reserved) VALUES ($1, $2, $3)
+         ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved",
+    )
+    .bind(account)
+    .bind(month)
+    .bind(wanted)
+    .execute(&mut *conn)
+    .await?;
+    Ok(limit.saturating_sub(used(conn, account, month).await?))
+}
+
+/// Takes one of them for a test, as `reserve` does; false when none is left, and then the caller has to roll it back.
 pub(super) async fn take_test(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     month: Date,
     limit: i64,
 ) -> Attempt<bool> {
-    sql("INSERT INTO message_usage (account_id, month) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-        .bind(account)
-        .bind(month)
-        .execute(&mut *conn)
-        .await?;
-    let taken = sql("UPDATE message_usage SET tests = tests + 1
-         WHERE account_id = $1 AND month = $2 AND sent + reserved + tests < $3")
+    sql(
+        "INSERT INTO message_usage_slots AS u (account_id, month, tests) VALUES ($1, $2, 1)
+         ON CONFLICT (account_id, month, slot) DO UPDATE SET tests = u.tests + 1",
+    )
     .bind(account)
     .bind(month)
-    .bind(limit)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
-    Ok(taken == 1)
+    Ok(used(conn, account, month).await? <= limit)
 }
 
 /// Gives back what a test took.
 pub(super) async fn give_test_back(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<()> {
-    sql("UPDATE message_usage SET tests = tests - 1 WHERE account_id = $1 AND month = $2 AND tests > 0")
-        .bind(account)
-        .bind(month)
-        .execute(conn)
-        .await?;
+    sql("UPDATE message_usage_slots SET tests = tests - 1
+         WHERE account_id = $1 AND month = $2 AND slot = 0 AND tests > 0")
+    .bind(account)
+    .bind(month)
+    .execute(conn)
+    .await?;
     Ok(())
 }

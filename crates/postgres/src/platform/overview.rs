@@ -84,7 +84,8 @@ const COUNTED: &str = concat!(
      (SELECT coalesce(sum(CASE WHEN c.executed_at >= $3 THEN n.sent + n.delivered + n.read
           ELSE (SELECT count(*) FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
             AND s.status IN ('sent', 'delivered', 'read') AND s.sent_at >= $3) END), 0)::bigint
-        FROM campaigns c JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
+        FROM campaigns c CROSS JOIN LATERAL (SELECT * FROM campaign_counters
+          WHERE account_id = c.account_id AND campaign_id = c.id OFFSET 0) n
         WHERE c.account_id = p.id AND c.executed_at IS NOT NULL
           AND (c.status = 'sending' OR coalesce(c.completed_at, c.updated_at) >= $3 - interval '1 day'))
        + (SELECT count(*) FROM messages m WHERE m.account_id = p.id AND m.direction = 'outbound'

@@ -18,7 +18,13 @@ const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
 
 /// Roll-ups whose rows the database keeps from going below zero. What is inserted is checked even where it is added to
 /// a row in the end, so that the rows that are there are made right first.
-const NEVER_NEGATIVE: &[&str] = &["message_usage", "audit_counts"];
+const NEVER_NEGATIVE: &[&str] = &["audit_counts"];
+
+/// Roll-ups that are sums of slots, and the table of these. What is missing is added to slot 0, where rows begin.
+const SLOTS: &[(&str, &str)] = &[
+    ("campaign_counters", "campaign_counter_slots"),
+    ("message_usage", "message_usage_slots"),
+];
 
 /// Every roll-up, as the platform.
 #[derive(Clone, Debug)]
@@ -125,12 +131,29 @@ impl Rollup {
             .chain(self.last)
             .collect::<Vec<_>>()
             .join(", ");
+        let (table, slot) = self.slots().map_or((self.table, ""), |slots| (slots, ", slot"));
         format!(
-            "INSERT INTO {} AS r (account_id, {columns}) SELECT $1, {columns} FROM ({differences}) AS d
-             ON CONFLICT (account_id, {keys}) DO UPDATE SET {}",
-            self.table,
+            "INSERT INTO {table} AS r (account_id, {columns}) SELECT $1, {columns} FROM ({differences}) AS d
+             ON CONFLICT (account_id, {keys}{slot}) DO UPDATE SET {}",
             sets("excluded")
         )
+    }
+
+    fn slots(&self) -> Option<&'static str> {
+        let mut slots = SLOTS.iter().filter(|(sums, _)| *sums == self.table);
+        slots.next().map(|(_, slots)| *slots)
+    }
+
+    /// All slots of a key are of one moment, that of slot 0. None where no moment is kept, or no slots.
+    fn of_one_moment(&self) -> Option<String> {
+        let (slots, last) = (self.slots()?, self.last?);
+        let same = |key: &&str| format!("AND s.{key} = f.{key}");
+        let keys: Vec<String> = self.keys.iter().map(same).collect();
+        Some(format!(
+            "UPDATE {slots} s SET {last} = f.{last} FROM {slots} f WHERE s.account_id = $1 AND f.account_id = $1
+               AND f.slot = 0 AND s.{last} <> f.{last} {}",
+            keys.join(" ")
+        ))
     }
 }
 
@@ -153,8 +176,11 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
     }
     repaired += sql(rollup.repair(rollup.makes_rows))
         .bind(account)
-        .execute(conn)
+        .execute(&mut *conn)
         .await?;
+    if let Some(moved) = rollup.of_one_moment() {
+        sql(moved).bind(account).execute(conn).await?;
+    }
     Ok(u64::try_from(repaired).unwrap_or(u64::MAX))
 }
 

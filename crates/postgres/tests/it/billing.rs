@@ -268,7 +268,7 @@ async fn usage_is_counted_where_the_change_is_written() {
     world
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{account}' AND name = 'Contact 1';
-             INSERT INTO message_usage (account_id, month, sent, reserved) VALUES
+             INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
              INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                VALUES ('{account}', '{}', 'p', '1', '2', '\\x00')",

@@ -382,7 +382,7 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
 async fn sends_without_counters_are_counted() {
     let (world, campaign, _) = half_done().await;
     let counted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
-    world.sql("DELETE FROM campaign_counters").await;
+    world.sql("DELETE FROM campaign_counter_slots").await;
     let recounted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
     assert_eq!(recounted, counted);
 }

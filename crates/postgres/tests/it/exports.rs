@@ -36,10 +36,10 @@ async fn filled() -> World {
              FROM contacts CROSS JOIN generate_series(0, 12) n;
              INSERT INTO campaigns (account_id, id, name, template_id)
              SELECT '{account}', md5('c' || n)::uuid, 'c' || n, '{template}' FROM generate_series(1, 4) n;
-             INSERT INTO campaign_counters (account_id, campaign_id, created_at)
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, created_at)
              SELECT '{account}', md5('c' || n)::uuid, '{NOW}'::timestamptz - (n / 2) * interval '3 days'
              FROM generate_series(1, 4) n;
-             UPDATE campaign_counters SET created_at = '2020-01-01' WHERE campaign_id = md5('c4')::uuid;
+             UPDATE campaign_counter_slots SET created_at = '2020-01-01' WHERE campaign_id = md5('c4')::uuid;
              INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, status, created_at)
              SELECT n.account_id, gen_random_uuid(), n.campaign_id, c.id, 'sent', n.created_at
              FROM campaign_counters n CROSS JOIN contacts c"

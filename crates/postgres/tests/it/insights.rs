@@ -255,7 +255,7 @@ impl History<'_> {
                 "UPDATE campaigns SET executed_at = '{at}', deleted_at = CASE WHEN {deleted} THEN now() END
                    WHERE id = '{id}';
                  UPDATE campaign_sends SET created_at = '{at}' WHERE campaign_id = '{id}';
-                 UPDATE campaign_counters SET created_at = '{at}' WHERE campaign_id = '{id}';
+                 UPDATE campaign_counter_slots SET created_at = '{at}' WHERE campaign_id = '{id}';
                  UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'"
             ))
             .await;
@@ -552,8 +552,8 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
             "UPDATE message_rollups SET received = received + 1 WHERE account_id = '{account}' AND span = 15;
              DELETE FROM contact_counts WHERE account_id = '{account}';
              UPDATE conversation_counts SET conversations = 7 WHERE account_id = '{account}';
-             UPDATE campaign_counters SET read = 0, pending = pending + 1 WHERE account_id = '{account}';
-             UPDATE message_usage SET sent = sent + 5, reserved = 0 WHERE account_id = '{account}';
+             UPDATE campaign_counter_slots SET read = 0, pending = pending + 1 WHERE account_id = '{account}';
+             UPDATE message_usage_slots SET sent = sent + 5, reserved = 0 WHERE account_id = '{account}';
              INSERT INTO rfm_counts VALUES ('{account}', 'lost', 3)"
         ))
         .await;

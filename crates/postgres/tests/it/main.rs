@@ -27,6 +27,7 @@ mod members;
 mod migrations;
 mod model;
 mod notifications;
+mod old_snapshots;
 mod outbox;
 mod platform;
 mod platform_figures;

@@ -110,7 +110,7 @@ fn a_turn_that_leaves_out_a_guard_is_found() {
         (recorded, "s.status = 'pending'"),
         (recorded, "s.started_at IS NOT NULL"),
         (", unknown_at = NULL", ""),
-        (", reserved = u.reserved - m.n", ""),
+        (", reserved = u.reserved + excluded.reserved", ""),
     ] {
         assert_found(guard, Stage::new(Some(instead(guard, without)), ""));
     }
@@ -127,9 +127,9 @@ fn falsify(table: &str, change: &str) -> String {
 #[test]
 fn places_that_are_given_back_twice_are_found() {
     let bug = "CREATE FUNCTION give_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-           UPDATE message_usage SET reserved = greatest(0, reserved - (SELECT count(*) FROM campaign_sends s
-             WHERE s.campaign_id = OLD.campaign_id AND s.status = 'pending' AND s.started_at IS NULL))
-           WHERE account_id = OLD.account_id;
+           UPDATE message_usage_slots SET reserved = reserved - (SELECT count(*) FROM campaign_sends s
+             WHERE s.campaign_id = OLD.campaign_id AND s.status = 'pending' AND s.started_at IS NULL)
+           WHERE account_id = OLD.account_id AND slot = 0;
            RETURN OLD; END $$;
          CREATE TRIGGER give_back AFTER DELETE ON campaign_queue FOR EACH ROW EXECUTE FUNCTION give_back()";
     assert_found("places given back twice", Stage::new(None, bug));
@@ -150,7 +150,7 @@ fn a_database_that_falsifies_what_is_written_is_found() {
         (sends, "NEW.superseded_wa_message_id := NULL;"),
         // What was tried and put back keeps no count of it.
         (sends, "NEW.attempts := 0;"),
-        ("campaign_counters", "NEW.read := OLD.read;"),
+        ("campaign_counter_slots", "NEW.read := OLD.read;"),
         // A run is kept by whoever had it.
         ("campaign_queue", "NEW.worker := coalesce(OLD.worker, NEW.worker);"),
         (

@@ -136,7 +136,7 @@ async fn the_counted_columns_are_those_of_a_recount() {
                  CASE WHEN k.n < 5 THEN least(c.executed_at + k.n * interval '9 hours', c.updated_at) END
                FROM campaigns c CROSS JOIN (SELECT id, row_number() OVER (ORDER BY id) AS n FROM contacts
                  WHERE account_id = '{0}') k;
-             INSERT INTO campaign_counters (account_id, campaign_id, total, pending, sent, delivered, read, failed)
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, total, pending, sent, delivered, read, failed)
                SELECT account_id, id, 5, 1, 1, 1, 1, 1 FROM campaigns;
              INSERT INTO conversations (account_id, id, contact_id, last_message_at)
                SELECT '{0}', md5('v')::uuid, id, now() FROM contacts WHERE account_id = '{0}' LIMIT 1;

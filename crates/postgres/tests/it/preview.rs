@@ -155,11 +155,11 @@ async fn what_the_month_has_left_counts_runs_and_tests() {
     let campaign = world.stored_draft().await;
     assert_eq!(survey(&world, &campaign).await.used, 4);
     world
-        .sql("UPDATE message_usage SET sent = 3, reserved = 1, tests = 2")
+        .sql("UPDATE message_usage_slots SET sent = 3, reserved = 1, tests = 2")
         .await;
     assert_eq!(survey(&world, &campaign).await.used, 6);
     world
-        .sql("UPDATE message_usage SET month = month - interval '1 month'")
+        .sql("UPDATE message_usage_slots SET month = month - interval '1 month'")
         .await;
     assert_eq!(survey(&world, &campaign).await.used, 0);
 }

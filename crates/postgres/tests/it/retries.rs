@@ -112,7 +112,7 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
     let (campaign, run, sends) = finished(&world).await;
     // The run was last month's.
     world
-        .sql("UPDATE message_usage SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
+        .sql("UPDATE message_usage_slots SET month = '2025-01-01'; UPDATE campaigns SET quota_month = '2025-01-01'")
         .await;
     let beyond = RunRetry {
         monthly_limit: 1,

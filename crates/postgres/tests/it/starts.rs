@@ -1,9 +1,9 @@
 //! The beginning of a run.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use recado_domain::billing::{SubscriptionState, SubscriptionStatus};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Command, Refusal, RunStart, RunStore, SendCounts, StartOutcome,
+    Campaign, CampaignStatus, CampaignStore, Command, Refusal, RunStart, RunStore, SendCounts, SendResult, StartOutcome,
 };
 use recado_domain::shared::{CampaignId, ProfileId};
 use recado_domain::templates::{Template, TemplateStore};
@@ -155,11 +155,15 @@ async fn of_many_starts_of_one_campaign_one_starts() {
 async fn campaigns_racing_for_the_quota_never_exceed_it() {
     let world = World::new().await;
     world.people(10).await;
+    // Meanwhile a run writes slots of the same month.
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 10).await;
     let mut starts = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..20 {
         let campaign = world.stored_draft().await;
         starts.push(RunStart {
-            monthly_limit: 35,
+            monthly_limit: 45,
             ..world.start_of(&campaign)
         });
     }
@@ -167,9 +171,24 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
         let runs = world.runs();
         async move { runs.start(&start, None, LEASE).await.unwrap() }
     });
-    let outcomes = join_all(starts).await;
+    let sent = |send| {
+        (
+            send,
+            SendResult::Sent {
+                message_id: None,
+                wa_id: None,
+            },
+        )
+    };
+    let turns = async {
+        for send in sends {
+            let turn = [sent(send)];
+            world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+        }
+    };
+    let (outcomes, ()) = join(join_all(starts), turns).await;
     let exceeded = StartOutcome::Refused(Refusal::QuotaExceeded {
-        limit: 35,
+        limit: 45,
         left: 5,
         wanted: 10,
     });
@@ -179,9 +198,9 @@ async fn campaigns_racing_for_the_quota_never_exceed_it() {
         .count();
     assert_eq!(
         (started, outcomes.iter().filter(|&outcome| *outcome == exceeded).count()),
-        (3, 5)
+        (3, 17)
     );
-    assert_eq!(world.usage().await, "0/30");
+    assert_eq!(world.usage().await, "10/30");
     world.assert_recount().await;
 }
 

@@ -70,7 +70,19 @@ pub(crate) fn event(entity: Uuid) -> Event {
 }
 
 impl World {
+    /// Whatever is kept in slots is written to one of four at random, so that every test has them.
     pub(crate) async fn new() -> Self {
+        let world = Self::with_slots_of_the_moment().await;
+        world
+            .sql(
+                "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint LANGUAGE sql VOLATILE
+                 AS 'SELECT floor(random() * 4)::smallint'",
+            )
+            .await;
+        world
+    }
+
+    pub(crate) async fn with_slots_of_the_moment() -> Self {
         let db = TestDatabase::new().await;
         let (tenants, platform) = (db.tenant_pool(), db.platform_pool());
         let client = db.client().await;

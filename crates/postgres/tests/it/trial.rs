@@ -105,7 +105,7 @@ async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
     let other = world.another_account().await;
     trials(&world).give_back(other, taken[0]).await.unwrap();
     assert!(trials(&world).take_place(other, 1, &[]).await.unwrap().is_some());
-    world.sql("UPDATE message_usage SET tests = 0").await;
+    world.sql("UPDATE message_usage_slots SET tests = 0").await;
     trials(&world).give_back(world.account, taken[0]).await.unwrap();
     assert_eq!(world.number("SELECT sum(tests) FROM message_usage").await, 0);
 }

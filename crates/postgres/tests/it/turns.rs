@@ -115,7 +115,8 @@ async fn a_turn_is_one_transaction() {
     assert!(started.goes_on && started.sends.is_empty());
     let writers = "SELECT count(DISTINCT xmin::text) FROM (
         SELECT xmin FROM campaign_sends WHERE status = 'sent' UNION ALL SELECT xmin FROM sent_messages
-        UNION ALL SELECT xmin FROM campaign_counters UNION ALL SELECT xmin FROM message_usage) w";
+        UNION ALL SELECT xmin FROM campaign_counter_slots WHERE sent <> 0
+        UNION ALL SELECT xmin FROM message_usage_slots WHERE sent <> 0) w";
     assert_eq!(world.number(writers).await, 1);
 }
 

@@ -154,7 +154,7 @@ fn everything_that_refuses_a_run_is_told_in_its_own_words() {
     mend(&["no_recipients"]);
     ana.contacts(3);
     server.db.run(
-        "INSERT INTO message_usage (account_id, month, sent)
+        "INSERT INTO message_usage_slots (account_id, month, sent)
          SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 248 FROM accounts",
     );
     mend(&["empty_placeholder", "empty_placeholder", "quota_exceeded"]);

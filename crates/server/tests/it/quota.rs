@@ -41,7 +41,7 @@ fn a_run_beyond_the_month_is_refused_before_anything_is_sent() {
     // Another month is another month.
     server
         .db
-        .run("UPDATE message_usage SET month = month - interval '1 month'");
+        .run("UPDATE message_usage_slots SET month = month - interval '1 month'");
     assert_eq!(ana.execute(&second).ok()["sent"], 100);
 }
 

@@ -81,7 +81,7 @@ fn a_test_leaves_once_with_the_values_of_whoever_has_the_phone() {
     test(&ana, &id, "+5511967654321").ok();
     assert_eq!(server.whatsapp.sends()[1].parameters, ["Ana", "PROMO10"]);
     assert_eq!(usage(&server), "0/0/2");
-    server.db.run("DELETE FROM message_usage");
+    server.db.run("DELETE FROM message_usage_slots");
     assert_eq!(statistics(&server), before);
     assert_eq!(
         (ana.status(&id).as_str(), &ana.stats(&id)["total"]),
@@ -141,7 +141,7 @@ fn what_speaks_against_a_test_is_told_and_nothing_leaves() {
     assert_eq!(refused(&id), "the contact with this phone has opted out");
     server.db.run(
         "UPDATE contacts SET opted_out_at = NULL;
-         INSERT INTO message_usage (account_id, month, sent, reserved)
+         INSERT INTO message_usage_slots (account_id, month, sent, reserved)
            SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 240, 10 FROM accounts",
     );
     assert_eq!(refused(&id), "this month's 250 messages are used up");
@@ -310,7 +310,7 @@ fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
     ana.profile();
     let id = ana.plain_campaign();
     server.db.run(
-        "INSERT INTO message_usage (account_id, month, sent)
+        "INSERT INTO message_usage_slots (account_id, month, sent)
          SELECT id, date_trunc('month', now() AT TIME ZONE 'UTC')::date, 248 FROM accounts",
     );
     let request = ana

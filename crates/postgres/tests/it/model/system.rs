@@ -137,7 +137,7 @@ impl Stage {
         }
         self.world
             .sql(&format!(
-                "DELETE FROM campaign_queue; DELETE FROM campaigns; DELETE FROM message_usage; DELETE FROM sent_messages;
+                "DELETE FROM campaign_queue; DELETE FROM campaigns; DELETE FROM message_usage_slots; DELETE FROM sent_messages;
                  DELETE FROM outbox_events; DELETE FROM contacts; UPDATE accounts SET status = 'active'; {people}"
             ))
             .await;

@@ -15,7 +15,7 @@ const LIMIT: usize = 250;
 /// So many of the month's messages are used.
 fn use_up(user: &User<'_>, messages: usize) {
     user.server.db.run(&format!(
-        "INSERT INTO message_usage (account_id, month, sent)
+        "INSERT INTO message_usage_slots (account_id, month, sent)
            VALUES ('{}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, {messages})",
         user.account
     ));

@@ -237,9 +237,9 @@ fn a_run_whose_transactions_lose_to_others_reaches_everybody_once() {
     let tables = [
         "campaigns",
         "campaign_sends",
-        "campaign_counters",
+        "campaign_counter_slots",
         "campaign_queue",
-        "message_usage",
+        "message_usage_slots",
     ];
     trip(&server, &tables.map(str::to_owned));
     let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));

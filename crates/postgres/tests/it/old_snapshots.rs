@@ -1,0 +1,161 @@
+//! What keeps a run fast while somebody holds an old snapshot: what is written all the time is spread over slots, and a
+//! lease is not renewed more often than it has to be.
+
+use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
+use recado_domain::shared::SendId;
+use recado_domain::whatsapp::DeliveryStore;
+
+use crate::deliveries::news;
+use crate::support::{LEASE, World, id};
+
+const UP: &str = include_str!("../../../../migrations/2026-11-21-000025_slots/up.sql");
+const DOWN: &str = include_str!("../../../../migrations/2026-11-21-000025_slots/down.sql");
+
+fn accepted(send: SendId) -> (SendId, SendResult) {
+    let sent = SendResult::Sent {
+        message_id: Some(send.to_string()),
+        wa_id: None,
+    };
+    (send, sent)
+}
+
+/// A run whose slots are those of a million messages, with two sends in flight.
+async fn large_run(world: &World) -> (QueuedRun, Vec<SendId>) {
+    world.people(2).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 2).await;
+    world
+        .sql(
+            "UPDATE campaign_counter_slots SET total = 1000000; UPDATE message_usage_slots SET reserved = 1000000;
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, created_at, total)
+               SELECT account_id, campaign_id, 32000, created_at, -999998 FROM campaign_counter_slots;
+             INSERT INTO message_usage_slots (account_id, month, slot, reserved)
+               SELECT account_id, month, 32000, -999998 FROM message_usage_slots",
+        )
+        .await;
+    world.assert_recount().await;
+    (run, sends)
+}
+
+#[tokio::test]
+async fn a_slot_follows_from_the_second_and_from_how_much_there_is_to_count() {
+    let world = World::with_slots_of_the_moment().await;
+    for (messages, slot) in [
+        ("0", "0"),
+        ("-5", "0"),
+        ("9999", "0"),
+        ("10000", "1"),
+        ("19999", "1"),
+        ("20000", "1 + extract(epoch FROM now())::bigint % 2"),
+        ("1000000", "1 + extract(epoch FROM now())::bigint % 100"),
+        ("9000000000", "1 + extract(epoch FROM now())::bigint % 1000"),
+    ] {
+        // In one statement, and so of one moment.
+        let differ = format!("SELECT abs(counter_slot({messages}) - ({slot}))");
+        assert_eq!(world.number(&differ).await, 0, "{messages}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_large_run_writes_all_the_time_is_no_row_of_its_beginning() {
+    let world = World::with_slots_of_the_moment().await;
+    let (run, sends) = large_run(&world).await;
+    let first = "SELECT string_agg(ctid::text, ' ') FROM (
+        SELECT ctid FROM campaign_counter_slots WHERE slot = 0
+        UNION ALL SELECT ctid FROM message_usage_slots WHERE slot = 0) AS f";
+    let before = world.text(first).await;
+    let (turn, worker) = ([accepted(sends[0])], id());
+    world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
+    assert_eq!(world.usage().await, "1/1");
+    world.assert_recount().await;
+    world.runs().record(run, &[accepted(sends[1])]).await.unwrap();
+    let read = news(Some(sends[1]), &sends[1].to_string(), SendStatus::Read);
+    world.deliveries().apply(world.account, &[read]).await.unwrap();
+    assert_eq!(world.usage().await, "2/0");
+    world.assert_recount().await;
+    assert_eq!(world.text(first).await, before);
+    let moments = "SELECT count(DISTINCT created_at) FROM campaign_counter_slots";
+    assert_eq!(world.number(moments).await, 1);
+    let written = "SELECT count(*) FROM campaign_counter_slots WHERE slot BETWEEN 1 AND 100 AND sent + read > 0";
+    assert!(world.number(written).await > 0);
+}
+
+/// A sum is made of the slots of what it is asked for, and not of all of them.
+#[tokio::test]
+async fn sums_look_at_the_slots_of_one_key() {
+    let world = World::new().await;
+    let (run, _) = large_run(&world).await;
+    let (account, campaign) = (run.account_id, run.campaign_id);
+    let of_campaign = format!("account_id = '{account}' AND campaign_id = '{campaign}'");
+    let queries = [
+        format!("SELECT pending FROM campaign_counters WHERE {of_campaign}"),
+        format!(
+            "SELECT n.sent FROM campaigns c
+             LEFT JOIN campaign_counters n ON n.account_id = c.account_id AND n.campaign_id = c.id
+             WHERE c.account_id = '{account}' AND c.id = '{campaign}'"
+        ),
+        format!("SELECT sent FROM message_usage WHERE account_id = '{account}' AND month = '2026-01-01'"),
+    ];
+    let client = world.db.client().await;
+    let begin = format!(
+        "SET ROLE recado_tenant; SET enable_seqscan = off; SET enable_bitmapscan = off; BEGIN; \
+         SET LOCAL app.account_id = '{account}'"
+    );
+    client.batch_execute(&begin).await.unwrap();
+    for query in queries {
+        let plan = client.query(&format!("EXPLAIN {query}"), &[]).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let by_key = |line: &String| {
+            line.contains("Index Cond") && (line.contains("(campaign_id = '") || line.contains("(month = '"))
+        };
+        assert!(plan.iter().any(by_key), "{query}\n{}", plan.join("\n"));
+    }
+}
+
+#[tokio::test]
+async fn slots_become_one_row_and_rows_become_slots() {
+    let world = World::new().await;
+    let (run, sends) = large_run(&world).await;
+    world.runs().record(run, &[accepted(sends[0])]).await.unwrap();
+    let sums = "SELECT (SELECT json_agg(n) FROM (SELECT * FROM campaign_counters) n)::jsonb
+        || (SELECT json_agg(u) FROM (SELECT account_id, month, sent, reserved, tests FROM message_usage) u)::jsonb";
+    let before = world.text(sums).await.unwrap();
+    world.sql(&format!("BEGIN; {DOWN} COMMIT")).await;
+    let rows = "SELECT (SELECT count(*) FROM campaign_counters) * 10 + (SELECT count(*) FROM message_usage)";
+    assert_eq!(world.number(rows).await, 11);
+    assert_eq!(world.text(sums).await.unwrap(), before);
+    world.assert_recount().await;
+    world.sql(&format!("BEGIN; {UP} COMMIT")).await;
+    assert_eq!(world.text(sums).await.unwrap(), before);
+    world.runs().record(run, &[accepted(sends[1])]).await.unwrap();
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_lease_is_renewed_once_a_tenth_of_it_is_gone() {
+    let world = World::new().await;
+    world.people(3).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let leased = async || world.text("SELECT leased_until FROM campaign_queue").await.unwrap();
+    let claim = async |worker| world.runs().claim(run, worker, None, 1, LEASE).await.unwrap();
+    let first = leased().await;
+    claim(worker).await;
+    assert_eq!(leased().await, first);
+    let later = async |seconds| {
+        let sooner = format!("UPDATE campaign_queue SET leased_until = now() + interval '{seconds} seconds'");
+        world.sql(&sooner).await;
+        let before = leased().await;
+        claim(worker).await;
+        leased().await != before
+    };
+    assert!(!later(55).await);
+    assert!(later(53).await);
+    // Even if it ran out, as long as nobody has noticed.
+    assert!(later(-1).await);
+    // Whoever does not hold it renews nothing.
+    let held = leased().await;
+    claim(id()).await;
+    assert_eq!(leased().await, held);
+}
