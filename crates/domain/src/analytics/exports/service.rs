@@ -143,7 +143,7 @@ mod tests {
             let text = pieces.concat();
             assert_eq!(text.matches('\u{feff}').count(), 1);
             let lines: Vec<&str> = text.lines().skip(1).collect();
-            assert_eq!(lines.len() as u128, records);
+            assert_eq!(lines.len(), usize::try_from(records).unwrap());
             assert_eq!(lines[0], "'=0,draft,2026-03-01T12:00:00.000Z,");
         }
     }

@@ -189,11 +189,15 @@ mod tests {
 
     #[test]
     fn whole_numbers_say_what_percent_rank_says() {
-        for count in 2..400_usize {
+        for count in 2..400_u32 {
             for below in 0..count {
-                let percent_rank = below as f64 / (count - 1) as f64;
+                let percent_rank = f64::from(below) / f64::from(count - 1);
                 let wanted = (1.0 + (5.0 * percent_rank).floor()).min(5.0);
-                assert_eq!(f64::from(score(below, count)), wanted, "{below} of {count}");
+                assert_eq!(
+                    f64::from(score(usize::try_from(below).unwrap(), usize::try_from(count).unwrap())),
+                    wanted,
+                    "{below} of {count}"
+                );
             }
         }
     }
