@@ -28,6 +28,7 @@ fn event() -> Event {
         entity_id: None,
         changes: None,
         ip_address: None,
+        support_admin: None,
     })
 }
 

@@ -1,6 +1,5 @@
 //! Row-level security of every table, found in the catalogue, so that a new table cannot be forgotten.
 
-use recado_domain::shared::AccountId;
 use tokio_postgres::Client;
 use uuid::Uuid;
 
