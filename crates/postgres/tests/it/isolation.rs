@@ -6,9 +6,11 @@ use uuid::Uuid;
 use crate::support::{World, id};
 
 /// Tables with an `account_id` that no policy binds: the system's own and the directories.
-const SYSTEM: [&str; 8] = [
+const SYSTEM: [&str; 10] = [
+    "account_deletions",
     "account_slugs",
     "api_key_hashes",
+    "gateway_cancellations",
     "gateway_subscriptions",
     "invite_tokens",
     "link_codes",
