@@ -424,7 +424,7 @@ mod tests {
             ("CAMPAIGN_RUNS", "5000"),
             ("SEND_UNKNOWN_TTL", "10"),
             ("SEND_UNKNOWN_TTL", "ten minutes"),
-            ("WEBHOOK_RETRY_SCHEDULE", "5"),
+            ("WEBHOOK_RETRY_SCHEDULE", "77"),
             ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
             ("LOG_FORMAT", "xml"),
             ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),

@@ -117,7 +117,8 @@ impl Cluster {
             "--auth-host=scram-sha-256",
             "--encoding=UTF8",
         ]);
-        initdb.args(["--locale=C", "--no-instructions"]);
+        // Sorted by bytes; but the cases of all letters are known, not only of those of ASCII.
+        initdb.args(["--locale=C", "--lc-ctype=C.UTF-8", "--no-instructions"]);
         if purpose != Purpose::Development {
             initdb.arg("--no-sync");
         }

@@ -1,6 +1,6 @@
 //! What nobody may set is not set, on any route that takes a body, and no answer holds what nobody may read.
 
-use recado_server::routes::{RouteSpec, TABLE};
+use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -115,7 +115,9 @@ fn things(ana: &User<'_>) -> Vec<(&'static str, String)> {
 }
 
 fn bodies() -> impl Iterator<Item = (&'static RouteSpec, &'static str)> {
-    TABLE.iter().filter_map(|spec| match row(spec) {
+    // An administrator of the platform may set nearly everything: their routes have tests of their own.
+    let routes = TABLE.iter().filter(|spec| spec.access != Access::Platform);
+    routes.filter_map(|spec| match row(spec) {
         Takes::Json(body) => Some((spec, *body)),
         _ => None,
     })

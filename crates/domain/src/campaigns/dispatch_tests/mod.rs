@@ -51,7 +51,7 @@ async fn everybody_is_written_to_once_and_results_are_written_ten_at_a_time() {
     assert_eq!(stage.called(), all_phones(23));
     let state = stage.runs.state();
     assert_eq!((&state.claimed[..], &state.recorded[..]), (&[23][..], &[10, 10, 3][..]));
-    let [Event::Notification(end)] = &state.events[..] else {
+    let [Event::Notification(end), Event::Webhook(_)] = &state.events[..] else {
         panic!("{:?}", state.events)
     };
     assert_eq!(end.kind, NotificationKind::Success);
@@ -289,7 +289,7 @@ async fn a_hopeless_run_ends_early_and_says_why() {
         (state.usage, state.events.clone())
     };
     assert_eq!(usage, (1, 0), "what was not tried costs nothing");
-    assert!(matches!(&events[..], [Event::Notification(told)]
+    assert!(matches!(&events[..], [Event::Notification(told), Event::Webhook(_)]
         if told.message.ends_with("ended early: the last 100 messages were all refused: undeliverable.")));
     // One in a hundred goes through: not hopeless.
     let stage = Stage::new(300, |to, _| if to.ends_with("50") { accepted(to) } else { failed() });
