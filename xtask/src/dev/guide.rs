@@ -37,6 +37,10 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "payments    Pix and slips are paid after 5 s; by hand: POST http://{}/_sim/payments/<id>/confirm, /overdue, /refund",
         at.payment
     );
+    println!(
+        "webhooks    name http://{}/anything as an endpoint's url; what arrived: GET http://{}/_sim/deliveries",
+        at.receiver, at.receiver
+    );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {
         println!("log         {}", log.display());
