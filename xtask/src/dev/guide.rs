@@ -38,8 +38,8 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         at.payment
     );
     println!(
-        "webhooks    name http://{}/anything as an endpoint's url; what arrived: GET http://{}/_sim/deliveries",
-        at.receiver, at.receiver
+        "receiver    http://{}/... for webhooks; what arrived: GET /_sim/deliveries there",
+        at.receiver
     );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {
@@ -49,7 +49,7 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
     );
     println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
-    println!("BASE={base}\nKEY={}", value(env, "DEMO_API_KEY")?);
+    println!("BASE={base}\nRECEIVER=http://{}\nKEY={}", at.receiver, value(env, "DEMO_API_KEY")?);
     println!("{MAIN_JOB}");
     Ok(())
 }
