@@ -42,14 +42,20 @@ impl Client {
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Reply> {
-        let mut request = self
-            .agent
-            .post(format!("{}{path}", self.base))
-            .header("content-type", "application/json");
+        self.send(self.agent.post(format!("{}{path}", self.base)), body)
+    }
+
+    pub(crate) fn put(&self, path: &str, body: &Value) -> Result<Reply> {
+        self.send(self.agent.put(format!("{}{path}", self.base)), body)
+    }
+
+    fn send(&self, request: ureq::RequestBuilder<ureq::typestate::WithBody>, body: &Value) -> Result<Reply> {
+        let mut request = request.header("content-type", "application/json");
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        reply(request.send(body.to_string()).context(|| format!("POST {path}"))?)
+        let sent = request.send(body.to_string());
+        reply(sent.context(|| format!("cannot send to {}", self.base))?)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Reply> {

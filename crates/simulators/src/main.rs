@@ -7,7 +7,7 @@
 
 use std::process::ExitCode;
 
-use recado_simulators::{ai, payment, smtp, whatsapp};
+use recado_simulators::{ai, payment, receiver, smtp, whatsapp};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What the environment says.
@@ -16,6 +16,7 @@ struct Settings {
     payment: payment::Options,
     ai: ai::Options,
     smtp: smtp::Options,
+    receiver: receiver::Options,
 }
 
 /// Reads a variable, or remembers that it is missing.
@@ -52,6 +53,10 @@ fn settings() -> Result<Settings, Vec<&'static str>> {
             bind: read("SIM_SMTP_BIND"),
             prints: true,
         },
+        receiver: receiver::Options {
+            bind: read("SIM_RECEIVER_BIND"),
+            ..receiver::Options::default()
+        },
     };
     if missing.is_empty() { Ok(settings) } else { Err(missing) }
 }
@@ -64,12 +69,14 @@ fn run(settings: Settings) -> std::io::Result<()> {
         let payment = payment::Payment::start(settings.payment)?;
         let ai = ai::Ai::start(settings.ai)?;
         let smtp = smtp::Smtp::start(settings.smtp)?;
+        let receiver = receiver::Receiver::start(settings.receiver)?;
         println!(
-            "whatsapp {}\npayment {}\nai {}\nsmtp {}\nready",
+            "whatsapp {}\npayment {}\nai {}\nsmtp {}\nreceiver {}\nready",
             whatsapp.base_url(),
             payment.base_url(),
             ai.base_url(),
-            smtp.url()
+            smtp.url(),
+            receiver.origin()
         );
         tokio::select! {
             _ = terminate.recv() => {}

@@ -23,6 +23,7 @@ mod report;
 mod sending;
 mod stage;
 mod statuses;
+mod webhooks;
 mod wire;
 
 use crate::error::{Context, Result, fail};
@@ -75,6 +76,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "statuses",
         run: statuses::run,
+    },
+    Bench {
+        name: "webhooks",
+        run: webhooks::run,
     },
     Bench {
         name: "import",

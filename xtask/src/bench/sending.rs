@@ -19,6 +19,8 @@ pub(super) const APP_SECRET: &str = "bench-app-secret";
 /// The stand-in for the messaging platform.
 pub(super) struct Platform {
     pub(super) base: String,
+    /// Where webhooks are taken.
+    pub(super) receiver: String,
     client: Client,
     _process: Process,
 }
@@ -29,7 +31,13 @@ impl Platform {
         super::stage::release(&["--package", "recado-simulators", "--bin", "recado-simulators"])?;
         let mut command = std::process::Command::new(paths::released("recado-simulators"));
         let mut addresses = Vec::new();
-        for name in ["SIM_WHATSAPP_BIND", "SIM_PAYMENT_BIND", "SIM_AI_BIND", "SIM_SMTP_BIND"] {
+        for name in [
+            "SIM_WHATSAPP_BIND",
+            "SIM_RECEIVER_BIND",
+            "SIM_PAYMENT_BIND",
+            "SIM_AI_BIND",
+            "SIM_SMTP_BIND",
+        ] {
             let address = format!("127.0.0.1:{}", free_port()?);
             command.env(name, &address);
             addresses.push(address);
@@ -46,13 +54,15 @@ impl Platform {
         process.wait_until(Duration::from_secs(10), || {
             std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|line| line == "ready"))
         })?;
-        let base = format!("http://{}", addresses.into_iter().next().unwrap_or_default());
+        let mut bases = addresses.iter().map(|address| format!("http://{address}"));
+        let (base, receiver) = (bases.next().unwrap_or_default(), bases.next().unwrap_or_default());
         let client = Client::new(&base, Vec::new());
         let options = json!({ "sent_ms": null, "delivered_ms": null, "read_ms": null, "number_rate": null,
             "pair_limit": false, "latency_ms": 0, "fail_percent": 0 });
         client.post("/_sim/options", &options)?;
         Ok(Self {
             base,
+            receiver,
             client,
             _process: process,
         })
@@ -91,6 +101,7 @@ impl Platform {
                 ("WHATSAPP_API_URL", format!("{}/v25.0", self.base)),
                 ("WHATSAPP_APP_SECRET", APP_SECRET.to_owned()),
                 ("CAMPAIGN_MESSAGE_DELAY_MS", "0".to_owned()),
+                ("EGRESS_ALLOW_CIDRS", "127.0.0.0/8".to_owned()),
             ],
             log,
             ..stage.routes()

@@ -14,6 +14,7 @@ pub(crate) struct Addresses {
     pub(crate) payment: String,
     pub(crate) ai: String,
     pub(crate) smtp: String,
+    pub(crate) receiver: String,
 }
 
 impl Addresses {
@@ -86,6 +87,7 @@ pub(crate) fn simulators(at: &Addresses, secrets: &Env) -> Result<Env> {
         ),
         ("SIM_AI_BIND", &at.ai),
         ("SIM_SMTP_BIND", &at.smtp),
+        ("SIM_RECEIVER_BIND", &at.receiver),
     ]))
 }
 

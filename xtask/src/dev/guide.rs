@@ -37,6 +37,10 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "payments    Pix and slips are paid after 5 s; by hand: POST http://{}/_sim/payments/<id>/confirm, /overdue, /refund",
         at.payment
     );
+    println!(
+        "receiver    http://{}/... for webhooks; what arrived: GET /_sim/deliveries there",
+        at.receiver
+    );
     println!("database    {}", value(env, "DATABASE_URL")?);
     for log in logs {
         println!("log         {}", log.display());
@@ -45,7 +49,7 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
     );
     println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
-    println!("BASE={base}\nKEY={}", value(env, "DEMO_API_KEY")?);
+    println!("BASE={base}\nRECEIVER=http://{}\nKEY={}", at.receiver, value(env, "DEMO_API_KEY")?);
     println!("{MAIN_JOB}");
     Ok(())
 }

@@ -173,6 +173,7 @@ fn addresses() -> Result<Addresses> {
         payment: local()?,
         ai: local()?,
         smtp: local()?,
+        receiver: local()?,
     })
 }
 

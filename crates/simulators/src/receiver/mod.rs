@@ -114,6 +114,7 @@ impl Service for Core {
                 let deliveries = locked(&self.deliveries);
                 Answer::ok(&deliveries.iter().map(Delivery::shown).collect())
             }
+            ("GET", ["_sim", "count"]) => Answer::ok(&json!({ "count": locked(&self.deliveries).len() })),
             ("POST", ["_sim", "faults"]) => self.script.scripted_by(call),
             ("DELETE", ["_sim", "faults"]) => {
                 self.script.clear();
