@@ -49,7 +49,11 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
     );
     println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
-    println!("BASE={base}\nRECEIVER=http://{}\nKEY={}", at.receiver, value(env, "DEMO_API_KEY")?);
+    println!(
+        "BASE={base}\nRECEIVER=http://{}\nKEY={}",
+        at.receiver,
+        value(env, "DEMO_API_KEY")?
+    );
     println!("{MAIN_JOB}");
     Ok(())
 }
