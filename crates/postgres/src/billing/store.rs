@@ -231,22 +231,24 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
     let statement = sql("WITH before AS MATERIALIZED (
            SELECT * FROM subscriptions WHERE account_id = $1 AND id = $2 AND version = $3 FOR UPDATE),
          written AS (
-         UPDATE subscriptions SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
+         UPDATE subscriptions s SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
            gateway_subscription_id = $9, current_period_start = $10, current_period_end = $11, cancelled_at = $12,
            inactivated_at = $13, lapsed_at = $14, period_granted = $15, anchor_day = $16, check_at = $17,
            last_event_id = $18, intent = $19, intent_until = $20, attempt = $21, updated_at = $22,
-           version = version + 1
-         WHERE account_id = $1 AND id = $2 AND version = $3
-         RETURNING *),
+           version = s.version + 1
+         FROM before b WHERE s.account_id = $1 AND s.id = b.id AND s.version = $3
+         RETURNING s.*, b.plan AS plan_before, b.cycle AS cycle_before, b.status AS status_before,
+           b.value AS value_before, b.current_period_end AS end_before, b.attempt AS attempt_before),
          told AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'subscription.changed', 'items',
              jsonb_build_array(jsonb_build_object('id', w.id, 'plan', w.plan, 'cycle', w.cycle, 'status', w.status,
-               'previous_status', CASE WHEN NOT b.attempt THEN b.status END, 'value', w.value,
+               'previous_status', CASE WHEN NOT w.attempt_before THEN w.status_before END, 'value', w.value,
                'current_period_end', published_moment(w.current_period_end))))
-           FROM written w JOIN before b ON b.id = w.id
-           WHERE NOT w.attempt AND (b.plan, b.cycle, b.status, b.value, b.current_period_end, b.attempt)
-             IS DISTINCT FROM (w.plan, w.cycle, w.status, w.value, w.current_period_end, w.attempt)
+           FROM written w
+           WHERE NOT w.attempt
+             AND (w.plan_before, w.cycle_before, w.status_before, w.value_before, w.end_before, w.attempt_before)
+               IS DISTINCT FROM (w.plan, w.cycle, w.status, w.value, w.current_period_end, w.attempt)
              AND (SELECT webhook_listens($1, 'subscription.changed')))
          SELECT id FROM written");
     Ok(statement

@@ -70,6 +70,7 @@ mod standings;
 mod submit;
 mod sync;
 mod team;
+mod telling;
 mod templates;
 mod tenants;
 mod trial;
