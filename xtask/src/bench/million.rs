@@ -70,6 +70,7 @@ fn first_messages(stage: &Stage, platform: &Platform, sender: &Sender) -> Result
             sleep(Duration::from_millis(5));
         }
         times.push(began.elapsed().as_secs_f64());
+        println!("{:.2} s", began.elapsed().as_secs_f64());
         sender.cancel(&campaign)?;
     }
     let (small, large) = (

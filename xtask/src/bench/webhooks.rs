@@ -138,6 +138,7 @@ fn beside_a_hanging_one(
         let without = delivered(stage, receiver, quick)?;
         client.put(&path, &json!({ "is_active": true }))?;
         events(stage, hanging)?;
+        in_line(stage)?;
         let with = delivered(stage, receiver, quick)?;
         client.put(&path, &json!({ "is_active": false }))?;
         println!(
@@ -147,6 +148,23 @@ fn beside_a_hanging_one(
         rounds.push(with / without);
     }
     Ok(rounds)
+}
+
+/// Waits until nothing is left in the outbox: what was in it waits for its endpoint then.
+fn in_line(stage: &Stage) -> Result<()> {
+    let mut client = connect(&stage.database())?;
+    let began = Instant::now();
+    loop {
+        let row = client.query_one("SELECT NOT EXISTS (SELECT FROM outbox_events)", &[]);
+        let empty = row.and_then(|row| row.try_get(0));
+        if empty.context(|| "cannot look into the outbox".to_owned())? {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE || signals::received() {
+            return fail("the outbox is never empty");
+        }
+        sleep(Duration::from_millis(50));
+    }
 }
 
 fn endpoint(sender: &Sender, url: &str) -> Result<()> {

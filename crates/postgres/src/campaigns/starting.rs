@@ -19,8 +19,8 @@ use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::sql::{Answer, sql};
 
-/// Freezing a very large audience takes longer than any other statement may.
-const FREEZE_TIMEOUT: &str = "SET LOCAL statement_timeout = '60s'";
+/// Freezing a very large audience takes longer than any other statement may, and sorts more: 200,000 ids are 20 MB.
+const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
 
 /// Does everything; on any outcome but `Started` the caller has to roll it back.
 pub(super) async fn start(
@@ -57,7 +57,7 @@ pub(super) async fn start(
     if !template_is_approved(conn, account, start.campaign.template_id).await? {
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
     }
-    conn.batch_execute(FREEZE_TIMEOUT).await?;
+    conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
     let recipients = audience::freeze(conn, account, id, &audience).await?;
     // Looked for after the freeze: a segment that is there now was there then, since none comes back.
@@ -171,7 +171,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     if !template_is_approved(conn, account, campaign.template_id).await? {
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
     }
-    conn.batch_execute(FREEZE_TIMEOUT).await?;
+    conn.batch_execute(FREEZE_SETTINGS).await?;
     let month: MonthRow = sql(
         "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6
          WHERE account_id = $1 AND id = $2
