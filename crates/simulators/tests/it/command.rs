@@ -5,11 +5,12 @@ use std::process::{Command, Stdio};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_recado-simulators");
 
-const VARIABLES: [(&str, &str); 9] = [
+const VARIABLES: [(&str, &str); 10] = [
     ("SIM_WHATSAPP_BIND", "127.0.0.1:0"),
     ("SIM_PAYMENT_BIND", "127.0.0.1:0"),
     ("SIM_AI_BIND", "127.0.0.1:0"),
     ("SIM_SMTP_BIND", "127.0.0.1:0"),
+    ("SIM_RECEIVER_BIND", "127.0.0.1:0"),
     ("SIM_WHATSAPP_APP_SECRET", "secret"),
     ("SIM_WHATSAPP_CALLBACK_URL", "http://127.0.0.1:9/callback"),
     ("SIM_PAYMENT_API_KEY", "key"),
