@@ -5,7 +5,6 @@ use std::sync::Arc;
 use recado_domain::brand::Brand;
 use recado_gateways::ai::AiApi;
 use recado_gateways::brand::PageClient;
-use recado_gateways::egress::{Egress, Setup};
 use recado_gateways::http::Http;
 use recado_postgres::PgBrand;
 
@@ -14,8 +13,7 @@ use super::{Shared, Stores};
 impl Shared {
     /// Websites, with connections of their own.
     fn pages(&self) -> Result<PageClient, String> {
-        let egress = Egress::new(Setup::new(self.config.egress_allow.clone()))?;
-        Ok(PageClient::new(egress))
+        Ok(PageClient::new(self.egress()?))
     }
 
     /// The AI service, with connections of its own.

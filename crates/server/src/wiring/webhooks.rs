@@ -49,11 +49,16 @@ impl Stores {
 }
 
 impl Shared {
+    /// The one client for addresses that tenants name, with connections of its own.
+    pub(super) fn egress(&self) -> Result<Egress, String> {
+        Egress::new(Setup::new(self.config.egress_allow.clone()))
+    }
+
     /// What delivers, with connections of its own.
     pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
         let config = PoolConfig::new(self.config.database_url.clone(), DELIVERY_CONNECTIONS);
         let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
-        let egress = Egress::new(Setup::new(self.config.egress_allow.clone())).map_err(anyhow::Error::msg)?;
+        let egress = self.egress().map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),
             gateway: Arc::new(WebhookClient::new(egress)),
