@@ -4,7 +4,7 @@ use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
 use recado_domain::campaigns::{Survey, SurveyedContact, blanks};
 use recado_domain::shared::{AccountId, CampaignId};
 
-use super::audience::{self, Whom};
+use super::audience;
 use super::{runs, usage};
 use crate::errors::Attempt;
 
@@ -35,7 +35,7 @@ pub(super) async fn survey(
         recipients: audience::count(conn, account, &audience).await?,
         first: contacts,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
-        empty: audience::leaves_empty(conn, account, Whom::Chosen(&audience), &blanks(&facts)).await?,
+        empty: audience::leaves_empty(conn, account, &audience, &blanks(&facts)).await?,
         used: usage::used(conn, account, month).await?,
         facts,
     }))

@@ -12,7 +12,6 @@ use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
 use time::{Date, Duration};
 use uuid::Uuid;
 
-use super::audience::Whom;
 use super::usage::MonthRow;
 use super::{audience, rows, store, usage};
 use crate::errors::{Attempt, word};
@@ -67,7 +66,7 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(Refusal::NoRecipients));
     }
-    let empty = audience::leaves_empty(conn, account, Whom::Frozen(id), &start.blanks).await?;
+    let empty = audience::leaves_empty(conn, account, &audience, &start.blanks).await?;
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
     }
