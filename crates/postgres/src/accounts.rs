@@ -71,7 +71,7 @@ impl TryFrom<StandingRow> for Standing {
 }
 
 #[derive(QueryableByName)]
-struct MembershipRow {
+pub(crate) struct AccountColumns {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Text)]
@@ -86,6 +86,28 @@ struct MembershipRow {
     status: String,
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
+}
+
+impl TryFrom<AccountColumns> for Account {
+    type Error = StoreError;
+
+    fn try_from(row: AccountColumns) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: row.id.into(),
+            name: row.name,
+            slug: row.slug,
+            logo_url: row.logo_url,
+            plan: row.plan,
+            status: word(&row.status)?,
+            created_at: row.created_at,
+        })
+    }
+}
+
+#[derive(QueryableByName)]
+struct MembershipRow {
+    #[diesel(embed)]
+    account: AccountColumns,
     #[diesel(sql_type = Text)]
     role: String,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -96,15 +118,7 @@ impl TryFrom<MembershipRow> for Membership {
     type Error = StoreError;
 
     fn try_from(row: MembershipRow) -> Result<Self, StoreError> {
-        let account = Account {
-            id: row.id.into(),
-            name: row.name,
-            slug: row.slug,
-            logo_url: row.logo_url,
-            plan: row.plan,
-            status: word(&row.status)?,
-            created_at: row.created_at,
-        };
+        let account = Account::try_from(row.account)?;
         Ok(Self {
             account_id: account.id,
             role: word(&row.role)?,

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault};
 use crate::pool::PlatformPool;
-use crate::sql::{Sql, sql};
+use crate::sql::sql;
 
 /// Queues a mail as part of the caller's transaction.
 pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> Attempt<()> {
@@ -32,13 +32,6 @@ pub struct PgMailQueue(PlatformPool);
 impl PgMailQueue {
     pub fn new(pool: PlatformPool) -> Self {
         Self(pool)
-    }
-
-    async fn execute(&self, statement: Sql<'_>) -> Result<(), StoreError> {
-        let mut held = self.0.get().await?;
-        let done = statement.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))?;
-        Ok(())
     }
 }
 
@@ -83,8 +76,8 @@ impl MailQueue for PgMailQueue {
     }
 
     async fn forget(&self, id: MailId) -> Result<(), StoreError> {
-        self.execute(sql("DELETE FROM outgoing_mail WHERE id = $1").bind(id))
-            .await
+        let statement = sql("DELETE FROM outgoing_mail WHERE id = $1");
+        self.0.run(statement.bind(id)).await.map(drop)
     }
 
     async fn defer(&self, id: MailId, attempts: u32, delay: Duration) -> Result<(), StoreError> {
@@ -93,6 +86,6 @@ impl MailQueue for PgMailQueue {
         .bind(id)
         .bind(i32::try_from(attempts).unwrap_or(i32::MAX))
         .bind(delay);
-        self.execute(statement).await
+        self.0.run(statement).await.map(drop)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use deadpool::Runtime;
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, TransactionManager};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, try_join};
 use recado_domain::shared::{AccountId, StoreError};
@@ -16,6 +16,7 @@ use thiserror::Error;
 use tokio_postgres::NoTls;
 
 use crate::errors::{Attempt, Fault, failed};
+use crate::sql::Sql;
 
 /// The longest that opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -168,6 +169,13 @@ impl PlatformPool {
     /// A connection for one statement.
     pub(crate) async fn get(&self) -> Result<Held, StoreError> {
         Held::get(&self.0).await
+    }
+
+    /// Carries one statement out, and returns how many rows it changed.
+    pub(crate) async fn run(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
+        let mut held = self.get().await?;
+        let done = statement.execute(held.conn()?).await;
+        held.end(done.map_err(Fault::from))
     }
 
     /// Begins a transaction.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::errors::{Fault, corrupt};
 use crate::pool::PlatformPool;
-use crate::sql::{Sql, sql};
+use crate::sql::sql;
 
 /// The gateway's events.
 #[derive(Clone, Debug)]
@@ -22,12 +22,6 @@ pub struct PgGatewayEvents(PlatformPool);
 impl PgGatewayEvents {
     pub fn new(pool: PlatformPool) -> Self {
         Self(pool)
-    }
-
-    async fn execute(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
-        let mut held = self.0.get().await?;
-        let done = statement.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))
     }
 }
 
@@ -134,7 +128,7 @@ impl EventStore for PgGatewayEvents {
 
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError> {
         let statement = sql("UPDATE gateway_events SET due_at = NULL WHERE id = $1").bind(id);
-        self.execute(statement).await.map(|_| ())
+        self.0.run(statement).await.map(drop)
     }
 
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError> {
@@ -142,7 +136,7 @@ impl EventStore for PgGatewayEvents {
              SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
         .bind(id)
         .bind(delay);
-        self.execute(statement).await.map(|_| ())
+        self.0.run(statement).await.map(drop)
     }
 
     async fn owner(&self, subject: &str) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
@@ -161,6 +155,6 @@ impl EventStore for PgGatewayEvents {
                ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
         .bind(age)
         .bind(limit);
-        self.execute(statement).await
+        self.0.run(statement).await
     }
 }

@@ -189,9 +189,7 @@ impl PgOutbox {
 
     async fn put_off(&self, seq: i64) -> Result<(), StoreError> {
         let query = sql("UPDATE outbox_events SET retry_at = now() + interval '2 seconds' WHERE seq = $1").bind(seq);
-        let mut held = self.0.get().await?;
-        let done = query.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 

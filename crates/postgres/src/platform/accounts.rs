@@ -1,53 +1,15 @@
 //! One account, from above: made without anybody in it, changed, opened and closed.
 
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::Account;
 use recado_domain::platform::AccountChange;
 use recado_domain::shared::{AccountId, Event, StoreError};
-use time::OffsetDateTime;
-use uuid::Uuid;
 
-use crate::accounts::take_slug;
-use crate::errors::{Attempt, word};
+use crate::accounts::{AccountColumns, take_slug};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Sql, sql};
-
-#[derive(QueryableByName)]
-pub(super) struct AccountColumns {
-    #[diesel(sql_type = SqlUuid)]
-    id: Uuid,
-    #[diesel(sql_type = Text)]
-    name: String,
-    #[diesel(sql_type = Text)]
-    slug: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    logo_url: Option<String>,
-    #[diesel(sql_type = Text)]
-    plan: String,
-    #[diesel(sql_type = Text)]
-    status: String,
-    #[diesel(sql_type = Timestamptz)]
-    created_at: OffsetDateTime,
-}
-
-impl TryFrom<AccountColumns> for Account {
-    type Error = StoreError;
-
-    fn try_from(row: AccountColumns) -> Result<Self, StoreError> {
-        Ok(Self {
-            id: row.id.into(),
-            name: row.name,
-            slug: row.slug,
-            logo_url: row.logo_url,
-            plan: row.plan,
-            status: word(&row.status)?,
-            created_at: row.created_at,
-        })
-    }
-}
 
 pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<Account>> {
     let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault, retry};
 use crate::pool::PlatformPool;
-use crate::sql::{Id, Sql, Word, sql};
+use crate::sql::{Id, Word, sql};
 
 /// How many rows go in one transaction: no statement comes near its time-out.
 const BATCH: usize = 2_000;
@@ -25,13 +25,6 @@ pub struct PgDeletions(PlatformPool);
 impl PgDeletions {
     pub fn new(pool: PlatformPool) -> Self {
         Self(pool)
-    }
-
-    async fn execute(&self, statement: Sql<'_>) -> Result<(), StoreError> {
-        let mut held = self.0.get().await?;
-        let done = statement.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))?;
-        Ok(())
     }
 }
 
@@ -193,7 +186,7 @@ impl DeletionStore for PgDeletions {
     async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError> {
         let renew =
             sql("UPDATE account_deletions SET due_at = now() + $2 * interval '1 microsecond' WHERE account_id = $1");
-        self.execute(renew.bind(account).bind(lease)).await?;
+        self.0.run(renew.bind(account).bind(lease)).await?;
         retry(|| async {
             let mut tx = self.0.begin().await?;
             let purged = purge(tx.conn()?, account).await;
@@ -238,6 +231,6 @@ impl DeletionStore for PgDeletions {
 
     async fn forget_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError> {
         let statement = sql("DELETE FROM gateway_cancellations WHERE subscription_id = $1");
-        self.execute(statement.bind(id)).await
+        self.0.run(statement.bind(id)).await.map(drop)
     }
 }

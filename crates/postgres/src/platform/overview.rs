@@ -7,6 +7,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::Cents;
 use recado_domain::platform::{AccountDetail, AccountFilter, AccountMetrics, AccountRow, AccountUser};
 use recado_domain::shared::{AccountId, Page, PageQuery, StoreError};
+use recado_domain::team::Member;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,6 +15,7 @@ use super::accounts;
 use super::figures::monthly_value;
 use crate::errors::{Attempt, word};
 use crate::sql::{anywhere, sql};
+use crate::team::MemberRow;
 
 /// An account beside the total; without an account where the page is empty.
 #[derive(QueryableByName)]
@@ -80,7 +82,7 @@ const COUNTED: &str = concat!(
     "(SELECT u.email FROM account_users m JOIN users u ON u.id = m.user_id
        WHERE m.account_id = p.id AND m.role = 'owner' ORDER BY m.created_at, m.user_id LIMIT 1) AS owner_email,
      (SELECT count(*) FROM account_users m WHERE m.account_id = p.id AND NOT m.is_support) AS users,
-     (SELECT count(*) FROM contacts c WHERE c.account_id = p.id AND c.deleted_at IS NULL) AS contacts,
+     (SELECT coalesce(sum(n.contacts), 0)::bigint FROM contact_counts n WHERE n.account_id = p.id) AS contacts,
      (SELECT coalesce(sum(CASE WHEN c.executed_at >= $3 THEN n.sent + n.delivered + n.read
           ELSE (SELECT count(*) FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
             AND s.status IN ('sent', 'delivered', 'read') AND s.sent_at >= $3) END), 0)::bigint
@@ -151,22 +153,6 @@ pub(super) async fn page(
 }
 
 #[derive(QueryableByName)]
-struct UserRow {
-    #[diesel(sql_type = SqlUuid)]
-    user_id: Uuid,
-    #[diesel(sql_type = Text)]
-    email: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    name: Option<String>,
-    #[diesel(sql_type = Text)]
-    role: String,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    last_active_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
-    created_at: OffsetDateTime,
-}
-
-#[derive(QueryableByName)]
 struct MetricsRow {
     #[diesel(sql_type = BigInt)]
     contacts: i64,
@@ -178,7 +164,7 @@ pub(super) async fn detail(conn: &mut AsyncPgConnection, id: AccountId) -> Attem
     let Some(account) = accounts::find(&mut *conn, id).await? else {
         return Ok(None);
     };
-    let users: Vec<UserRow> = sql(
+    let users: Vec<MemberRow> = sql(
         "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
          FROM account_users m JOIN users u ON u.id = m.user_id
          WHERE m.account_id = $1 AND NOT m.is_support ORDER BY m.created_at, m.user_id",
@@ -187,21 +173,22 @@ pub(super) async fn detail(conn: &mut AsyncPgConnection, id: AccountId) -> Attem
     .load(&mut *conn)
     .await?;
     let metrics: MetricsRow = sql(
-        "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
-           (SELECT count(*) FROM conversations WHERE account_id = $1) AS conversations",
+        "SELECT (SELECT coalesce(sum(contacts), 0)::bigint FROM contact_counts WHERE account_id = $1) AS contacts,
+           (SELECT coalesce(sum(conversations), 0)::bigint FROM conversation_counts WHERE account_id = $1) AS conversations",
     )
     .bind(id)
     .get_result(conn)
     .await?;
-    let user = |row: UserRow| {
+    let user = |row: MemberRow| {
+        let member = Member::try_from(row)?;
         Ok(AccountUser {
             account_id: id,
-            user_id: row.user_id.into(),
-            email: row.email,
-            name: row.name,
-            role: word(&row.role)?,
-            last_active_at: row.last_active_at,
-            created_at: row.created_at,
+            user_id: member.user_id,
+            email: member.email,
+            name: member.name,
+            role: member.role,
+            last_active_at: member.last_active_at,
+            created_at: member.created_at,
         })
     };
     Ok(Some(AccountDetail {

@@ -27,7 +27,7 @@ impl PgMembers {
 }
 
 #[derive(QueryableByName)]
-struct MemberRow {
+pub(crate) struct MemberRow {
     #[diesel(sql_type = SqlUuid)]
     user_id: Uuid,
     #[diesel(sql_type = Text)]

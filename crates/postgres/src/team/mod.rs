@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 
 pub use invites::PgInvites;
+pub(crate) use members::MemberRow;
 pub use members::PgMembers;
 
 use crate::errors::Attempt;

@@ -26,12 +26,6 @@ impl PgDeliveryQueue {
     pub fn new(pool: PlatformPool) -> Self {
         Self(pool)
     }
-
-    async fn execute(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
-        let mut held = self.0.get().await?;
-        let done = statement.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))
-    }
 }
 
 /// Goes from line to line (one step of an index each, however long the lines are) and takes of each what is due and
@@ -294,7 +288,7 @@ impl DeliveryQueue for PgDeliveryQueue {
             .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
         retry(|| async {
             if !disables {
-                return self.execute(finish(attempts, notes)).await.map(|_| ());
+                return self.0.run(finish(attempts, notes)).await.map(drop);
             }
             let mut tx = self.0.begin().await?;
             let done = finish_all(tx.conn()?, attempts, notes).await;
@@ -311,13 +305,13 @@ impl DeliveryQueue for PgDeliveryQueue {
                 .bind(column(claims, |(key, _)| key.endpoint_id.0))
                 .bind(column(claims, |(_, claim)| *claim))
         };
-        retry(|| async { self.execute(release()).await.map(|_| ()) }).await
+        retry(|| async { self.0.run(release()).await.map(drop) }).await
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {
         let mut swept = 0;
         for statement in [SWEEP_LOGS, SWEEP_EVENTS] {
-            swept += self.execute(sql(statement).bind(older_than).bind(limit)).await?;
+            swept += self.0.run(sql(statement).bind(older_than).bind(limit)).await?;
         }
         Ok(swept)
     }

@@ -121,6 +121,7 @@ async fn the_counted_columns_are_those_of_a_recount() {
     world
         .sql(&format!(
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{0}' AND name = 'Contact 1';
+             UPDATE contact_counts SET contacts = contacts - 1 WHERE account_id = '{0}';
              INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value) VALUES
                ('{0}', md5('1')::uuid, 'starter', 'YEARLY', 'past_due', 'PIX', 97000),
                ('{0}', md5('2')::uuid, 'growth', 'MONTHLY', 'cancelled', 'PIX', 29700),
@@ -140,6 +141,7 @@ async fn the_counted_columns_are_those_of_a_recount() {
                SELECT account_id, id, 5, 1, 1, 1, 1, 1 FROM campaigns;
              INSERT INTO conversations (account_id, id, contact_id, last_message_at)
                SELECT '{0}', md5('v')::uuid, id, now() FROM contacts WHERE account_id = '{0}' LIMIT 1;
+             INSERT INTO conversation_counts (account_id, status, conversations) VALUES ('{0}', 'open', 1);
              INSERT INTO messages (account_id, id, conversation_id, direction, type, status, created_at)
                SELECT '{0}', md5('m' || i)::uuid, md5('v')::uuid, CASE WHEN i % 3 = 0 THEN 'inbound' ELSE 'outbound' END,
                  'text', CASE i % 5 WHEN 0 THEN 'failed' ELSE 'sent' END, timestamptz '2026-02-25' - i * interval '3 days'
