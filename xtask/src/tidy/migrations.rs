@@ -181,7 +181,7 @@ fn others(statement: &Statement, made: &BTreeSet<String>) -> Vec<&'static str> {
             "the version before may use what goes: name the release that does not any more (-- unused since: ...)",
         );
     }
-    if (words.starts_with("UPDATE") || words.starts_with("DELETE")) && !safe {
+    if (words.starts_with("UPDATE ") || words.starts_with("DELETE ")) && !safe {
         faults.push("rows are filled in by batches, in code: a migration holds its locks until its end");
     }
     if ["LOCK_TIMEOUT", "STATEMENT_TIMEOUT"]
@@ -286,7 +286,7 @@ mod tests {
             "-- safe: contacts_a_check says that there is none\nALTER TABLE contacts ALTER COLUMN a SET NOT NULL;",
             "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS $body$ UPDATE x; LOCK y; $body$;",
         ] {
-            assert_eq!(found(text), [0_usize; 0], "{text}");
+            assert!(found(text).is_empty(), "{text}");
         }
     }
 
@@ -319,10 +319,8 @@ mod tests {
     fn tables_of_everybodys_are_changed_one_by_one() {
         let text = "ALTER TABLE contacts ADD COLUMN a int;\nALTER TABLE tags ADD COLUMN a int;";
         assert_eq!(found(text), [2]);
-        assert_eq!(
-            found("CREATE TABLE tags (a int);\nALTER TABLE tags ADD b int;\nALTER TABLE contacts ADD COLUMN a int;"),
-            []
-        );
+        let fresh = "CREATE TABLE tags (a int);\nALTER TABLE tags ADD b int;\nALTER TABLE contacts ADD COLUMN a int;";
+        assert!(found(fresh).is_empty());
     }
 
     #[test]

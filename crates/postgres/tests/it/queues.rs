@@ -69,14 +69,14 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
 async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
     let world = World::new().await;
     let account = world.account;
-    let event = "INSERT INTO webhook_events (account_id, id, position, type, payload)";
+    let event = "INSERT INTO webhook_events (account_id, id, position, type, payload, occurred_at)";
     world
         .sql(&format!(
             "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, is_active, secret, secret_hint)
-               SELECT '{account}', id::uuid, 'e', 'outbound', 'https://e.example', '{{*}}', active, '', '0000'
+               SELECT '{account}', id::uuid, 'e', 'outbound', 'https://e.example', '{{*}}'::text[], active, ''::bytea, '0000'
                FROM (VALUES ('00000000-0000-7000-8000-000000000001', true),
                             ('00000000-0000-7000-8000-000000000002', false)) AS e (id, active);
-             {event} SELECT '{account}', ('00000000-0000-7000-8000-00000000001' || n)::uuid, n, 'x', '{{}}'
+             {event} SELECT '{account}', ('00000000-0000-7000-8000-00000000001' || n)::uuid, n, 'x', '{{}}'::jsonb, now()
                FROM generate_series(1, 3) n;
              INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
                SELECT e.account_id, v.id, e.id, now() - v.position * interval '100 s'

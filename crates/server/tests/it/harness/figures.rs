@@ -1,6 +1,7 @@
 //! What a process tells Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use super::client::Request;
 use super::eventually;
@@ -10,23 +11,27 @@ use super::eventually;
 pub struct Figures {
     values: BTreeMap<String, f64>,
     pub text: String,
+    /// How long it took.
+    pub took: Duration,
 }
 
 /// Asks the listener at this port, once it is there.
 pub fn scrape(port: u16) -> Figures {
-    let reply = eventually("the figures are served", || {
-        Request::new(port, "GET", "/metrics").try_send().ok()
+    let (reply, took) = eventually("the figures are served", || {
+        let began = Instant::now();
+        let reply = Request::new(port, "GET", "/metrics").try_send().ok()?;
+        Some((reply, began.elapsed()))
     });
     assert_eq!(reply.status, 200, "{}", reply.text);
     assert_eq!(
         reply.header("content-type"),
         Some("text/plain; version=0.0.4; charset=utf-8")
     );
-    Figures::read(reply.text)
+    Figures::read(reply.text, took)
 }
 
 impl Figures {
-    fn read(text: String) -> Self {
+    fn read(text: String, took: Duration) -> Self {
         let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
         let values = lines.map(|line| {
             let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no figure: {line}"));
@@ -36,6 +41,7 @@ impl Figures {
         Self {
             values: values.collect(),
             text: text.clone(),
+            took,
         }
     }
 
