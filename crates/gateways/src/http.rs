@@ -25,6 +25,9 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
+use tracing::Instrument as _;
+
+use crate::meter::{End, Meter};
 
 /// How long a call may take when its request says nothing else.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -221,6 +224,7 @@ impl Answer {
 pub struct Http {
     client: Client<HttpsConnector<HttpConnector>, Content>,
     connect_timeout: Duration,
+    meter: Option<Meter>,
 }
 
 /// A client with a pool of its own, for http and https, that trusts the public authorities.
@@ -244,13 +248,27 @@ where
     Ok(client.build(connector))
 }
 
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").finish_non_exhaustive()
+    }
+}
+
 impl Http {
     /// A client for http and https that trusts the public authorities. Fails when TLS cannot be set up.
     pub fn new() -> Result<Self, String> {
         Ok(Self {
             client: pooled()?,
             connect_timeout: CONNECT_TIMEOUT,
+            meter: None,
         })
+    }
+
+    /// The same client, whose calls are counted and traced as those of this gateway. Default: they are not.
+    #[must_use]
+    pub fn counted(self, gateway: &'static str) -> Self {
+        let meter = Some(Meter::new(gateway));
+        Self { meter, ..self }
     }
 
     /// The same client with another limit for resolving, connecting and the TLS handshake together. Default: 5 s.
@@ -265,6 +283,19 @@ impl Http {
     /// Makes one call. Repeated only, by the connection pool, where a kept connection turned out to be closed before
     /// a byte of the request was written to it.
     pub async fn call(&self, request: Request) -> Result<Answer, CallError> {
+        let Some(meter) = &self.meter else {
+            return self.attempt(request).await;
+        };
+        let call = meter.begin();
+        let result = self.attempt(request).instrument(call.span()).await;
+        call.end(match &result {
+            Ok(answer) => End::of(answer.status),
+            Err(error) => End::without_answer(error),
+        });
+        result
+    }
+
+    async fn attempt(&self, request: Request) -> Result<Answer, CallError> {
         let (timeout, cap) = (request.timeout, request.cap);
         let mut message = request.into_message()?;
         // The pool reports a connection before it writes to it: as long as it reported none, nothing has left.

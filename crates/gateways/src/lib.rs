@@ -8,7 +8,10 @@ pub mod egress;
 pub mod http;
 pub mod mail;
 pub mod media;
+mod meter;
 pub mod payment;
 pub mod sessions;
 pub mod webhooks;
 pub mod whatsapp;
+
+pub use meter::TRACED;

@@ -14,6 +14,9 @@ use recado_domain::mail::{Mail, MailError, Mailer};
 use recado_domain::shared::MailId;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error as ThisError;
+use tracing::Instrument as _;
+
+use crate::meter::{End, Meter};
 
 /// How long connecting, and how long all of it, may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,6 +37,7 @@ pub struct SmtpMailer {
     transport: AsyncSmtpTransport<Tokio1Executor>,
     from: Mailbox,
     timeout: Duration,
+    meter: Meter,
 }
 
 impl SmtpMailer {
@@ -50,6 +54,7 @@ impl SmtpMailer {
             transport: builder.timeout(Some(TIMEOUT)).build(),
             from,
             timeout: TIMEOUT,
+            meter: Meter::new("smtp"),
         })
     }
 
@@ -84,11 +89,31 @@ impl SmtpMailer {
 impl Mailer for SmtpMailer {
     async fn send(&self, id: MailId, mail: &Mail) -> Result<(), MailError> {
         let message = self.message(id, mail)?;
-        match tokio::time::timeout(self.timeout, self.transport.send(message)).await {
+        let call = self.meter.begin();
+        let sending = self.transport.send(message).instrument(call.span());
+        let sent = tokio::time::timeout(self.timeout, sending).await;
+        call.end(match &sent {
+            Ok(Ok(_)) => End::Done,
+            Ok(Err(error)) => end(error),
+            Err(_) => End::NoAnswer,
+        });
+        match sent {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(MailError::Failed(cause(&error))),
             Err(_) => Err(MailError::Failed(format!("no end within {:?}", self.timeout))),
         }
+    }
+}
+
+fn end(error: &Error) -> End {
+    if error.is_permanent() {
+        End::Refused
+    } else if error.is_transient() {
+        End::Throttled
+    } else if error.is_response() {
+        End::Failed
+    } else {
+        End::NotSent
     }
 }
 

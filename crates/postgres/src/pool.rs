@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool::Runtime;
+use deadpool::managed::{PoolError, TimeoutType};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, TransactionManager};
@@ -15,6 +17,7 @@ use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 use tokio_postgres::NoTls;
 
+use crate::census::Census;
 use crate::errors::{Attempt, Fault, failed};
 use crate::sql::Sql;
 
@@ -36,6 +39,8 @@ pub struct PoolConfig {
     pub lock_timeout: Duration,
     /// The longest pause inside a transaction.
     pub idle_in_transaction_timeout: Duration,
+    /// With which others its figures are read.
+    pub census: Option<(Census, &'static str)>,
 }
 
 impl PoolConfig {
@@ -48,7 +53,15 @@ impl PoolConfig {
             statement_timeout: Duration::from_secs(10),
             lock_timeout: Duration::from_secs(2),
             idle_in_transaction_timeout: Duration::from_secs(10),
+            census: None,
         }
+    }
+
+    /// The same, counted with all others that are for this.
+    #[must_use]
+    pub fn counted(self, census: &Census, purpose: &'static str) -> Self {
+        let census = Some((census.clone(), purpose));
+        Self { census, ..self }
     }
 
     /// The connection's settings travel with its first message, as the defaults of its session: nothing that a
@@ -78,7 +91,7 @@ impl PoolConfig {
         Ok(config)
     }
 
-    fn pool(&self, role: Option<&str>) -> Result<Pool<AsyncPgConnection>, StoreError> {
+    fn pool(&self, role: Option<&str>) -> Result<Connections, StoreError> {
         let config = Arc::new(self.connection(role)?);
         let mut manager = ManagerConfig::default();
         manager.recycling_method = RecyclingMethod::Fast;
@@ -92,18 +105,30 @@ impl PoolConfig {
             }
             .boxed()
         });
-        Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
+        let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
             .max_size(self.size)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(self.wait_timeout))
             .create_timeout(Some(CONNECT_TIMEOUT))
             .build()
-            .map_err(failed)
+            .map_err(failed)?;
+        let waited_in_vain = match &self.census {
+            Some((census, purpose)) => census.enter(purpose, role.map_or("platform", |_| "tenant"), &pool),
+            None => Arc::default(),
+        };
+        Ok(Connections { pool, waited_in_vain })
     }
 }
 
+/// A pool, and how often somebody waited for one of its connections in vain.
+#[derive(Clone)]
+struct Connections {
+    pool: Pool<AsyncPgConnection>,
+    waited_in_vain: Arc<AtomicU64>,
+}
+
 /// How a pool stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
     /// How many connections it may have.
     pub max: usize,
@@ -117,11 +142,11 @@ pub struct PoolUsage {
 
 /// Connections that see one account at a time: the role they run as owns nothing.
 #[derive(Clone)]
-pub struct TenantPool(Pool<AsyncPgConnection>);
+pub struct TenantPool(Connections);
 
 /// The owner's connections, which row-level security does not bind.
 #[derive(Clone)]
-pub struct PlatformPool(Pool<AsyncPgConnection>);
+pub struct PlatformPool(Connections);
 
 impl TenantPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
@@ -156,7 +181,7 @@ impl TenantPool {
 
     /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
-        usage(&self.0)
+        usage(&self.0.pool)
     }
 }
 
@@ -191,7 +216,7 @@ impl PlatformPool {
 
     /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
-        usage(&self.0)
+        usage(&self.0.pool)
     }
 }
 
@@ -200,7 +225,7 @@ fn setting(AccountId(account): AccountId) -> String {
     format!("SET LOCAL app.account_id = '{account}'")
 }
 
-fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {
+pub(crate) fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {
     let status = pool.status();
     PoolUsage {
         max: status.max_size,
@@ -231,11 +256,13 @@ struct GivenBack;
 pub(crate) struct Held(Option<Object<AsyncPgConnection>>);
 
 impl Held {
-    async fn get(pool: &Pool<AsyncPgConnection>) -> Result<Self, StoreError> {
-        let object = pool
-            .get()
-            .await
-            .map_err(|error| StoreError::Unavailable(Box::new(error)))?;
+    async fn get(connections: &Connections) -> Result<Self, StoreError> {
+        let object = connections.pool.get().await.map_err(|error| {
+            if matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
+                connections.waited_in_vain.fetch_add(1, Ordering::Relaxed);
+            }
+            StoreError::Unavailable(Box::new(error))
+        })?;
         Ok(Self(Some(object)))
     }
 
@@ -267,8 +294,8 @@ impl Drop for Held {
 pub(crate) struct Transaction(Held);
 
 impl Transaction {
-    async fn begin(pool: &Pool<AsyncPgConnection>, statement: &str) -> Result<Self, StoreError> {
-        let mut held = Held::get(pool).await?;
+    async fn begin(connections: &Connections, statement: &str) -> Result<Self, StoreError> {
+        let mut held = Held::get(connections).await?;
         AnsiTransactionManager::begin_transaction_sql(held.conn()?, statement)
             .await
             .map_err(Fault::from)?;

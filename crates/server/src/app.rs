@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use actix_web::dev::ServiceRequest;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
-use actix_web::{HttpResponse, ResponseError as _};
+use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
 
 use crate::error::ApiError;
-use crate::routes::{RouteSpec, TABLE};
+use crate::routes::RouteSpec;
+use crate::telemetry::{Route, counted_routes};
 use crate::web::guard::guard;
 
 /// Registers every route of the table, and what answers for all other requests.
 pub fn configure(config: &mut ServiceConfig) {
-    let mut paths: BTreeMap<&str, Vec<&'static RouteSpec>> = BTreeMap::new();
-    for spec in TABLE {
-        paths.entry(spec.path).or_default().push(spec);
+    let mut paths: BTreeMap<&str, Vec<(&'static RouteSpec, &'static Route)>> = BTreeMap::new();
+    for (spec, route) in counted_routes() {
+        paths.entry(spec.path).or_default().push((spec, route));
     }
     // A fixed path before one with an id in the same place.
     let mut paths: Vec<_> = paths.into_iter().collect();
@@ -24,12 +25,15 @@ pub fn configure(config: &mut ServiceConfig) {
     for (path, specs) in paths {
         let allowed = specs
             .iter()
-            .map(|spec| spec.method.as_str())
+            .map(|(spec, _)| spec.method.as_str())
             .collect::<Vec<_>>()
             .join(", ");
         let mut resource = web::resource(path);
-        for &spec in &specs {
-            let behind = from_fn(move |request: ServiceRequest, next: Next<_>| guard(spec, request, next));
+        for &(spec, route) in &specs {
+            let behind = from_fn(move |request: ServiceRequest, next: Next<_>| {
+                request.extensions_mut().insert(route);
+                guard(spec, request, next)
+            });
             resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(behind));
         }
         let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));

@@ -132,6 +132,10 @@ pub struct Config {
     pub webhook_retry_schedule: Schedule,
     /// `LOG_FORMAT`.
     pub log_format: logging::Format,
+    /// `METRICS_BIND`; none: figures are not served.
+    pub metrics_bind: Option<SocketAddr>,
+    /// `OTEL_EXPORTER_OTLP_ENDPOINT`; none: nothing is traced.
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Config {
@@ -144,13 +148,7 @@ impl Config {
     pub fn read(source: Source<'_>) -> Result<Self, ConfigError> {
         let get = |name: &str| source(name).filter(|value| !value.trim().is_empty());
         let get: Source<'_> = &get;
-        let bind = parsed(
-            get,
-            "BIND",
-            SocketAddr::from(([127, 0, 0, 1], 8080)),
-            |_| true,
-            "an address and port",
-        )?;
+        let bind = Self::bind(get)?;
         let public_url = web_address(get, "PUBLIC_URL")?.unwrap_or_else(|| format!("http://{bind}"));
         let public_url = public_url.trim_end_matches('/').to_owned();
         let media_public_url = web_address(get, "MEDIA_PUBLIC_URL")?;
@@ -202,7 +200,20 @@ impl Config {
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
+            metrics_bind: Self::metrics_bind(get)?,
+            otlp_endpoint: web_address(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
         })
+    }
+
+    /// Where the routes are.
+    pub fn bind(source: Source<'_>) -> Result<SocketAddr, ConfigError> {
+        let default = SocketAddr::from(([127, 0, 0, 1], 8080));
+        Ok(address(source, "BIND")?.unwrap_or(default))
+    }
+
+    /// Where the figures are.
+    pub fn metrics_bind(source: Source<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+        address(source, "METRICS_BIND")
     }
 
     /// The one variable that `recado migrate` needs.
@@ -215,6 +226,16 @@ impl Config {
             Err(fault("DATABASE_URL", "must begin with postgres://"))
         }
     }
+}
+
+fn address(source: Source<'_>, name: &'static str) -> Result<Option<SocketAddr>, ConfigError> {
+    let told = source(name).filter(|value| !value.trim().is_empty());
+    told.map(|text| {
+        text.trim()
+            .parse()
+            .map_err(|_| fault(name, "must be an address and port"))
+    })
+    .transpose()
 }
 
 fn fault(variable: &'static str, fault: impl Into<String>) -> ConfigError {
@@ -427,6 +448,8 @@ mod tests {
             ("WEBHOOK_RETRY_SCHEDULE", "77"),
             ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
             ("LOG_FORMAT", "xml"),
+            ("METRICS_BIND", "9090"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "user:password@collector"),
             ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
             ("WHATSAPP_API_URL", "no address"),
             ("WHATSAPP_API_URL", "ftp://user:password@host"),

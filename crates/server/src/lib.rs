@@ -4,6 +4,7 @@
 pub mod app;
 pub mod config;
 pub mod error;
+pub mod health;
 pub mod logging;
 pub mod rollups;
 pub mod routes;
@@ -11,6 +12,7 @@ pub mod serve;
 pub mod spool;
 pub mod streams;
 pub mod system;
+pub mod telemetry;
 pub mod web;
 pub mod wiring;
 pub mod workers;

@@ -1,9 +1,14 @@
-//! Structured logs: one line a request, JSON or pretty. Never logged: tokens, cookies, bodies, keys, card data.
+//! Structured logs: one line a request, JSON or pretty. Never logged: tokens, cookies, bodies, keys, card data, phone
+//! numbers, the text of messages (`docs/operating/logs.md`). What others sent can end a word, but never a line.
 
+use std::io::{self, Write};
 use std::str::FromStr;
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+
+use crate::telemetry::traces::{TRACED, Traces};
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +41,76 @@ impl Format {
     }
 }
 
-/// Starts logging to standard error; `RUST_LOG` chooses what (default `info`).
+/// Starts logging for a command that traces nothing.
 pub fn start(format: Format) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    start_with(format, &Traces::start(None)?)
+}
+
+/// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`).
+pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<()> {
+    let lines = fmt::layer().with_writer(|| OneLine(io::stderr()));
     match format {
-        Format::Pretty => lines.with_target(false).finish().try_init()?,
+        Format::Pretty => begin(lines.with_target(false), traces),
         // The list of spans would only say the request's id twice.
-        Format::Json => {
-            let lines = lines.json().flatten_event(true).with_span_list(false);
-            lines.finish().try_init()?;
+        Format::Json => begin(lines.json().flatten_event(true).with_span_list(false), traces),
+    }
+}
+
+fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter.add_directive(format!("{TRACED}=off").parse()?);
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(filter));
+    #[cfg(feature = "otel")]
+    let subscriber = subscriber.with(traces.layer());
+    #[cfg(not(feature = "otel"))]
+    let _ = traces;
+    Ok(subscriber.try_init()?)
+}
+
+/// Each line is written at once, and stays one: breaks inside of it are told as `\n` and `\r`, so that nobody outside can
+/// make lines of their own.
+struct OneLine<W>(W);
+
+impl<W: Write> Write for OneLine<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        if memchr::memchr2(b'\n', b'\r', text).is_none() {
+            self.0.write_all(line)?;
+            return Ok(line.len());
+        }
+        let mut told = Vec::with_capacity(line.len() + 16);
+        for byte in text {
+            match byte {
+                b'\n' => told.extend_from_slice(b"\\n"),
+                b'\r' => told.extend_from_slice(b"\\r"),
+                other => told.push(*other),
+            }
+        }
+        told.push(b'\n');
+        self.0.write_all(&told)?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one() {
+        for (written, told) in [
+            (&b"a b\n"[..], &b"a b\n"[..]),
+            (b"a\nINFO b\n", b"a\\nINFO b\n"),
+            (b"a\r\nb", b"a\\r\\nb\n"),
+            (b"\n", b"\n"),
+        ] {
+            let mut out = OneLine(Vec::new());
+            assert_eq!(out.write(written).unwrap(), written.len());
+            assert_eq!(out.0, told);
         }
     }
-    Ok(())
 }

@@ -1,17 +1,17 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `health`.
 
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use recado_server::config::Config;
 use recado_server::rollups::{self, Task};
-use recado_server::{logging, serve};
+use recado_server::{health, logging, serve};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str =
-    "usage: recado [serve [--no-workers] | worker | migrate | rollups (verify | rebuild) [--account ID]]";
+const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | rollups (verify | rebuild) [--account ID] | \
+    health [--worker]]";
 
 fn main() -> ExitCode {
     // A `.env` file is a convenience of development; what is set already wins over it.
@@ -27,6 +27,8 @@ fn main() -> ExitCode {
         ["rollups", "verify", "--account", id] => sums(Task::Verify, Some(id)),
         ["rollups", "rebuild"] => sums(Task::Rebuild, None),
         ["rollups", "rebuild", "--account", id] => sums(Task::Rebuild, Some(id)),
+        ["health"] => health::ask(health::Process::Server),
+        ["health", "--worker"] => health::ask(health::Process::Worker),
         _ => {
             tell(USAGE);
             return ExitCode::from(2);

@@ -1,5 +1,6 @@
 //! The life of a server process: start, serve, drain, end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::middleware::from_fn;
@@ -12,6 +13,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::streams::Streams;
+use crate::telemetry;
+use crate::telemetry::traces::Traces;
 use crate::web::cors::cors;
 use crate::web::request::around;
 use crate::wiring::{Services, Shared};
@@ -44,19 +47,30 @@ pub enum Parts {
 /// Runs until SIGTERM or SIGINT.
 pub fn run(parts: Parts) -> anyhow::Result<()> {
     let config = Config::from_env()?;
-    logging::start(config.log_format)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(2)
         .build()?;
-    runtime.block_on(live(config, parts))
+    // Counting first: what is made before it is not counted.
+    let counting = telemetry::start(config.metrics_bind)?;
+    let traces = runtime.block_on(async { Traces::start(config.otlp_endpoint.as_deref()) })?;
+    logging::start_with(config.log_format, &traces)?;
+    if config.otlp_endpoint.is_some() && !Traces::BUILT_IN {
+        tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this program was built without the feature otel");
+    }
+    let lived = runtime.block_on(live(config, parts, counting));
+    traces.end();
+    lived
 }
 
-async fn live(config: Config, parts: Parts) -> anyhow::Result<()> {
+async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     let tasks = TaskTracker::new();
     let desk = RunDesk::new(parts != Parts::Routes, stop.clone());
     let shared = Shared::new(config, desk, Streams::new(stop.clone()))?;
+    let figures = counting
+        .map(|counting| counting.serve(Arc::new(shared.clone())))
+        .transpose()?;
     match parts {
         Parts::Everything | Parts::Workers => workers::start(&shared, &stop, &tasks)?,
         Parts::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
@@ -71,6 +85,9 @@ async fn live(config: Config, parts: Parts) -> anyhow::Result<()> {
     tasks.close();
     if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {
         tracing::warn!("some work was left to others");
+    }
+    if let Some(figures) = figures {
+        figures.stop().await;
     }
     tracing::info!("stopped");
     Ok(())

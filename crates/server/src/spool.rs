@@ -2,6 +2,7 @@
 //! event that the database cannot take is kept in memory until it can.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub struct EventSpool(Arc<Spool>);
 #[derive(Default)]
 struct Spool {
     waiting: Mutex<VecDeque<Arrived>>,
+    dropped: AtomicU64,
     wake: Arc<Notify>,
 }
 
@@ -39,6 +41,7 @@ impl EventSpool {
         let mut waiting = self.waiting();
         if waiting.len() >= CAPACITY {
             let event = arrived.0.event;
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
             tracing::error!(event, "an event of the payment gateway was dropped: too many wait");
             return;
         }
@@ -50,6 +53,11 @@ impl EventSpool {
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.waiting().is_empty()
+    }
+
+    /// How many wait, and how many it had no room for.
+    pub fn figures(&self) -> (usize, u64) {
+        (self.waiting().len(), self.0.dropped.load(Ordering::Relaxed))
     }
 
     /// Wakes whoever empties it.

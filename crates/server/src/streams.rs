@@ -9,6 +9,8 @@ use recado_domain::shared::StoreError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
+use crate::telemetry::Worker;
+
 /// Streams that one process serves at the same time.
 const STREAMS: usize = 1000;
 
@@ -78,6 +80,11 @@ impl Streams {
         })
     }
 
+    /// How many are open.
+    pub fn open(&self) -> usize {
+        STREAMS.saturating_sub(self.0.free.available_permits())
+    }
+
     /// Nothing after this place was handed to a new listener yet. Whoever listens already skips what they know.
     fn begin_at(&self, wanted: i64) {
         let mut place = self.0.place.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +94,7 @@ impl Streams {
 
     /// Looks for new notifications until the server stops.
     pub async fn tell(self, feed: impl NotificationFeed) {
+        let figures = Worker::of("notification streams");
         while !self.0.stop.is_cancelled() {
             let Some(place) = self.place() else {
                 tokio::select! {
@@ -96,8 +104,14 @@ impl Streams {
                 continue;
             };
             match feed.after(place, BATCH).await {
-                Ok(told) => self.hand_out(place, told),
-                Err(error) => tracing::warn!(cause = ?error, "notifications cannot be looked for"),
+                Ok(told) => {
+                    self.hand_out(place, told);
+                    figures.worked();
+                }
+                Err(error) => {
+                    figures.failed();
+                    tracing::warn!(cause = ?error, "notifications cannot be looked for");
+                }
             }
             tokio::select! {
                 () = self.0.stop.cancelled() => {}

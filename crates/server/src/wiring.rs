@@ -32,10 +32,10 @@ use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
-    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgNotifications,
-    PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
-    TenantPool,
+    Census, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
+    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed,
+    PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials,
+    PlatformPool, PoolConfig, TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -46,6 +46,7 @@ mod people;
 mod platform;
 mod proofs;
 mod recorded;
+mod standing;
 mod webhooks;
 
 use crate::config::Config;
@@ -109,6 +110,8 @@ pub struct Shared {
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
     pub spool: EventSpool,
+    /// Every pool of the process.
+    census: Census,
 }
 
 impl Shared {
@@ -127,6 +130,7 @@ impl Shared {
             customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
+            census: Census::default(),
             config: Arc::new(config),
             clock,
             desk,
@@ -136,7 +140,7 @@ impl Shared {
 
     /// Stores with connections of their own, for work that nobody waits for.
     pub fn stores(&self, tenant_connections: usize, platform_connections: usize) -> anyhow::Result<Stores> {
-        let pool = |size| PoolConfig::new(self.config.database_url.clone(), size);
+        let pool = |size| self.pool("workers", size);
         Stores::new(&pool(tenant_connections), &pool(platform_connections))
     }
 
@@ -145,36 +149,34 @@ impl Shared {
         let pool = |size| PoolConfig {
             wait_timeout: REQUEST_WAIT,
             lock_timeout: REQUEST_LOCK,
-            ..PoolConfig::new(self.config.database_url.clone(), size)
+            ..self.pool("requests", size)
         };
         Stores::new(&pool(tenant_connections), &pool(PLATFORM_CONNECTIONS))
     }
 
     /// The audit log, with connections of its own.
     fn audit(&self) -> anyhow::Result<AuditLogs> {
-        let config = PoolConfig::new(self.config.database_url.clone(), AUDIT_CONNECTIONS);
-        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let pool = PlatformPool::new(&self.pool("audit", AUDIT_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
     }
 
     /// Notifications, with connections of their own to what is still on its way.
     fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
-        let config = PoolConfig::new(self.config.database_url.clone(), NOTIFICATION_CONNECTIONS);
-        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let pool = PlatformPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
+            .context("DATABASE_URL cannot be used")?;
         Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
     }
 
     /// Where the streams' task looks for new notifications, with a connection of its own.
     pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
-        let config = PoolConfig::new(self.config.database_url.clone(), 1);
-        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let pool = PlatformPool::new(&self.pool("streams", 1)).context("DATABASE_URL cannot be used")?;
         Ok(PgNotificationFeed::new(pool))
     }
 
     /// The messaging platform, with connections of its own.
     pub fn whatsapp(&self) -> anyhow::Result<CloudApi> {
         let http = Http::new().map_err(anyhow::Error::msg)?;
-        CloudApi::new(http, self.config.whatsapp_api_url.as_deref())
+        CloudApi::new(http.counted("whatsapp"), self.config.whatsapp_api_url.as_deref())
             .map(|api| api.timeout(PLATFORM_TIME).app(self.config.whatsapp_app_id.clone()))
             .map_err(|fault| anyhow::anyhow!("configuration: WHATSAPP_API_URL: {fault}"))
     }
@@ -184,7 +186,7 @@ impl Shared {
         let http = Http::new().map_err(anyhow::Error::msg)?;
         let config = &self.config;
         PaymentApi::new(
-            http,
+            http.counted("payment"),
             config.payment_gateway_url.as_deref(),
             config.payment_gateway_api_key.as_ref(),
         )

@@ -44,6 +44,11 @@ const STEPS: &[Step] = &[
         services: false,
     },
     Step {
+        name: "otel",
+        run: otel,
+        services: false,
+    },
+    Step {
         name: "tidy",
         run: |_| tidy::run(),
         services: false,
@@ -157,6 +162,20 @@ fn clippy(_: &mut Run) -> Result<()> {
     let mut clippy = paths::cargo();
     clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
     process::run(&mut clippy, "cargo clippy")
+}
+
+/// The feature that is off by default. Its tests want a server built anew:
+/// `cargo test -p recado-server --features otel --test it traces`.
+fn otel(_: &mut Run) -> Result<()> {
+    let mut clippy = paths::cargo();
+    clippy.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--features",
+        "recado-server/otel",
+    ]);
+    process::run(clippy.args(["--", "-D", "warnings"]), "cargo clippy with traces")
 }
 
 /// Some tests run the real programs.

@@ -1,12 +1,13 @@
 //! `cargo xtask tidy`: the rules about the shape of this repository that no compiler checks.
 //!
 //! Which crate may know which, what `domain` must not reach, how long a file or a function may be, what every file
-//! and manifest says about itself, and that links in the documentation lead somewhere.
+//! and manifest says about itself, that migrations stop no server, and that links in the documentation lead somewhere.
 
 mod edges;
 mod layout;
 mod links;
 mod manifests;
+mod migrations;
 mod scanner;
 mod sources;
 
@@ -53,6 +54,10 @@ pub(crate) fn run() -> Result<()> {
             findings.extend(sources::check(file, &text));
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));
+        } else if file.ends_with("/up.sql") {
+            let metadata = root.join(file).with_file_name("metadata.toml");
+            let metadata = std::fs::read_to_string(metadata).unwrap_or_default();
+            findings.extend(migrations::check(file, &text, &metadata));
         } else if file.ends_with("Cargo.toml") && file != "Cargo.toml" {
             findings.extend(manifests::check(file, &text));
         }

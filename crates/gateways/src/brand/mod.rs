@@ -15,9 +15,11 @@ use hyper::header::{
 use hyper::{Method, Response};
 use recado_domain::brand::{Page, PageFetcher, PageRefusal};
 use recado_domain::egress::Target;
+use tracing::Instrument as _;
 
 use self::decode::{Charset, Unpacker};
 use crate::egress::{Call, Egress, Fault};
+use crate::meter::{End, Meter};
 
 /// How long it may take, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,6 +44,7 @@ const UNPACKED: HeaderValue = HeaderValue::from_static("identity");
 pub struct PageClient {
     egress: Egress,
     timeout: Duration,
+    meter: Meter,
 }
 
 /// What kind of text a page is.
@@ -53,8 +56,11 @@ enum Kind {
 
 impl PageClient {
     pub fn new(egress: Egress) -> Self {
-        let timeout = TIMEOUT;
-        Self { egress, timeout }
+        Self {
+            egress,
+            timeout: TIMEOUT,
+            meter: Meter::new("website"),
+        }
     }
 
     /// The same with another time limit. Default: 10 s.
@@ -97,10 +103,24 @@ impl PageClient {
 #[async_trait]
 impl PageFetcher for PageClient {
     async fn fetch(&self, url: &str) -> Result<Page, PageRefusal> {
-        match tokio::time::timeout(self.timeout, self.follow(url)).await {
+        let call = self.meter.begin();
+        let following = self.follow(url).instrument(call.span());
+        let fetched = match tokio::time::timeout(self.timeout, following).await {
             Ok(result) => result,
             Err(_) => Err(PageRefusal::TimedOut),
+        };
+        call.end(fetched.as_ref().map_or_else(end, |_| End::Done));
+        fetched
+    }
+}
+
+fn end(refusal: &PageRefusal) -> End {
+    match refusal {
+        PageRefusal::Url(_) | PageRefusal::Redirect(_) | PageRefusal::Resolution | PageRefusal::Connection => {
+            End::NotSent
         }
+        PageRefusal::TimedOut => End::NoAnswer,
+        _ => End::Failed,
     }
 }
 

@@ -1,5 +1,6 @@
 //! How a bucket is reached: by the HTTP and TLS that everything else here uses.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,8 +14,10 @@ use object_store::client::{
     HttpResponseBody, HttpService,
 };
 use object_store::{ClientOptions, Result};
+use tracing::Instrument as _;
 
 use crate::http::pooled;
+use crate::meter::{End, Meter};
 
 /// How long a request may take until its answer begins: a part has to go out within it.
 const TIMEOUT: Duration = Duration::from_secs(45);
@@ -32,16 +35,23 @@ impl HttpConnector for Connector {
         let plain = options.get_config_value(&ClientConfigKey::AllowHttp);
         Ok(HttpClient::new(Transport {
             client,
+            meter: Meter::new("storage"),
             plain: plain.as_deref() == Some("true"),
         }))
     }
 }
 
-#[derive(Debug)]
 struct Transport {
     client: Client<HttpsConnector<TcpConnector>, HttpRequestBody>,
+    meter: Meter,
     /// Whether it may talk without TLS.
     plain: bool,
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").field("plain", &self.plain).finish()
+    }
 }
 
 #[async_trait]
@@ -51,7 +61,14 @@ impl HttpService for Transport {
             let error = std::io::Error::other("plain HTTP is not allowed (AWS_ALLOW_HTTP)");
             return Err(HttpError::new(HttpErrorKind::Unknown, error));
         }
-        let answer = tokio::time::timeout(TIMEOUT, self.client.request(request)).await;
+        let call = self.meter.begin();
+        let asking = self.client.request(request).instrument(call.span());
+        let answer = tokio::time::timeout(TIMEOUT, asking).await;
+        call.end(match &answer {
+            Ok(Ok(answer)) => End::of(answer.status().as_u16()),
+            Ok(Err(error)) if error.is_connect() => End::NotSent,
+            Ok(Err(_)) | Err(_) => End::NoAnswer,
+        });
         let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
         let answer = answer.map_err(|error| HttpError::new(kind(&error), error))?;
         let broken = |error| HttpError::new(HttpErrorKind::Interrupted, error);

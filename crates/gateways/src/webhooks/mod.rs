@@ -10,8 +10,10 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT};
 use recado_domain::egress::Target;
 use recado_domain::webhooks::{DeliveryGateway, Failure, Outcome, Request};
+use tracing::Instrument as _;
 
 use crate::egress::{Call, Egress, Fault};
+use crate::meter::{End, Meter};
 
 /// How long an attempt may take, its answer included.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -31,12 +33,16 @@ const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 pub struct WebhookClient {
     egress: Egress,
     timeout: Duration,
+    meter: Meter,
 }
 
 impl WebhookClient {
     pub fn new(egress: Egress) -> Self {
-        let timeout = TIMEOUT;
-        Self { egress, timeout }
+        Self {
+            egress,
+            timeout: TIMEOUT,
+            meter: Meter::new("receiver"),
+        }
     }
 
     /// The same with another time limit for an attempt. Default: 15 s.
@@ -65,14 +71,30 @@ impl WebhookClient {
 #[async_trait]
 impl DeliveryGateway for WebhookClient {
     async fn deliver(&self, request: &Request) -> Outcome {
-        match tokio::time::timeout(self.timeout, self.attempt(request)).await {
+        let call = self.meter.begin();
+        let attempt = self.attempt(request).instrument(call.span());
+        let outcome = match tokio::time::timeout(self.timeout, attempt).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(fault)) => {
                 tracing::debug!(message_id = request.message_id, cause = %fault, "a webhook was not delivered");
                 Outcome::Unreachable(failure(&fault))
             }
             Err(_) => Outcome::Unreachable(Failure::TimedOut),
+        };
+        call.end(end(outcome));
+        outcome
+    }
+}
+
+fn end(outcome: Outcome) -> End {
+    match outcome {
+        // A redirect is not followed: the receiver did not take it.
+        Outcome::Answered { status: 300..=399, .. } => End::Refused,
+        Outcome::Answered { status, .. } => End::of(status),
+        Outcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
+            End::NotSent
         }
+        Outcome::Unreachable(Failure::TimedOut | Failure::Broken) => End::NoAnswer,
     }
 }
 

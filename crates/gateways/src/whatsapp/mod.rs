@@ -6,6 +6,7 @@ mod files;
 mod graph;
 mod list;
 mod message;
+mod sends;
 mod template;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, RemotePage, 
 use secrecy::SecretString;
 use serde_json::Value;
 
+use self::sends::Sends;
 use crate::http::{CallError, Http, Request};
 
 /// How long a call may take.
@@ -37,6 +39,8 @@ pub struct CloudApi {
     base: Option<String>,
     app_id: Option<String>,
     timeout: Duration,
+    templates: Sends,
+    texts: Sends,
 }
 
 impl CloudApi {
@@ -57,6 +61,8 @@ impl CloudApi {
             base,
             app_id: None,
             timeout: TIMEOUT,
+            templates: Sends::of("template"),
+            texts: Sends::of("text"),
         })
     }
 
@@ -77,8 +83,14 @@ impl CloudApi {
         Request::post(url, body).timeout(self.timeout).bearer(token)
     }
 
-    /// Sends one message, once.
-    async fn send(&self, line: &Line, body: &Value) -> SendOutcome {
+    /// Sends one message, once, and counts what came of it.
+    async fn send(&self, line: &Line, body: &Value, sends: &Sends) -> SendOutcome {
+        let outcome = self.attempt(line, body).await;
+        sends.count(&outcome);
+        outcome
+    }
+
+    async fn attempt(&self, line: &Line, body: &Value) -> SendOutcome {
         let Some(base) = &self.base else {
             return SendOutcome::Halted {
                 code: 0,
@@ -99,11 +111,11 @@ impl CloudApi {
 #[async_trait]
 impl WhatsappGateway for CloudApi {
     async fn send_template(&self, line: &Line, message: &OutboundTemplate) -> SendOutcome {
-        self.send(line, &message::body(message)).await
+        self.send(line, &message::body(message), &self.templates).await
     }
 
     async fn send_text(&self, line: &Line, message: &OutboundText) -> SendOutcome {
-        self.send(line, &message::text(message)).await
+        self.send(line, &message::text(message), &self.texts).await
     }
 
     async fn submit_template<'a>(

@@ -33,6 +33,7 @@ mod platform;
 mod platform_figures;
 mod pool;
 mod preview;
+mod queues;
 mod relay;
 mod reports;
 mod retries;

@@ -1,8 +1,15 @@
 //! The embedded migrations.
 
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use diesel::connection::BoxableConnection;
+use diesel::migration::{Migration, MigrationMetadata, MigrationName, MigrationSource, MigrationVersion};
+use diesel::pg::Pg;
 use recado_domain::shared::StoreError;
 use recado_postgres::testing::TestDatabase;
-use recado_postgres::{PlatformPool, PoolConfig, migrate, pending};
+use recado_postgres::{Patience, PlatformPool, PoolConfig, migrate, pending, run};
+use tokio_postgres::Client;
 
 #[tokio::test]
 async fn a_migrated_database_is_left_alone() {
@@ -39,4 +46,167 @@ async fn without_a_database_the_store_is_unavailable() {
     let pool = PlatformPool::new(&PoolConfig::new(url, 1)).unwrap();
     assert!(matches!(pending(&pool).await, Err(StoreError::Unavailable(_))));
     assert!(PlatformPool::new(&PoolConfig::new("not a url".into(), 1)).is_err());
+}
+
+/// One that changes a table of everybody's.
+struct Widening(&'static [&'static str]);
+
+struct Named(&'static str);
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl MigrationName for Named {
+    fn version(&self) -> MigrationVersion<'_> {
+        MigrationVersion::from(self.0)
+    }
+}
+
+struct Plain;
+
+impl MigrationMetadata for Plain {
+    fn run_in_transaction(&self) -> bool {
+        false
+    }
+}
+
+struct InTransaction;
+
+impl MigrationMetadata for InTransaction {}
+
+struct Change(Named, &'static str);
+
+impl Migration<Pg> for Change {
+    fn run(&self, conn: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
+        Ok(conn.batch_execute(self.1)?)
+    }
+
+    fn revert(&self, _: &mut dyn BoxableConnection<Pg>) -> diesel::migration::Result<()> {
+        unreachable!("nothing is taken back")
+    }
+
+    fn metadata(&self) -> &dyn MigrationMetadata {
+        if self.1.contains("CONCURRENTLY") {
+            &Plain
+        } else {
+            &InTransaction
+        }
+    }
+
+    fn name(&self) -> &dyn MigrationName {
+        &self.0
+    }
+}
+
+impl MigrationSource<Pg> for Widening {
+    fn migrations(&self) -> diesel::migration::Result<Vec<Box<dyn Migration<Pg>>>> {
+        let versions = ["20991231000001", "20991231000002"];
+        let changes = versions.into_iter().zip(self.0);
+        Ok(changes
+            .map(|(version, sql)| Box::new(Change(Named(version), sql)) as Box<dyn Migration<Pg>>)
+            .collect())
+    }
+}
+
+const WIDEN: &str = "ALTER TABLE contacts ADD COLUMN widened boolean";
+
+fn hurried() -> Patience {
+    Patience {
+        lock: Duration::from_millis(200),
+        pause: Duration::from_millis(50),
+        total: Duration::from_secs(60),
+    }
+}
+
+/// When the migrator's attempts began, as far as they are seen waiting for their lock.
+async fn attempts(client: &Client, seen: &mut BTreeSet<String>) {
+    let waiting = "SELECT xact_start::text FROM pg_stat_activity
+        WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'ALTER TABLE%'";
+    for row in client.query(waiting, &[]).await.unwrap() {
+        seen.insert(row.get(0));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_in_use_is_waited_for_without_holding_others_up() {
+    let db = TestDatabase::new().await;
+    let (holder, watcher, reader) = (db.client().await, db.client().await, db.client().await);
+    holder
+        .batch_execute("BEGIN; SELECT count(*) FROM contacts")
+        .await
+        .unwrap();
+    let url = db.url();
+    let migrating = tokio::spawn(async move { run(&url, Widening(&[WIDEN]), hurried()).await });
+    let (mut seen, mut slowest) = (BTreeSet::new(), Duration::ZERO);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    // It gave up at least twice while the table was in use, and everybody else got through.
+    while seen.len() < 3 {
+        assert!(Instant::now() < deadline && !migrating.is_finished(), "{seen:?}");
+        attempts(&watcher, &mut seen).await;
+        let began = Instant::now();
+        reader.batch_execute("SELECT count(*) FROM contacts").await.unwrap();
+        slowest = slowest.max(began.elapsed());
+    }
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(migrating.await.unwrap().unwrap(), ["20991231000001"]);
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    reader.batch_execute("SELECT widened FROM contacts").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_never_free_fails_the_migration_by_name() {
+    let db = TestDatabase::new().await;
+    let holder = db.client().await;
+    holder
+        .batch_execute("BEGIN; SELECT count(*) FROM contacts")
+        .await
+        .unwrap();
+    let patience = Patience {
+        total: Duration::from_millis(500),
+        ..hurried()
+    };
+    let changes: &[&str] = &["CREATE TABLE fresh (id bigint)", WIDEN];
+    let failed = run(&db.url(), Widening(changes), patience).await.unwrap_err();
+    let why = std::error::Error::source(&failed).unwrap().to_string();
+    assert!(why.contains("20991231000002") && why.contains("in use"), "{why}");
+    holder.batch_execute("COMMIT").await.unwrap();
+    // What went before stays done, and the rest is done by whoever comes next.
+    assert_eq!(
+        run(&db.url(), Widening(changes), patience).await.unwrap(),
+        ["20991231000002"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_was_interrupted_is_made_anew_while_others_wait_for_the_migrations() {
+    let db = TestDatabase::new().await;
+    let client = db.client().await;
+    client
+        .batch_execute("CREATE TABLE twins (n int); INSERT INTO twins VALUES (1), (1)")
+        .await
+        .unwrap();
+    let index = "CREATE UNIQUE INDEX CONCURRENTLY twins_n_unique ON twins (n)";
+    assert!(client.batch_execute(index).await.is_err());
+    client
+        .batch_execute("DELETE FROM twins WHERE ctid = '(0,1)'")
+        .await
+        .unwrap();
+    let url = db.url();
+    let make: &[&str] = &["CREATE UNIQUE INDEX CONCURRENTLY twins_n_unique ON twins (n)"];
+    let (one, other) = tokio::join!(
+        run(&url, Widening(make), hurried()),
+        run(&url, Widening(make), hurried())
+    );
+    assert_eq!(one.unwrap().len() + other.unwrap().len(), 1);
+    let valid = client
+        .query_one(
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = 'twins_n_unique'::regclass",
+            &[],
+        )
+        .await
+        .unwrap();
+    assert!(valid.get::<_, bool>(0));
 }

@@ -16,6 +16,7 @@ use recado_domain::shared::Tenant;
 
 use crate::error::ApiError;
 use crate::routes::{Access, RouteSpec};
+use crate::telemetry::{Counted, limited};
 use crate::web::idempotency::{self, once};
 use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
@@ -148,9 +149,16 @@ async fn count(
         }
     };
     match services.counter.hit(&key, rule.limit).await {
-        Ok(verdict) if verdict.allowed => Ok(Some((rule, verdict))),
-        Ok(verdict) => Err((rule, verdict)),
+        Ok(verdict) if verdict.allowed => {
+            limited(Counted::Allowed);
+            Ok(Some((rule, verdict)))
+        }
+        Ok(verdict) => {
+            limited(Counted::Refused);
+            Err((rule, verdict))
+        }
         Err(down) => {
+            limited(Counted::Uncounted);
             // The counter itself warns, once an interval: this would be a line a request.
             tracing::debug!(cause = %down, "a request was not counted");
             Ok(None)

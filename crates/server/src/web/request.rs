@@ -2,14 +2,15 @@
 
 use std::time::Instant;
 
-use actix_web::Error;
 use actix_web::body::{BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
+use actix_web::{Error, HttpMessage as _};
 use tracing::Instrument as _;
 use uuid::Uuid;
 
+use crate::telemetry::{InFlight, Route, traces};
 use crate::web::cors::in_envelope;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -21,11 +22,22 @@ pub async fn around<B: MessageBody + 'static>(
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let began = Instant::now();
+    let _in_flight = InFlight::begin();
     let id = request_id(&request);
-    let span = tracing::info_span!("request", request_id = id.to_str().unwrap_or_default());
+    let id_text = id.to_str().unwrap_or_default();
+    let (trace, span) = (
+        traces::request(&request, id_text),
+        tracing::info_span!("request", request_id = id_text),
+    );
     let line = format!("{} {}", request.method(), request.path());
-    let response = next.call(request).instrument(span.clone()).await?;
+    let answering = next.call(request).instrument(span.clone());
+    let response = answering.instrument(trace.clone()).await?;
     let mut response = in_envelope(response.map_into_boxed_body());
+    let route = response.request().extensions().get::<&'static Route>().copied();
+    let (route, status) = (route.unwrap_or_else(Route::unmatched), response.status().as_u16());
+    let duration = began.elapsed();
+    route.answered(status, duration);
+    traces::answered(&trace, response.request().method().as_str(), route, status);
     let _entered = span.enter();
     let headers = response.headers_mut();
     headers.insert(REQUEST_ID, id);
@@ -37,8 +49,8 @@ pub async fn around<B: MessageBody + 'static>(
     if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
-    let duration_ms = began.elapsed().as_secs_f64() * 1000.0;
-    tracing::info!(status = response.status().as_u16(), duration_ms, "{line}");
+    let duration_ms = duration.as_secs_f64() * 1000.0;
+    tracing::info!(status, duration_ms, "{line}");
     Ok(response)
 }
 

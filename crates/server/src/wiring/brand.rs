@@ -20,7 +20,7 @@ impl Shared {
     fn ai(&self) -> Result<AiApi, String> {
         let ai = &self.config.ai;
         let (url, model) = (ai.url.as_deref(), ai.model.as_deref());
-        Ok(AiApi::new(Http::new()?, url, ai.key.as_ref(), model))
+        Ok(AiApi::new(Http::new()?.counted("ai"), url, ai.key.as_ref(), model))
     }
 }
 

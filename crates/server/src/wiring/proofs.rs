@@ -36,7 +36,7 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         }
         SessionProof::Jwks(url) => {
             let http = Http::new().map_err(anyhow::Error::msg)?;
-            let verifier = JwksVerifier::new(http, url, expected, clock);
+            let verifier = JwksVerifier::new(http.counted("identity"), url, expected, clock);
             Ok(Arc::new(verifier.map_err(|fault| {
                 anyhow::anyhow!("configuration: SESSION_JWKS_URL: {fault}")
             })?))

@@ -7,7 +7,7 @@ use recado_domain::contacts::Contacts;
 use recado_domain::webhooks::{Bell, Deliverer, Inbound, Sweeper, Webhooks};
 use recado_gateways::egress::{Egress, Setup};
 use recado_gateways::webhooks::WebhookClient;
-use recado_postgres::{PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks, PlatformPool, PoolConfig};
+use recado_postgres::{PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks, PlatformPool};
 
 use super::{Shared, Stores};
 use crate::system::SystemJitter;
@@ -56,8 +56,8 @@ impl Shared {
 
     /// What delivers, with connections of its own.
     pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
-        let config = PoolConfig::new(self.config.database_url.clone(), DELIVERY_CONNECTIONS);
-        let pool = PlatformPool::new(&config).context("DATABASE_URL cannot be used")?;
+        let pool =
+            PlatformPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
         let egress = self.egress().map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),

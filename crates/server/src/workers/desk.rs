@@ -8,10 +8,12 @@ use recado_domain::shared::StoreError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::rounds::Rest;
 use super::{LOOK_FOR_RUNS, TokioPacer, rounds};
+use crate::telemetry::traces;
 
 /// Runs handed in and not yet taken up.
 const HANDED_IN: usize = 256;
@@ -149,7 +151,7 @@ impl Clerk {
         while let Some((run, answer)) = next(&mut receiver, &self.stop).await {
             let clerk = self.clone();
             tasks.spawn(async move {
-                let end = match clerk.dispatcher.carry_out(run).await {
+                let end = match clerk.turn(run).await {
                     // What stopped and is still sending waits for somebody, be it that its account is suspended.
                     Ok(RunEnd::Over(report)) => Some(Ok(Some(RunReport {
                         paused: report.paused || report.status == CampaignStatus::Sending,
@@ -183,12 +185,17 @@ impl Clerk {
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let clerk = self.clone();
         tasks.spawn(async move {
-            if let Err(error) = clerk.dispatcher.carry_out(run).await {
+            if let Err(error) = clerk.turn(run).await {
                 clerk.drop_run(run, &error).await;
             }
             drop(place);
         });
         Ok(true)
+    }
+
+    /// This process's part in a run.
+    async fn turn(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        self.dispatcher.carry_out(run).instrument(traces::turn(run)).await
     }
 
     /// How long ago a run was taken up.

@@ -1,12 +1,19 @@
 //! One worker: a round after the other, as long as there is something to do; then a rest.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use recado_domain::shared::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+use crate::telemetry::Worker;
+
+/// How long work that panicked rests.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// How a worker rests.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +33,7 @@ impl Rest {
 }
 
 /// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
-/// until woken. `Err`: logged; the rest doubles with every failure in a row.
+/// until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
 pub(super) async fn run<F, Fut>(
     name: &'static str,
     rest: Rest,
@@ -37,24 +44,36 @@ pub(super) async fn run<F, Fut>(
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<bool, StoreError>>,
 {
+    let figures = Worker::of(name);
     let mut failures: u32 = 0;
     while !stop.is_cancelled() {
-        let pause = match round().await {
-            Ok(true) => {
+        match AssertUnwindSafe(async { round().await }).catch_unwind().await {
+            Ok(Ok(true)) => {
+                figures.worked();
                 failures = 0;
                 continue;
             }
-            Ok(false) => {
+            Ok(Ok(false)) => {
+                figures.idle();
                 failures = 0;
-                rest.idle
             }
-            Err(error) => {
+            Ok(Err(error)) => {
+                figures.failed();
                 failures = failures.saturating_add(1);
                 tracing::warn!(worker = name, cause = %chain(&error), failures, "a round failed");
-                rest.idle
-                    .saturating_mul(2_u32.saturating_pow(failures.min(10)))
-                    .min(rest.longest)
             }
+            Err(_) => {
+                figures.panicked();
+                failures = failures.saturating_add(1);
+                tracing::error!(worker = name, failures, "a round panicked");
+            }
+        }
+        let pause = match failures {
+            0 => rest.idle,
+            failures => rest
+                .idle
+                .saturating_mul(2_u32.saturating_pow(failures.min(10)))
+                .min(rest.longest),
         };
         let woken = async {
             match &wake {
@@ -67,6 +86,15 @@ pub(super) async fn run<F, Fut>(
             () = tokio::time::sleep(pause) => {}
             () = woken => {}
         }
+    }
+}
+
+/// Keeps up work that has rounds of its own: after a panic it begins anew.
+pub(super) async fn keep_up<Fut: Future<Output = ()>>(name: &'static str, figures: &Worker, work: impl Fn() -> Fut) {
+    while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
+        figures.panicked();
+        tracing::error!(worker = name, "the work panicked, it begins anew");
+        tokio::time::sleep(AFTER_PANIC).await;
     }
 }
 
@@ -123,6 +151,28 @@ mod tests {
         assert_eq!(rounds.load(Ordering::SeqCst), 5);
         stop.cancel();
         worker.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_a_round_and_no_worker() {
+        let (stop, mut rounds) = (CancellationToken::new(), 0);
+        let stopping = stop.clone();
+        run("test", Rest::idle(Duration::from_secs(1)), stop, None, move || {
+            rounds += 1;
+            let (round, stop) = (rounds, stopping.clone());
+            async move {
+                assert!(round > 2, "the round panics");
+                stop.cancel();
+                Ok(false)
+            }
+        })
+        .await;
+        let tries = AtomicU32::new(0);
+        keep_up("test", &Worker::of("test"), || async {
+            assert!(tries.fetch_add(1, Ordering::SeqCst) > 1, "the work panics");
+        })
+        .await;
+        assert_eq!(tries.load(Ordering::SeqCst), 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Delivers webhooks, and forgets what is past its days.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::rounds::{self, Rest};
+use crate::telemetry::Worker;
 use crate::wiring::{Shared, Stores};
 
 /// Old logs and events forgotten in one statement.
@@ -19,15 +21,32 @@ const SWEEP_BATCH: i64 = 1000;
 /// How long the sweep rests.
 const SWEEP: Duration = Duration::from_secs(60);
 
+const DELIVERER: &str = "deliverer";
+
 /// Rings when something was queued, and when the server stops.
 struct WorkerBell {
     ring: Arc<Notify>,
     stop: CancellationToken,
+    figures: Arc<Worker>,
+    /// Something failed since it last rested.
+    failed: AtomicBool,
+}
+
+impl WorkerBell {
+    fn new(ring: Arc<Notify>, stop: CancellationToken) -> Self {
+        Self {
+            ring,
+            stop,
+            figures: Arc::new(Worker::of(DELIVERER)),
+            failed: AtomicBool::new(false),
+        }
+    }
 }
 
 #[async_trait]
 impl Bell for WorkerBell {
     async fn rung(&self, longest: Duration) {
+        self.figures.idle();
         tokio::select! {
             () = self.ring.notified() => {}
             () = tokio::time::sleep(longest) => {}
@@ -35,6 +54,9 @@ impl Bell for WorkerBell {
     }
 
     async fn rest(&self, time: Duration) {
+        if !self.failed.swap(false, Ordering::Relaxed) {
+            self.figures.worked();
+        }
         tokio::time::sleep(time).await;
     }
 
@@ -47,7 +69,9 @@ impl Bell for WorkerBell {
     }
 
     fn failed(&self, what: &'static str, error: &StoreError) {
-        tracing::warn!(worker = "deliverer", what, cause = %rounds::chain(error), "a step failed");
+        self.failed.store(true, Ordering::Relaxed);
+        self.figures.failed();
+        tracing::warn!(worker = DELIVERER, what, cause = %rounds::chain(error), "a step failed");
     }
 }
 
@@ -57,12 +81,10 @@ pub(super) fn start(
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
-    let bell = Arc::new(WorkerBell {
-        ring: shared.relays.deliveries.clone(),
-        stop: stop.clone(),
-    });
-    let deliverer = shared.deliverer(bell)?;
-    tasks.spawn(async move { deliverer.run().await });
+    let bell = WorkerBell::new(shared.relays.deliveries.clone(), stop.clone());
+    let figures = bell.figures.clone();
+    let deliverer = shared.deliverer(Arc::new(bell))?;
+    tasks.spawn(async move { rounds::keep_up(DELIVERER, &figures, || deliverer.run()).await });
     let sweeper = Arc::new(stores.webhook_sweeper());
     let swept = move || {
         let sweeper = sweeper.clone();

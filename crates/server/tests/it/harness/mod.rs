@@ -6,6 +6,7 @@ pub mod client;
 pub mod cluster;
 pub mod database;
 pub mod dice;
+pub mod figures;
 pub mod media;
 pub mod people;
 pub mod platform;

@@ -1,0 +1,157 @@
+//! Counts what calls come to, and shows them as spans. Where nobody installed a recorder before the meter was made, or
+//! listens to spans, that costs next to nothing.
+
+use std::time::Instant;
+
+use metrics::{Counter, Histogram, counter, histogram};
+use tracing::Span;
+
+use crate::http::CallError;
+
+/// The target of spans that are no part of the log: they are for traces alone.
+pub const TRACED: &str = "recado::trace";
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It was done.
+    Done,
+    /// The other side refused it: 4xx.
+    Refused,
+    /// The other side was too busy: 429.
+    Throttled,
+    /// The other side failed: 5xx, or an answer that is none.
+    Failed,
+    /// It surely did not leave: no connection.
+    NotSent,
+    /// It left, and nobody knows what came of it.
+    NoAnswer,
+    /// Whoever asked did not wait for its end.
+    Abandoned,
+}
+
+impl End {
+    const ALL: [Self; 7] = [
+        Self::Done,
+        Self::Refused,
+        Self::Throttled,
+        Self::Failed,
+        Self::NotSent,
+        Self::NoAnswer,
+        Self::Abandoned,
+    ];
+
+    /// Of an HTTP status.
+    pub(crate) fn of(status: u16) -> Self {
+        match status {
+            0..=399 => Self::Done,
+            429 => Self::Throttled,
+            400..=499 => Self::Refused,
+            _ => Self::Failed,
+        }
+    }
+
+    /// Of a call without an answer.
+    pub(crate) fn without_answer(error: &CallError) -> Self {
+        match error {
+            CallError::NotSent(_) => Self::NotSent,
+            CallError::MaybeSent(_) => Self::NoAnswer,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Throttled => "throttled",
+            Self::Failed => "failed",
+            Self::NotSent => "not_sent",
+            Self::NoAnswer => "no_answer",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// The figures of one gateway; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Meter {
+    gateway: &'static str,
+    ends: Vec<(End, Counter)>,
+    seconds: Histogram,
+}
+
+impl Meter {
+    /// `gateway` is one of a few words: it becomes a label.
+    pub(crate) fn new(gateway: &'static str) -> Self {
+        let count = |end: End| counter!("recado_gateway_calls_total", "gateway" => gateway, "outcome" => end.as_str());
+        Self {
+            gateway,
+            ends: End::ALL.into_iter().map(|end| (end, count(end))).collect(),
+            seconds: histogram!("recado_gateway_call_duration_seconds", "gateway" => gateway),
+        }
+    }
+
+    /// A call begins. Nothing of it but the gateway's name is told: addresses hold ids, headers hold tokens.
+    pub(crate) fn begin(&self) -> Call<'_> {
+        let span = tracing::debug_span!(target: TRACED, "gateway", otel.kind = "client", gateway = self.gateway,
+            outcome = tracing::field::Empty);
+        Call {
+            meter: self,
+            began: Instant::now(),
+            span,
+            end: End::Abandoned,
+        }
+    }
+}
+
+/// A call under way.
+pub(crate) struct Call<'a> {
+    meter: &'a Meter,
+    began: Instant,
+    span: Span,
+    end: End,
+}
+
+impl Call<'_> {
+    /// What the call does happens in this span.
+    pub(crate) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// It is over.
+    pub(crate) fn end(mut self, end: End) {
+        self.end = end;
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let meter = self.meter;
+        if let Some((_, count)) = meter.ends.iter().find(|(end, _)| *end == self.end) {
+            count.increment(1);
+        }
+        meter.seconds.record(self.began.elapsed());
+        self.span.record("outcome", self.end.as_str());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_one_end() {
+        for (status, end) in [
+            (200, End::Done),
+            (304, End::Done),
+            (400, End::Refused),
+            (404, End::Refused),
+            (429, End::Throttled),
+            (499, End::Refused),
+            (500, End::Failed),
+            (999, End::Failed),
+        ] {
+            assert_eq!(End::of(status), end, "{status}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What became of messages, as the platform answered.
+
+use metrics::{Counter, counter};
+use recado_domain::campaigns::SendOutcome;
+
+/// The figures of one kind of message; clones are the same.
+#[derive(Clone)]
+pub(super) struct Sends {
+    accepted: Counter,
+    failed: Counter,
+    throttled: Counter,
+    halted: Counter,
+    unknown: Counter,
+}
+
+impl Sends {
+    pub(super) fn of(kind: &'static str) -> Self {
+        let count = |outcome: &'static str| counter!("recado_messages_total", "kind" => kind, "outcome" => outcome);
+        Self {
+            accepted: count("accepted"),
+            failed: count("failed"),
+            throttled: count("throttled"),
+            halted: count("halted"),
+            unknown: count("unknown"),
+        }
+    }
+
+    pub(super) fn count(&self, outcome: &SendOutcome) {
+        let count = match outcome {
+            SendOutcome::Accepted { .. } => &self.accepted,
+            SendOutcome::Failed { .. } => &self.failed,
+            SendOutcome::Throttled { .. } => &self.throttled,
+            SendOutcome::Halted { .. } => &self.halted,
+            SendOutcome::Unknown { .. } => &self.unknown,
+        };
+        count.increment(1);
+    }
+}

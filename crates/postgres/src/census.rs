@@ -1,0 +1,88 @@
+//! How all pools of a process stand, by what they are for. A pool that nobody uses any more is not counted.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use deadpool::managed::WeakPool;
+use diesel_async::AsyncPgConnection;
+use diesel_async::pooled_connection::AsyncDieselConnectionManager;
+use diesel_async::pooled_connection::deadpool::Pool;
+
+use crate::pool::{PoolUsage, usage};
+
+/// Pools that are read together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// What they are for.
+    pub purpose: &'static str,
+    /// `tenant` or `platform`.
+    pub role: &'static str,
+}
+
+/// How they stand together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KindFigures {
+    /// Their connections.
+    pub usage: PoolUsage,
+    /// How often somebody waited for one in vain.
+    pub waited_in_vain: u64,
+}
+
+#[derive(Default)]
+struct Pools {
+    pools: Vec<WeakPool<AsyncDieselConnectionManager<AsyncPgConnection>>>,
+    waited_in_vain: Arc<AtomicU64>,
+}
+
+/// The pools of a process. Clones are the same list.
+#[derive(Clone, Default)]
+pub struct Census(Arc<Mutex<BTreeMap<Kind, Pools>>>);
+
+impl Census {
+    /// Takes a pool in, and returns what all of its kind count together.
+    pub(crate) fn enter(
+        &self,
+        purpose: &'static str,
+        role: &'static str,
+        pool: &Pool<AsyncPgConnection>,
+    ) -> Arc<AtomicU64> {
+        let mut kinds = self.kinds();
+        let kind = kinds.entry(Kind { purpose, role }).or_default();
+        kind.pools.retain(|known| known.upgrade().is_some());
+        kind.pools.push(pool.weak());
+        kind.waited_in_vain.clone()
+    }
+
+    /// How each kind stands now.
+    pub fn figures(&self) -> BTreeMap<Kind, KindFigures> {
+        let kinds = self.kinds();
+        kinds.iter().map(|(kind, pools)| (*kind, figures(pools))).collect()
+    }
+
+    fn kinds(&self) -> MutexGuard<'_, BTreeMap<Kind, Pools>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn figures(pools: &Pools) -> KindFigures {
+    let all = pools.pools.iter().filter_map(WeakPool::upgrade);
+    KindFigures {
+        usage: all
+            .map(|pool| usage(&pool))
+            .fold(PoolUsage::default(), |sum, one| PoolUsage {
+                max: sum.max + one.max,
+                open: sum.open + one.open,
+                idle: sum.idle + one.idle,
+                waiting: sum.waiting + one.waiting,
+            }),
+        waited_in_vain: pools.waited_in_vain.load(Ordering::Relaxed),
+    }
+}
+
+impl fmt::Debug for Census {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.figures()).finish()
+    }
+}

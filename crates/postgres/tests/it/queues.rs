@@ -1,0 +1,146 @@
+//! What waits in each queue, and how pools stand.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use recado_domain::shared::StoreError;
+use recado_postgres::{Census, Kind, PgQueues, PlatformPool, Queue, TenantPool};
+
+use crate::support::World;
+
+async fn read(world: &World) -> BTreeMap<String, Queue> {
+    let queues = PgQueues::new(world.platform.clone()).read().await.unwrap();
+    queues.into_iter().map(|queue| (queue.name.clone(), queue)).collect()
+}
+
+#[tokio::test]
+async fn an_empty_database_has_every_queue_and_nothing_in_it() {
+    let world = World::new().await;
+    world.sql("TRUNCATE outbox_events").await;
+    let queues = read(&world).await;
+    assert_eq!(queues.len(), 17, "{queues:?}");
+    for queue in queues.values() {
+        assert_eq!((queue.depth, queue.oldest), (0, Duration::ZERO), "{}", queue.name);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_is_counted_with_the_age_of_the_oldest() {
+    let world = World::new().await;
+    let account = world.account;
+    world
+        .sql(&format!(
+            "TRUNCATE outbox_events;
+             INSERT INTO outbox_events (account_id, payload, created_at) VALUES
+               ('{account}', '{{\"kind\": \"audit\"}}', now() - interval '50 s'),
+               ('{account}', '{{\"kind\": \"audit\"}}', now() - interval '90 s'),
+               ('{account}', '{{\"kind\": \"webhook\"}}', now() - interval '10 s');
+             INSERT INTO outbox_events (account_id, payload, created_at, retry_at) VALUES
+               ('{account}', '{{\"kind\": \"audit\"}}', now() - interval '900 s', now());
+             INSERT INTO whatsapp_callbacks (id, body, due_at, received_at) VALUES
+               (gen_random_uuid(), '', now(), now() - interval '30 s'),
+               (gen_random_uuid(), '', now() + interval '60 s', now() - interval '40 s');
+             INSERT INTO outgoing_mail (id, account_id, content, created_at) VALUES
+               (gen_random_uuid(), '{account}', '', now() - interval '20 s');
+             INSERT INTO campaigns (account_id, id, name, status, scheduled_at) VALUES
+               ('{account}', gen_random_uuid(), 'late', 'scheduled', now() - interval '70 s'),
+               ('{account}', gen_random_uuid(), 'not yet', 'scheduled', now() + interval '70 s')"
+        ))
+        .await;
+    let queues = read(&world).await;
+    for (name, depth, seconds) in [
+        ("outbox_audit", 2, 90),
+        ("outbox_webhook", 1, 10),
+        ("outbox_notification", 0, 0),
+        ("outbox_set_aside", 1, 900),
+        ("whatsapp_callbacks", 2, 40),
+        ("mail", 1, 20),
+        ("schedule", 1, 70),
+        ("runs_waiting", 0, 0),
+    ] {
+        let queue = &queues[name];
+        assert_eq!(queue.depth, depth, "{name}");
+        let oldest = queue.oldest.as_secs();
+        assert!((seconds..seconds + 30).contains(&oldest), "{name}: {oldest}");
+    }
+}
+
+#[tokio::test]
+async fn deliveries_count_from_when_they_are_due_where_somebody_takes_them() {
+    let world = World::new().await;
+    let account = world.account;
+    let event = "INSERT INTO webhook_events (account_id, id, position, type, payload, occurred_at)";
+    world
+        .sql(&format!(
+            "INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, is_active, secret, secret_hint)
+               SELECT '{account}', id::uuid, 'e', 'outbound', 'https://e.example', '{{*}}'::text[], active, ''::bytea, '0000'
+               FROM (VALUES ('00000000-0000-7000-8000-000000000001', true),
+                            ('00000000-0000-7000-8000-000000000002', false)) AS e (id, active);
+             {event} SELECT '{account}', ('00000000-0000-7000-8000-00000000001' || n)::uuid, n, 'x', '{{}}'::jsonb, now()
+               FROM generate_series(1, 3) n;
+             INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id, next_attempt_at)
+               SELECT e.account_id, v.id, e.id, now() - v.position * interval '100 s'
+               FROM webhook_endpoints e JOIN webhook_events v ON v.account_id = e.account_id;
+             UPDATE webhook_deliveries SET next_attempt_at = now() + interval '1 h'
+               WHERE event_id = '00000000-0000-7000-8000-000000000013'"
+        ))
+        .await;
+    let queue = &read(&world).await["webhook_deliveries"];
+    assert_eq!(queue.depth, 2);
+    assert!((200..230).contains(&queue.oldest.as_secs()), "{queue:?}");
+}
+
+/// On the worst day the statement looks at no more than it may.
+#[tokio::test]
+async fn a_long_queue_is_not_counted_to_its_end() {
+    let world = World::new().await;
+    let account = world.account;
+    world
+        .sql(&format!(
+            "INSERT INTO outbox_events (account_id, payload)
+             SELECT '{account}', '{{\"kind\": \"audit\"}}' FROM generate_series(1, 12000)"
+        ))
+        .await;
+    assert_eq!(read(&world).await["outbox_audit"].depth, 10_000);
+}
+
+#[tokio::test]
+async fn pools_are_counted_by_what_they_are_for() {
+    let world = World::new().await;
+    let census = Census::default();
+    let config = world.db.config().counted(&census, "requests");
+    let (one, other) = (TenantPool::new(&config).unwrap(), TenantPool::new(&config).unwrap());
+    let mut small = config.clone();
+    (small.size, small.wait_timeout) = (1, Duration::from_millis(50));
+    let platform = PlatformPool::new(&small).unwrap();
+    let (tenants, owners) = (
+        Kind {
+            purpose: "requests",
+            role: "tenant",
+        },
+        Kind {
+            purpose: "requests",
+            role: "platform",
+        },
+    );
+    assert_eq!(census.figures()[&tenants].usage.max, 2 * config.size);
+    drop(other);
+    assert_eq!(census.figures()[&tenants].usage.max, config.size);
+    // Two at once find one connection between them: held by a lock, it does not come back in time.
+    let blocker = world.db.client().await;
+    blocker
+        .batch_execute("BEGIN; LOCK TABLE campaign_queue IN ACCESS EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let queues = PgQueues::new(platform);
+    let (first, second) = tokio::join!(queues.read(), queues.read());
+    blocker.batch_execute("ROLLBACK").await.unwrap();
+    assert!(
+        [first, second]
+            .iter()
+            .any(|end| matches!(end, Err(StoreError::Unavailable(_))))
+    );
+    let figures = census.figures()[&owners];
+    assert_eq!((figures.usage.max, figures.waited_in_vain), (1, 1));
+    drop(one);
+}

@@ -1,0 +1,76 @@
+//! `recado health`: whether the process beside this one may be given work, for containers that have nothing else to ask
+//! with.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::config::Config;
+
+/// How long the whole of it may take, roughly.
+const TIME: Duration = Duration::from_secs(3);
+
+/// Of which process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// `recado serve`, at `BIND`: may it be given requests?
+    Server,
+    /// `recado worker`, at `METRICS_BIND`: does it live?
+    Worker,
+}
+
+/// Fails where it is not.
+pub fn ask(process: Process) -> anyhow::Result<()> {
+    let source = |name: &str| std::env::var(name).ok();
+    let (address, path) = match process {
+        Process::Server => (Config::bind(&source)?, "/readyz"),
+        Process::Worker => match Config::metrics_bind(&source)? {
+            Some(address) => (address, "/healthz"),
+            None => bail!("configuration: METRICS_BIND is required: a worker answers nowhere else"),
+        },
+    };
+    let answer = get(reachable(address), path).with_context(|| format!("{address} does not answer"))?;
+    let status = answer.split(' ').nth(1).unwrap_or_default();
+    ensure!(status == "200", "{address}{path} answers {status}");
+    Ok(())
+}
+
+fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&address, TIME)?;
+    stream.set_read_timeout(Some(TIME))?;
+    stream.set_write_timeout(Some(TIME))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    // The first bytes say it all.
+    stream.take(4096).read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// Whoever listens on every address is asked on the machine's own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_is_this_machine() {
+        for (bound, asked) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:8080", "[::1]:8080"),
+            ("10.0.0.7:1", "10.0.0.7:1"),
+        ] {
+            assert_eq!(reachable(bound.parse().unwrap()).to_string(), asked);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Every figure: its name, what kind it is, and what it says. The documentation and the alerts are held to this list by
+//! tests.
+
+use metrics::{describe_counter, describe_histogram};
+
+/// What a figure does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How many took how long.
+    Histogram,
+}
+
+impl Kind {
+    /// The word of the exposition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub kind: Kind,
+    /// What it says.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Figure {
+    let kind = Kind::Counter;
+    Figure { name, kind, help }
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Figure {
+    let kind = Kind::Gauge;
+    Figure { name, kind, help }
+}
+
+const fn histogram(name: &'static str, help: &'static str) -> Figure {
+    let kind = Kind::Histogram;
+    Figure { name, kind, help }
+}
+
+/// All of them.
+pub const FIGURES: &[Figure] = &[
+    counter(
+        "recado_http_requests_total",
+        "Requests answered, by route, method and class of status",
+    ),
+    histogram(
+        "recado_http_request_duration_seconds",
+        "How long requests took until their answer began",
+    ),
+    gauge("recado_http_requests_in_flight", "Requests whose answer has not begun"),
+    counter(
+        "recado_rate_limit_decisions_total",
+        "Requests to limited routes: allowed, refused, or let in uncounted",
+    ),
+    counter(
+        "recado_gateway_calls_total",
+        "Calls to the outside, by gateway and outcome",
+    ),
+    histogram(
+        "recado_gateway_call_duration_seconds",
+        "How long calls to the outside took",
+    ),
+    counter(
+        "recado_messages_total",
+        "Messages handed to the messaging platform, by kind and outcome",
+    ),
+    counter(
+        "recado_worker_rounds_total",
+        "Rounds of background work, by worker and outcome",
+    ),
+    gauge(
+        "recado_worker_last_success_timestamp_seconds",
+        "When a worker's last round went well",
+    ),
+    counter("recado_panics_total", "Panics, all of which were caught"),
+    counter(
+        "recado_trace_exports_total",
+        "Batches of spans handed to the collector, by outcome",
+    ),
+    gauge("recado_build_info", "1; its labels say what is running"),
+    gauge(
+        "recado_database_up",
+        "Whether the database told how its queues stand, within a second",
+    ),
+    gauge("recado_queue_depth", "How much waits, by queue, counted up to 10000"),
+    gauge(
+        "recado_queue_oldest_seconds",
+        "How long the oldest waits, by queue; 0 where nothing does",
+    ),
+    gauge(
+        "recado_gateway_events_in_memory",
+        "Events of the payment gateway that the database could not take yet",
+    ),
+    counter(
+        "recado_gateway_events_dropped_total",
+        "Events of the payment gateway that memory had no room for",
+    ),
+    gauge("recado_notification_streams", "Open streams of notifications"),
+    gauge(
+        "recado_pool_connections_max",
+        "Connections to the database that pools may have, by purpose and role",
+    ),
+    gauge(
+        "recado_pool_connections_open",
+        "Connections to the database that pools have",
+    ),
+    gauge("recado_pool_connections_idle", "Open connections that nobody uses"),
+    gauge("recado_pool_waiting", "Whoever waits for a connection"),
+    counter("recado_pool_timeouts_total", "Whoever waited for a connection in vain"),
+    gauge("process_resident_memory_bytes", "Resident memory"),
+    gauge("process_open_fds", "Open file descriptors"),
+    gauge("process_max_fds", "File descriptors that may be open"),
+    gauge("process_threads", "Threads"),
+    counter(
+        "process_cpu_seconds_total",
+        "Time on processors, of the user and of the system",
+    ),
+    gauge("process_start_time_seconds", "When the process began"),
+];
+
+/// The figure of this name.
+pub(super) fn figure(name: &str) -> Option<&'static Figure> {
+    FIGURES.iter().find(|figure| figure.name == name)
+}
+
+/// Tells the recorder what its figures say.
+pub(super) fn describe() {
+    for figure in FIGURES {
+        match figure.kind {
+            Kind::Counter => describe_counter!(figure.name, figure.help),
+            Kind::Histogram => describe_histogram!(figure.name, figure.help),
+            Kind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_of_the_field_and_each_is_there_once() {
+        let names: BTreeSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        assert_eq!(names.len(), FIGURES.len());
+        for Figure { name, kind, help } in FIGURES {
+            assert!(name.starts_with("recado_") || name.starts_with("process_"), "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_duration_seconds"), *kind == Kind::Histogram, "{name}");
+            assert!(
+                !help.is_empty() && !help.contains('\n') && !help.contains('\\'),
+                "{name}"
+            );
+        }
+    }
+}

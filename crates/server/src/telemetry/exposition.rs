@@ -1,0 +1,71 @@
+//! The text format of Prometheus, for what is read when it is asked for.
+
+use std::fmt::Write as _;
+
+use super::catalogue::figure;
+
+/// A text in the making. Figures of one name have to come one after the other.
+#[derive(Default)]
+pub(super) struct Exposition {
+    text: String,
+    last: &'static str,
+}
+
+impl Exposition {
+    /// One value. A figure that the catalogue does not know is left out.
+    pub(super) fn put(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
+        let Some(figure) = figure(name) else { return };
+        // Writing to a string cannot fail.
+        if self.last != name {
+            self.last = name;
+            writeln!(
+                self.text,
+                "# HELP {name} {}\n# TYPE {name} {}",
+                figure.help,
+                figure.kind.as_str()
+            )
+            .ok();
+        }
+        self.text.push_str(name);
+        for (place, (label, text)) in labels.iter().enumerate() {
+            let before = if place == 0 { '{' } else { ',' };
+            write!(self.text, "{before}{label}=\"{}\"", escaped(text)).ok();
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        writeln!(self.text, " {value}").ok();
+    }
+
+    pub(super) fn into_text(self) -> String {
+        self.text
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_explained_once_and_values_are_escaped() {
+        let mut exposition = Exposition::default();
+        exposition.put("recado_queue_depth", &[("queue", "a\"\\\n")], 2.0);
+        exposition.put("recado_queue_depth", &[("queue", "b"), ("x", "y")], 0.5);
+        exposition.put("recado_database_up", &[], 1.0);
+        exposition.put("recado_unknown", &[], 1.0);
+        assert_eq!(
+            exposition.into_text(),
+            "# HELP recado_queue_depth How much waits, by queue, counted up to 10000\n\
+             # TYPE recado_queue_depth gauge\n\
+             recado_queue_depth{queue=\"a\\\"\\\\\\n\"} 2\n\
+             recado_queue_depth{queue=\"b\",x=\"y\"} 0.5\n\
+             # HELP recado_database_up Whether the database told how its queues stand, within a second\n\
+             # TYPE recado_database_up gauge\n\
+             recado_database_up 1\n"
+        );
+    }
+}

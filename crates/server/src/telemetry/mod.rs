@@ -1,0 +1,65 @@
+//! What an operator sees of a process: figures for Prometheus on a listener of their own, and, with the feature `otel`,
+//! traces. `docs/operating/metrics.md` says what each figure means.
+//!
+//! What happens often (requests, calls, rounds) is counted where it happens, by handles that are made once. What stands
+//! somewhere (pools, queues, memory) is read when it is asked for.
+
+pub mod catalogue;
+mod exposition;
+mod figures;
+mod listener;
+mod machine;
+mod requests;
+pub mod traces;
+mod workers;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+pub use figures::{Standing, Standings};
+pub use listener::Listener;
+pub use requests::{Counted, InFlight, Route, counted_routes, limited};
+pub use workers::Worker;
+
+/// Where requests and calls are told apart by how long they take, in seconds.
+const BUCKETS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
+/// Begins to count. What makes handles must come later: a handle that is made before counts nothing.
+pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Counting>> {
+    let Some(bind) = bind else { return Ok(None) };
+    let handle = PrometheusBuilder::new()
+        .set_buckets(BUCKETS)
+        .and_then(PrometheusBuilder::install_recorder)
+        .context("counting cannot begin")?;
+    catalogue::describe();
+    count_panics();
+    Ok(Some(Counting { bind, handle }))
+}
+
+/// What was counted, and where it is to be asked for.
+pub struct Counting {
+    bind: SocketAddr,
+    handle: PrometheusHandle,
+}
+
+impl Counting {
+    /// Answers at its address until it is stopped.
+    pub fn serve(self, standings: Arc<dyn Standings>) -> anyhow::Result<Listener> {
+        Listener::start(self.bind, self.handle, standings)
+    }
+}
+
+/// Every panic of the process, whoever catches it.
+fn count_panics() {
+    let panics = metrics::counter!("recado_panics_total");
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        panics.increment(1);
+        before(panic);
+    }));
+}

@@ -1,0 +1,121 @@
+//! Requests by their route's pattern, never by their path; and what the limiter decides. Each handle is made when it is
+//! first needed, and kept: a request costs a few atomic additions.
+
+use std::sync::{LazyLock, OnceLock};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+
+use crate::routes::{RouteSpec, TABLE};
+
+/// What is no route of the table: unknown paths, wrong methods, preflights.
+const UNMATCHED: &str = "unmatched";
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// One per route of the table, in its order.
+static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| TABLE.iter().map(Route::of).collect());
+
+static OTHERS: LazyLock<Route> = LazyLock::new(|| Route::new(UNMATCHED, UNMATCHED));
+
+static IN_FLIGHT: LazyLock<Gauge> = LazyLock::new(|| gauge!("recado_http_requests_in_flight"));
+
+/// The figures of one route.
+#[derive(Debug)]
+pub struct Route {
+    path: &'static str,
+    method: &'static str,
+    classes: [OnceLock<Counter>; CLASSES.len()],
+    seconds: OnceLock<Histogram>,
+}
+
+impl Route {
+    fn new(path: &'static str, method: &'static str) -> Self {
+        Self {
+            path,
+            method,
+            classes: Default::default(),
+            seconds: OnceLock::new(),
+        }
+    }
+
+    fn of(spec: &'static RouteSpec) -> Self {
+        Self::new(spec.path, spec.method.as_str())
+    }
+
+    /// What is no route of the table.
+    pub fn unmatched() -> &'static Self {
+        &OTHERS
+    }
+
+    /// The pattern.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// One request was answered with this status, after so long.
+    pub fn answered(&self, status: u16, after: Duration) {
+        let place = usize::from(status / 100).saturating_sub(1).min(CLASSES.len() - 1);
+        if let (Some(count), Some(class)) = (self.classes.get(place), CLASSES.get(place).copied()) {
+            let made = || counter!("recado_http_requests_total", "method" => self.method, "route" => self.path, "status" => class);
+            count.get_or_init(made).increment(1);
+        }
+        let made = || histogram!("recado_http_request_duration_seconds", "method" => self.method, "route" => self.path);
+        self.seconds.get_or_init(made).record(after);
+    }
+}
+
+/// The table's routes, each with its figures.
+pub fn counted_routes() -> impl Iterator<Item = (&'static RouteSpec, &'static Route)> {
+    TABLE.iter().zip(ROUTES.iter())
+}
+
+/// A request under way; whatever ends it.
+pub struct InFlight(());
+
+impl InFlight {
+    /// It begins.
+    pub fn begin() -> Self {
+        IN_FLIGHT.increment(1);
+        Self(())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        IN_FLIGHT.decrement(1);
+    }
+}
+
+/// What the limiter decided on a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// Within the limit.
+    Allowed,
+    /// Beyond it.
+    Refused,
+    /// The counter is down: let in.
+    Uncounted,
+}
+
+/// Counts what the limiter decided.
+pub fn limited(decision: Counted) {
+    struct Decisions {
+        allowed: Counter,
+        refused: Counter,
+        uncounted: Counter,
+    }
+    static DECISIONS: LazyLock<Decisions> = LazyLock::new(|| {
+        let count = |decision: &'static str| counter!("recado_rate_limit_decisions_total", "decision" => decision);
+        Decisions {
+            allowed: count("allowed"),
+            refused: count("refused"),
+            uncounted: count("uncounted"),
+        }
+    });
+    match decision {
+        Counted::Allowed => DECISIONS.allowed.increment(1),
+        Counted::Refused => DECISIONS.refused.increment(1),
+        Counted::Uncounted => DECISIONS.uncounted.increment(1),
+    }
+}

@@ -1,0 +1,173 @@
+//! The way of spans to the collector: batches in OTLP's JSON, by the HTTP client that everything else here uses.
+
+use std::time::Duration;
+
+use actix_web::http::header::HeaderMap;
+use anyhow::Context as _;
+use async_trait::async_trait;
+use futures_util::stream::{self, StreamExt as _};
+use metrics::{Counter, counter};
+use opentelemetry::propagation::{Extractor, TextMapPropagator as _};
+use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+use opentelemetry_http::{Bytes, HttpClient, HttpError, Response};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use recado_gateways::http::{Http, Request};
+use tokio::runtime::Handle;
+use tracing::level_filters::LevelFilter;
+use tracing::{Span, Subscriber};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::TRACED;
+
+/// How long the collector may take over a batch.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the last batch may take, when the process ends.
+const LAST: Duration = Duration::from_secs(2);
+
+const SERVICE: &str = "recado";
+
+/// Where spans go; nowhere without an address.
+#[derive(Debug)]
+pub struct Traces(Option<SdkTracerProvider>);
+
+impl Traces {
+    /// Whether this program can hand spans to a collector.
+    pub const BUILT_IN: bool = true;
+
+    /// Begins, on the runtime that is current.
+    pub fn start(endpoint: Option<&str>) -> anyhow::Result<Self> {
+        let Some(endpoint) = endpoint else {
+            return Ok(Self(None));
+        };
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Client::new()?)
+            .with_protocol(Protocol::HttpJson)
+            .with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')))
+            .with_timeout(TIMEOUT)
+            .build()
+            .context("configuration: OTEL_EXPORTER_OTLP_ENDPOINT cannot be used")?;
+        let resource = Resource::builder().with_service_name(service()).build();
+        let provider = SdkTracerProvider::builder()
+            .with_batch_exporter(exporter)
+            .with_resource(resource)
+            .build();
+        Ok(Self(Some(provider)))
+    }
+
+    /// What hands spans over. Events are no part of it: what the log says stays in the log.
+    pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
+    where
+        S: Subscriber + for<'span> LookupSpan<'span>,
+    {
+        let tracer = self.0.as_ref()?.tracer(SERVICE);
+        let layer = tracing_opentelemetry::layer()
+            .with_tracer(tracer)
+            .with_location(false)
+            .with_threads(false)
+            .with_tracked_inactivity(false)
+            .with_level(false)
+            .with_target(false);
+        let traced = filter_fn(|metadata| metadata.is_span() && metadata.target() == TRACED);
+        Some(layer.with_filter(traced.with_max_level_hint(LevelFilter::DEBUG)))
+    }
+
+    /// Hands over what is left. Blocks its thread, while the runtime goes on.
+    pub fn end(self) {
+        if let Some(provider) = self.0
+            && let Err(error) = provider.shutdown_with_timeout(LAST)
+        {
+            tracing::warn!(%error, "the last spans were not handed over");
+        }
+    }
+}
+
+/// As the standard variable says, else our own name.
+fn service() -> String {
+    let told = std::env::var("OTEL_SERVICE_NAME").ok();
+    told.filter(|name| !name.trim().is_empty())
+        .unwrap_or_else(|| SERVICE.to_owned())
+}
+
+/// Puts the span below the caller's, where it names one.
+pub(super) fn adopt(span: &Span, headers: &HeaderMap) {
+    if span.is_disabled() {
+        return;
+    }
+    let parent = TraceContextPropagator::new().extract(&Headers(headers));
+    if parent.span().span_context().is_valid() {
+        // It fails where the span was begun already, which it was not.
+        span.set_parent(parent).ok();
+    }
+}
+
+struct Headers<'a>(&'a HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key)?.to_str().ok()
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(|name| name.as_str()).collect()
+    }
+}
+
+/// The exporter has a thread of its own, and no runtime: calls are made on ours. They are neither traced nor counted as
+/// those of a gateway.
+#[derive(Debug)]
+struct Client {
+    http: Http,
+    runtime: Handle,
+    delivered: Counter,
+    failed: Counter,
+}
+
+impl Client {
+    fn new() -> anyhow::Result<Self> {
+        let count = |outcome: &'static str| counter!("recado_trace_exports_total", "outcome" => outcome);
+        Ok(Self {
+            http: Http::new().map_err(anyhow::Error::msg)?,
+            runtime: Handle::current(),
+            delivered: count("delivered"),
+            failed: count("failed"),
+        })
+    }
+
+    async fn post(&self, message: opentelemetry_http::Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let (head, body) = message.into_parts();
+        let length = u64::try_from(body.len())?;
+        let mut request = Request::post_stream(head.uri.to_string(), length, stream::iter([Ok(body)]).boxed());
+        for (name, value) in head.headers {
+            if let Some(name) = name {
+                request = request.header(name, value);
+            }
+        }
+        let http = self.http.clone();
+        let calling = async move { http.call(request.timeout(TIMEOUT)).await };
+        let answer = self.runtime.spawn(calling).await??;
+        let mut response = Response::new(answer.body);
+        *response.status_mut() = answer.status.try_into()?;
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+}
+
+#[async_trait]
+impl HttpClient for Client {
+    async fn send_bytes(&self, request: opentelemetry_http::Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let result = self.post(request).await;
+        match &result {
+            Ok(response) if response.status().is_success() => self.delivered.increment(1),
+            Ok(_) | Err(_) => self.failed.increment(1),
+        }
+        result
+    }
+}

@@ -1,0 +1,59 @@
+//! Background work: how its rounds go, and when one last went well.
+
+use std::time::SystemTime;
+
+use metrics::{Counter, Gauge, counter, gauge};
+
+/// The figures of one worker.
+pub struct Worker {
+    worked: Counter,
+    idle: Counter,
+    failed: Counter,
+    panicked: Counter,
+    last_success: Gauge,
+}
+
+impl Worker {
+    /// `worker` is one of a few words: it becomes a label.
+    pub fn of(worker: &'static str) -> Self {
+        let count =
+            |outcome: &'static str| counter!("recado_worker_rounds_total", "worker" => worker, "outcome" => outcome);
+        let counted = Self {
+            worked: count("worked"),
+            idle: count("idle"),
+            failed: count("failed"),
+            panicked: count("panicked"),
+            last_success: gauge!("recado_worker_last_success_timestamp_seconds", "worker" => worker),
+        };
+        // From the start, so that one that never gets anywhere is seen too.
+        counted.succeeded();
+        counted
+    }
+
+    /// A round did something.
+    pub fn worked(&self) {
+        self.worked.increment(1);
+        self.succeeded();
+    }
+
+    /// A round found nothing to do.
+    pub fn idle(&self) {
+        self.idle.increment(1);
+        self.succeeded();
+    }
+
+    /// A round failed.
+    pub fn failed(&self) {
+        self.failed.increment(1);
+    }
+
+    /// A round panicked.
+    pub fn panicked(&self) {
+        self.panicked.increment(1);
+    }
+
+    fn succeeded(&self) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.last_success.set(now.unwrap_or_default().as_secs_f64());
+    }
+}

@@ -1,0 +1,345 @@
+//! What must never be told: every secret that the server is given or gives out, and what people write to each other, is
+//! looked for in the log at its loudest, in the figures, and, but for who may know it, in answers.
+//! `docs/operating/logs.md` is the list.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::payment;
+use recado_simulators::whatsapp::Inbound;
+use serde_json::{Value, json};
+
+use crate::api_keys;
+use crate::billing::{card_order, order, subscribe};
+use crate::harness::admin::Browser;
+use crate::harness::client::Reply;
+use crate::harness::database::Database;
+use crate::harness::figures::scrape;
+use crate::harness::people::User;
+use crate::harness::process::{SESSION_SECRET, free_port};
+use crate::harness::setting::ended;
+use crate::harness::{APP_SECRET, GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, eventually, text, until};
+
+const NUMBER: &str = "106500000077";
+const SERVER_KEY: &[u8; 32] = b"leak-application-secret-32-bytes";
+const DATABASE: &str = "leak-database-password";
+const REDIS: &str = "leak-redis-password";
+const SMTP: &str = "leak-smtp-password";
+const AI: &str = "leak-ai-key";
+const WHATSAPP: &str = "EAAG-leak-whatsapp-token";
+const CARD: &str = "4929531748602937";
+const DOCUMENT: &str = "52998224725";
+const PHONE: &str = "+5531977776666";
+const SENDER: &str = "+5531955554444";
+const EMAIL: &str = "leak-address@example.com";
+const NAME: &str = "Leakname";
+const TEMPLATE: &str = "leak-template-text";
+const INBOUND: &str = "leak-inbound-text";
+const REPLY: &str = "leak-reply-text";
+const SEARCH: &str = "leak-search-words";
+
+/// A word that must not be found, and what it is.
+pub type Marker = (&'static str, String);
+
+/// A server whose every secret is a word of its own, with figures at this port, as loud as it can be.
+pub fn start(options: Options) -> (Server, u16) {
+    let (db, port) = (Database::new(), free_port());
+    let url = db.url().replacen("postgres@", &format!("postgres:{DATABASE}@"), 1);
+    assert!(url.contains(DATABASE), "{url}");
+    let options = options
+        .with("RUST_LOG", "trace")
+        .with("METRICS_BIND", format!("127.0.0.1:{port}"))
+        .with("DATABASE_URL", url)
+        .with("APP_SECRET", STANDARD.encode(SERVER_KEY))
+        .with("REDIS_URL", format!("redis://:{REDIS}@127.0.0.1:9"))
+        .with("SMTP_URL", format!("smtp://mailer:{SMTP}@127.0.0.1:9"))
+        .with("AI_API_URL", "http://127.0.0.1:9/v1")
+        .with("AI_API_KEY", AI)
+        .with("AI_MODEL", "m")
+        .with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8")
+        .with("WEBHOOK_RETRY_SCHEDULE", "10ms");
+    (Server::start_on(db, &options), port)
+}
+
+/// What never may be told, from the start.
+fn given() -> Vec<Marker> {
+    [
+        ("the server's key", String::from_utf8(SERVER_KEY.to_vec()).unwrap()),
+        ("the server's key in base64", STANDARD.encode(SERVER_KEY)),
+        ("the sessions' secret", SESSION_SECRET.to_owned()),
+        ("the database's password", DATABASE.to_owned()),
+        ("the password of Redis", REDIS.to_owned()),
+        ("the mail server's password", SMTP.to_owned()),
+        ("the key of the AI service", AI.to_owned()),
+        ("the gateway's key", payment::Options::default().api_key),
+        ("the token of the gateway's events", GATEWAY_TOKEN.to_owned()),
+        ("the secret of the platform's callbacks", APP_SECRET.to_owned()),
+        ("the token of the handshake", VERIFY_TOKEN.to_owned()),
+        ("a platform token", WHATSAPP.to_owned()),
+        ("a card", CARD.to_owned()),
+        ("the first half of a card", CARD[..10].to_owned()),
+    ]
+    .into()
+}
+
+/// What people are and say: in answers to their account, and nowhere else.
+fn private() -> Vec<Marker> {
+    [
+        ("a document", DOCUMENT),
+        ("a document as it was written", "529.982.247"),
+        ("a phone", &PHONE[3..]),
+        ("a sender's phone", &SENDER[3..]),
+        ("an address", EMAIL),
+        ("a name", NAME),
+        ("a template's text", TEMPLATE),
+        ("a message from outside", INBOUND),
+        ("a reply", REPLY),
+        ("what was searched for", SEARCH),
+    ]
+    .map(|(what, word)| (what, word.to_owned()))
+    .into()
+}
+
+#[track_caller]
+pub fn assert_clean(what: &str, told: &str, markers: &[Marker]) {
+    for (secret, word) in markers {
+        assert!(word.len() >= 8, "{secret} is too short to be looked for");
+        if let Some(at) = told.find(word.as_str()) {
+            let line = told[..at].rsplit('\n').next().unwrap_or_default();
+            let end = told[at..].find('\n').map_or(told.len(), |end| at + end);
+            panic!("{what} holds {secret}: {line}{}", &told[at..end]);
+        }
+    }
+}
+
+/// Everything with a secret in it happens, well and badly. Returns what must never be told, and all refusals.
+pub fn everything_happens(server: &Server) -> (Vec<Marker>, String) {
+    let (mut markers, mut refusals) = (given(), String::new());
+    markers.extend(private());
+    let ana = server.owner();
+    markers.push(("a session", ana.token.clone()));
+    people_come_in(server, &ana, &mut markers, &mut refusals);
+    messages_go_out_and_come_in(server, &ana);
+    money_is_paid(server, &ana, &mut refusals);
+    others_are_told(server, &ana, &mut markers);
+    (markers, refusals)
+}
+
+fn refused(refusals: &mut String, reply: &Reply, status: u16) {
+    assert_eq!(reply.status, status, "{}", reply.text);
+    refusals.push_str(&reply.text);
+    refusals.push('\n');
+}
+
+fn people_come_in(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>, refusals: &mut String) {
+    let key = api_keys::key(ana);
+    server.get("/api/contacts").bearer(&key).send().ok();
+    server.get("/api/contacts").header("X-API-Key", &key).send().ok();
+    let wrong = format!("{}x", ana.token);
+    refused(refusals, &server.get("/api/contacts").bearer(&wrong).send(), 401);
+    let cookie = format!("svc-session={}", ana.token);
+    server.get("/api/contacts").cookie(&cookie).send().ok();
+    // Again with the same key: the kept answer holds the secret.
+    let once = || {
+        let request = ana.request("POST", "/api/api-keys").header("Idempotency-Key", "once");
+        text(&request.json(&json!({ "name": "Two" })).send().created()["full_key"])
+    };
+    let second = once();
+    assert_eq!(second, once());
+    let invite = ana
+        .post("/api/team/invites", json!({ "email": EMAIL, "role": "member" }))
+        .created();
+    let token = text(&invite["token"]);
+    until("the mail failed", || server.log().contains("a mail was not sent"));
+    let bia = server.person(uuid::Uuid::new_v4(), EMAIL);
+    refused(
+        refusals,
+        &bia.post("/api/auth/accept-invite", json!({ "token": format!("{token}x") })),
+        422,
+    );
+    bia.post("/api/auth/accept-invite", json!({ "token": token })).ok();
+    let browser = Browser::new(server.root());
+    let path = format!("/api/admin/accounts/{}/support", ana.account);
+    browser
+        .send(browser.request("POST", &path).json(&json!({ "reason": "x" })))
+        .ok();
+    browser.get("/api/contacts").ok();
+    let support = browser.cookie("svc-support-mode").unwrap();
+    markers.extend([
+        ("an API key", key),
+        ("another API key", second),
+        ("an invite's token", token),
+        ("the cookie of support mode", support),
+        ("a guest's session", bia.token.clone()),
+        ("an administrator's session", browser.user.token.clone()),
+    ]);
+}
+
+fn messages_go_out_and_come_in(server: &Server, ana: &User<'_>) {
+    let number =
+        json!({ "name": "Loja", "phone_number_id": NUMBER, "waba_id": "100000000000001", "access_token": WHATSAPP });
+    ana.post("/api/whatsapp/profiles", number).created();
+    let contact = json!({ "name": NAME, "phone": PHONE, "email": EMAIL });
+    ana.post("/api/contacts", contact.clone()).created();
+    // Taken: the database's own words hold the phone.
+    ana.post("/api/contacts", contact).invalid();
+    ana.get(&format!("/api/contacts?search={SEARCH}")).ok();
+    ana.import(format!("name,phone\n{NAME},{PHONE}\n{NAME},nowhere\n")).ok();
+    let template = ana.approved(&format!("Oi {{{{1}}}}, {TEMPLATE}"), &["Ana"]);
+    let campaign = ana.campaign(json!({ "name": "C", "template_id": template }));
+    ana.execute(&campaign).ok();
+    ended(ana, &campaign);
+    ana.post(&format!("/api/campaigns/{campaign}/test"), json!({ "phone": PHONE }))
+        .ok();
+    server.whatsapp.inbound(&Inbound::text(NUMBER, SENDER, INBOUND));
+    let conversation = eventually("the message is there", || {
+        let found = ana.get("/api/conversations").ok();
+        found["data"][0]["id"].as_str().map(str::to_owned)
+    });
+    ana.post(
+        &format!("/api/conversations/{conversation}/messages"),
+        json!({ "text": REPLY }),
+    )
+    .created();
+    let query = format!("hub.mode=subscribe&hub.verify_token={VERIFY_TOKEN}&hub.challenge=1");
+    server.get("/api/whatsapp/webhook").query(&query).send();
+    server
+        .post("/api/whatsapp/webhook")
+        .header("X-Hub-Signature-256", "sha256=00")
+        .json(&json!({}))
+        .send();
+}
+
+fn money_is_paid(server: &Server, ana: &User<'_>, refusals: &mut String) {
+    let broken = FaultKind::Status {
+        http_status: 500,
+        body: json!({ "echo": CARD }),
+        retry_after_s: None,
+    };
+    server
+        .payment
+        .script(vec![Fault::new(broken).on("POST", "/subscriptions")]);
+    refused(refusals, &subscribe(ana, card_order(CARD, "7319")), 502);
+    let other = server.owner();
+    subscribe(&other, card_order(CARD, "7319")).created();
+    server.gateway_event(&json!({ "id": "evt_1", "event": "PAYMENT_CREATED", "payment": { "id": "pay_1" } }));
+    server
+        .post("/api/billing/webhook")
+        .header("gateway-access-token", "wrong")
+        .json(&json!({}))
+        .send();
+}
+
+fn others_are_told(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>) {
+    let outbound = json!({ "name": "CI", "url": "http://127.0.0.1:9/hook", "events": ["*"] });
+    let outbound = ana.post("/api/webhooks", outbound).created();
+    let inbound = json!({ "name": "Loja", "direction": "inbound", "events": ["*"] });
+    let inbound = ana.post("/api/webhooks", inbound).created();
+    ana.contact(NAME, "+5531933332222");
+    until("the delivery failed", || {
+        server.db.count("FROM webhook_logs WHERE attempt = 2") > 0
+    });
+    let path = format!("/api/hooks/{}", text(&inbound["id"]));
+    server
+        .post(&path)
+        .header("webhook-id", "1")
+        .header("webhook-signature", "v1,eA==")
+        .json(&json!({}))
+        .send();
+    let rotated = ana
+        .post(
+            &format!("/api/webhooks/{}/rotate-secret", text(&outbound["id"])),
+            Value::Null,
+        )
+        .ok();
+    for (what, made) in [
+        ("a webhook's secret", &outbound),
+        ("an inbound one", &inbound),
+        ("a rotated one", &rotated),
+    ] {
+        markers.push((what, text(&made["secret"])));
+        markers.push((what, text(&made["signing_secret"])));
+    }
+}
+
+#[test]
+fn no_secret_is_in_any_log_refusal_or_figure() {
+    for format in ["json", "pretty"] {
+        let (server, figures) = start(Options::default().with("LOG_FORMAT", format));
+        let (markers, refusals) = everything_happens(&server);
+        assert_clean("a refusal", &refusals, &given());
+        assert_clean("the figures", &scrape(figures).text, &markers);
+        assert_eq!(server.stop(), Some(0));
+    }
+}
+
+/// The log itself is read after its process: nothing may come later.
+#[test]
+fn no_secret_is_in_the_loudest_log() {
+    for format in ["json", "pretty"] {
+        let (server, _) = start(Options::default().with("LOG_FORMAT", format));
+        let (markers, _) = everything_happens(&server);
+        let log = server.log();
+        assert!(log.contains("TRACE"), "the log is as loud as it can be");
+        assert!(
+            log.contains("a mail was not sent") && log.contains("uncounted"),
+            "{format}"
+        );
+        assert_clean(&format!("the {format} log"), &log, &markers);
+    }
+}
+
+#[test]
+fn a_crash_at_the_start_tells_no_secret() {
+    let server = Server::prepare(&Options::default());
+    let mut env = server.environment();
+    env.push((
+        "DATABASE_URL",
+        format!("postgres://someone:{DATABASE}@127.0.0.1:9/none"),
+    ));
+    for arguments in [&["migrate"][..], &["rollups", "verify"][..]] {
+        let output = crate::harness::process::command(arguments, &env).output().unwrap();
+        assert!(!output.status.success());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert!(!said.is_empty());
+        assert_clean(
+            "the last words",
+            &said,
+            &[("the database's password", DATABASE.to_owned())],
+        );
+    }
+}
+
+/// What others send is part of a line, and never makes one.
+#[test]
+fn nobody_writes_lines_of_their_own_into_the_log() {
+    const FORGED: &str = "2031-01-01T00:00:00.000000Z  INFO forged";
+    for format in ["pretty", "json"] {
+        let server = Server::start(Options::default().with("LOG_FORMAT", format));
+        let said = format!("no\r\n{FORGED}\n{{\"level\":\"INFO\",\"forged\":true}}");
+        let words = FaultKind::Status {
+            http_status: 400,
+            body: json!({ "errors": [{ "code": "x", "description": said }] }),
+            retry_after_s: None,
+        };
+        server.payment.script(vec![Fault::new(words).on("GET", "/payments")]);
+        let ana = server.owner();
+        subscribe(&ana, order("PIX"));
+        server
+            .get(&format!("/api/contacts%0d%0a{}", FORGED.replace(' ', "%20")))
+            .send();
+        server.get("/healthz").header("X-Request-Id", "a\u{e9}forged").send();
+        until("the gateway's words are logged", || {
+            server.log().contains("cannot be had")
+        });
+        let log = server.log();
+        assert!(log.contains("forged"), "{log}");
+        let begins = |line: &str| line.starts_with("2031") || line.starts_with("{\"level\":\"INFO\",\"forged");
+        assert!(!log.lines().any(begins), "{log}");
+        if format == "json" {
+            for line in log.lines() {
+                assert!(serde_json::from_str::<Value>(line).is_ok(), "no JSON: {line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Traces: with the feature `otel` spans arrive at a collector, and hold no secrets; without it, that is told.
+
+use crate::harness::{Options, Server};
+
+#[cfg(not(feature = "otel"))]
+#[test]
+fn a_program_without_traces_says_so() {
+    let server = Server::start(Options::default().with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9"));
+    let log = server.log();
+    let told = log
+        .lines()
+        .filter(|line| line.contains("\"WARN\"") && line.contains("without the feature otel"));
+    assert_eq!(told.count(), 1, "{log}");
+    assert!(!Server::new().log().contains("OTEL"));
+}
+
+#[cfg(feature = "otel")]
+mod otel {
+    use std::collections::BTreeMap;
+
+    use recado_simulators::receiver::{self, Receiver};
+    use serde_json::Value;
+
+    use super::{Options, Server};
+    use crate::harness::people::phone;
+    use crate::harness::setting::{counted, silent};
+    use crate::harness::{eventually, text, until};
+
+    /// A span, with its attributes as text.
+    #[derive(Debug)]
+    struct Span {
+        name: String,
+        trace: String,
+        parent: String,
+        kind: i64,
+        attributes: BTreeMap<String, String>,
+    }
+
+    fn array<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+        value[name].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn span(told: &Value) -> Span {
+        let attribute = |pair: &Value| {
+            let value = pair["value"].as_object().unwrap().values().next().unwrap();
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            (text(&pair["key"]), value)
+        };
+        assert!(array(told, "events").is_empty(), "the log stays in the log: {told}");
+        Span {
+            name: text(&told["name"]),
+            trace: text(&told["traceId"]),
+            parent: told["parentSpanId"].as_str().unwrap_or_default().to_owned(),
+            kind: told["kind"].as_i64().unwrap(),
+            attributes: array(told, "attributes").iter().map(attribute).collect(),
+        }
+    }
+
+    fn bodies(collector: &Receiver) -> Vec<Value> {
+        let batches = collector.deliveries_to("/otlp/v1/traces");
+        batches
+            .iter()
+            .map(|batch| serde_json::from_slice(&batch.body).unwrap())
+            .collect()
+    }
+
+    fn spans(collector: &Receiver) -> Vec<Span> {
+        let mut spans = Vec::new();
+        for body in bodies(collector) {
+            for resource in array(&body, "resourceSpans") {
+                for scope in array(resource, "scopeSpans") {
+                    spans.extend(array(scope, "spans").iter().map(span));
+                }
+            }
+        }
+        spans
+    }
+
+    fn collector() -> Receiver {
+        Receiver::start(receiver::Options::default()).unwrap()
+    }
+
+    fn sending_to(collector: &Receiver) -> Options {
+        let options = silent().with("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url("/otlp"));
+        options.with("OTEL_BSP_SCHEDULE_DELAY", "100")
+    }
+
+    fn found(collector: &Receiver, what: &str, wanted: impl Fn(&Span) -> bool) -> Span {
+        eventually(what, || spans(collector).into_iter().find(&wanted))
+    }
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    #[test]
+    fn requests_calls_and_turns_arrive_below_whoever_asked() {
+        let collector = collector();
+        let server = Server::start(sending_to(&collector));
+        let ana = server.owner();
+        ana.profile();
+        ana.contact("Bia", &phone(1));
+        let campaign = ana.plain_campaign();
+        ana.request("GET", &format!("/api/campaigns/{campaign}"))
+            .header("traceparent", &format!("00-{TRACE}-00f067aa0ba902b7-01"))
+            .header("X-Request-Id", "my-request")
+            .send()
+            .ok();
+        let request = found(&collector, "the request's span", |span| span.trace == TRACE);
+        assert_eq!((request.name.as_str(), request.kind), ("GET /api/campaigns/{id}", 2));
+        assert_eq!(request.parent, "00f067aa0ba902b7");
+        let attribute = |name: &str| request.attributes.get(name).map(String::as_str);
+        assert_eq!(attribute("http.route"), Some("/api/campaigns/{id}"));
+        assert_eq!(attribute("http.response.status_code"), Some("200"));
+        assert_eq!(attribute("request_id"), Some("my-request"));
+        ana.execute(&campaign).ok();
+        counted(&ana, &campaign, "sent", 1);
+        let turn = found(&collector, "the turn's span", |span| span.name == "turn of a run");
+        assert_eq!(turn.attributes.get("campaign"), Some(&campaign));
+        let call = found(&collector, "the call's span", |span| {
+            span.name == "gateway" && span.attributes.get("gateway").is_some_and(|name| name == "whatsapp")
+        });
+        assert_eq!((call.kind, call.attributes["outcome"].as_str()), (3, "done"));
+        assert_eq!(call.trace, turn.trace);
+        // A line of the log still says which request it is about, and nothing of spans for traces.
+        let log = server.log();
+        let line = log.lines().find(|line| line.contains("my-request")).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            line["span"],
+            serde_json::json!({ "request_id": "my-request", "name": "request" })
+        );
+    }
+
+    #[test]
+    fn spans_hold_no_secrets_and_the_last_ones_are_handed_over() {
+        let collector = collector();
+        let (server, _) = crate::secrets::start(sending_to(&collector));
+        let (markers, _) = crate::secrets::everything_happens(&server);
+        assert_eq!(server.stop(), Some(0));
+        until("spans have arrived", || spans(&collector).len() > 20);
+        let told = bodies(&collector).iter().map(Value::to_string).collect::<String>();
+        crate::secrets::assert_clean("a span", &told, &markers);
+    }
+
+    #[test]
+    fn a_collector_that_is_away_harms_nobody() {
+        let options = Options::default().with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9");
+        let server = Server::start(options.with("OTEL_BSP_SCHEDULE_DELAY", "50"));
+        let ana = server.owner();
+        for _ in 0..20 {
+            ana.get("/api/contacts").ok();
+        }
+        assert_eq!(server.stop(), Some(0));
+    }
+}
