@@ -8,6 +8,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 
 pub use invites::PgInvites;
+pub(crate) use invites::{insert as insert_invite, insert_first_owner};
 pub use members::PgMembers;
 
 use crate::errors::Attempt;
