@@ -160,7 +160,7 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
      failing AS (
        UPDATE webhook_endpoints e SET failing_since = f.since, last_failed_at = f.at
        FROM unnest($16, $17, $18, $19, $20) AS f (account_id, id, known, since, at)
-       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known)
+       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known),
      logged AS (
        INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
          response_status, attempt, duration_ms, error, next_attempt_at, created_at)
