@@ -12,6 +12,7 @@
 mod bench;
 mod dev;
 mod error;
+mod guides;
 mod http;
 mod migrate;
 mod paths;
@@ -44,6 +45,7 @@ usage: cargo xtask <command>
   token --email E [--user UUID] [--name N] [--hours H]
                        print a session token for the development server
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
+  guides [page ...]    run every command of docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the shape of the code
   bench [name ...] [--seconds N] [--pairs N]
                        measure the release server, or only this of it: idle cost read limit auth import
@@ -88,6 +90,7 @@ fn run(args: &[String]) -> Result<()> {
         "seed" => seed::run(rest),
         "token" => token::run(rest),
         "test" => test::run(rest),
+        "guides" => guides::run(rest),
         "bench" => bench::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {

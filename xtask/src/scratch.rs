@@ -52,8 +52,11 @@ fn sweep(state: &Path) {
         }
         if let Ok(Some(_lock)) = state::lock(&dir) {
             for log in [SERVER_LOG, OTHER_LOG] {
-                process::stop_left_over(&dir.join(log), &paths::released("recado"));
+                for program in [paths::released("recado"), paths::built("recado")] {
+                    process::stop_left_over(&dir.join(log), &program);
+                }
             }
+            process::stop_left_over(&dir.join("simulators.log"), &paths::built("recado-simulators"));
             let _ = postgres::stop_left_over(&dir.join("postgres"));
             redis::stop_left_over(&dir.join("redis"));
             let _ = fs::remove_dir_all(&dir);

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{Context, Result, fail};
 use crate::{paths, secrets};
 
+/// The name of the file with the environment of the running server.
+pub(crate) const RUNNING: &str = "run.env";
+
 pub(crate) type Env = BTreeMap<String, String>;
 
 /// The state directory, held by this process until it ends.
@@ -48,10 +51,15 @@ impl State {
 
     /// Tells the other commands what runs, until the answer is dropped.
     pub(crate) fn announce(&self, env: &Env) -> Result<Announcement> {
-        let path = self.dir.join("run.env");
-        secrets::write_private(&path, &render(env))?;
-        Ok(Announcement(path))
+        Ok(Announcement(write_running(&self.dir, env)?))
     }
+}
+
+/// Writes the environment of a running server into a directory, for commands and shells.
+pub(crate) fn write_running(dir: &Path, env: &Env) -> Result<PathBuf> {
+    let path = dir.join(RUNNING);
+    secrets::write_private(&path, &render(env))?;
+    Ok(path)
 }
 
 pub(crate) struct Announcement(PathBuf);
@@ -77,7 +85,7 @@ pub(crate) fn lock(dir: &Path) -> Result<Option<File>> {
 pub(crate) fn running() -> Result<Env> {
     let dir = paths::state()?;
     if lock(&dir)?.is_none()
-        && let Ok(text) = fs::read_to_string(dir.join("run.env"))
+        && let Ok(text) = fs::read_to_string(dir.join(RUNNING))
     {
         return Ok(parse(&text));
     }

@@ -10,6 +10,8 @@ diesel::table! {
         segment_config -> Nullable<Jsonb>,
         rfm_segments -> Array<Text>,
         scheduled_at -> Nullable<Timestamptz>,
+        scheduled_by -> Nullable<Uuid>,
+        scheduled_support_admin -> Nullable<Text>,
         variables -> Nullable<Jsonb>,
         folder_id -> Nullable<Uuid>,
         status -> Text,

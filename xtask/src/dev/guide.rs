@@ -11,14 +11,7 @@ use crate::{seed, token};
 /// From contacts to a sent campaign. It needs `BASE` and `KEY`, and bash, curl, grep, cut and date.
 const MAIN_JOB: &str = include_str!("main-job.sh");
 
-pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -> Result<()> {
-    let session = token::sign(
-        value(env, "SESSION_JWT_SECRET")?,
-        &seed::user(),
-        seed::EMAIL,
-        Some(seed::NAME),
-        720,
-    )?;
+pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path], took: Duration) -> Result<()> {
     let base = at.base_url();
     println!(
         "\nRecado is ready after {:.1} s. Ctrl-C stops it; its data stays.\n",
@@ -26,9 +19,7 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
     );
     println!("server      {base}");
     println!("account     Loja Exemplo ({}), owner {}", seed::ACCOUNT, seed::EMAIL);
-    println!("session     Cookie: svc-session={session}");
-    println!("admin       cargo xtask token --email {}", seed::ADMIN);
-    println!("API key     {}", value(env, "DEMO_API_KEY")?);
+    println!("admin       {}", seed::ADMIN);
     println!(
         "stand-ins   WhatsApp http://{}, payment http://{}, AI http://{}, mail smtp://{} (printed to the simulators' log)",
         at.whatsapp, at.payment, at.ai, at.smtp
@@ -49,13 +40,32 @@ pub(crate) fn print(env: &Env, at: &Addresses, logs: &[&Path], took: Duration) -
         "\nThe main job: paste this into bash, in this directory. (Here a campaign pauses 20 ms between two messages,"
     );
     println!("CAMPAIGN_MESSAGE_DELAY_MS; the default is 200 ms.)\n");
-    println!(
-        "BASE={base}\nRECEIVER=http://{}\nKEY={}",
-        at.receiver,
-        value(env, "DEMO_API_KEY")?
-    );
+    for (name, value) in variables(env, at, server_env)? {
+        println!("{name}='{value}'");
+    }
     println!("{MAIN_JOB}");
     Ok(())
+}
+
+/// What the lines to paste, and the guides, find in their shell.
+pub(super) fn variables(env: &Env, at: &Addresses, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
+    let secret = value(env, "SESSION_JWT_SECRET")?;
+    let cookie = |email: &str, user: &str, name| {
+        let token = token::sign(secret, user, email, name, 720)?;
+        Ok(format!("Cookie: svc-session={token}"))
+    };
+    let owner = cookie(seed::EMAIL, &seed::user(), Some(seed::NAME))?;
+    let admin = cookie(seed::ADMIN, &token::user_id(seed::ADMIN), None)?;
+    Ok(vec![
+        ("BASE", at.base_url()),
+        ("RECEIVER", format!("http://{}", at.receiver)),
+        ("WHATSAPP", format!("http://{}", at.whatsapp)),
+        ("PAYMENT", format!("http://{}", at.payment)),
+        ("KEY", value(env, "DEMO_API_KEY")?.to_owned()),
+        ("SESSION", owner),
+        ("ADMIN", admin),
+        ("SERVER_ENV", server_env.display().to_string()),
+    ])
 }
 
 #[cfg(test)]

@@ -46,35 +46,73 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if reset {
         start_over(&state)?;
     }
-    let secrets = state::dev_secrets(&state.dir)?;
-    let mut base = foundation(&state.dir)?;
-    migrate::migrate(&base.database_url)?;
-
-    let addresses = addresses()?;
-    let env = environment::server(
-        &addresses,
-        &base.database_url,
-        base.redis_url.as_deref(),
-        &secrets,
-        &state.dir,
-    )?;
-    let mut simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, &state.dir)?;
-    let mut server = start_server(&env, &addresses, &state.dir)?;
-
-    let mut running = env;
-    running.extend(secrets);
-    if let Err(failure) = seed::plant(&running) {
-        return fail(format!("{failure}\nthe server's log ends:\n{}", server.tail()));
+    let mut stack = Stack::start(&state.dir)?;
+    let _announcement = state.announce(&stack.env)?;
+    let logs = [&*stack.server.log, &*stack.simulators.log];
+    let server_env = state.dir.join(state::RUNNING);
+    guide::print(&stack.env, &stack.addresses, &server_env, &logs, start.elapsed())?;
+    while signals::pause().is_ok() {
+        stack.alive()?;
     }
-    let _announcement = state.announce(&running)?;
-    guide::print(&running, &addresses, &[&server.log, &simulators.log], start.elapsed())?;
-    watch(&mut server, &mut simulators, &mut base)?;
-
     println!("stopping");
-    drop(server);
-    drop(simulators);
-    drop(base);
     Ok(())
+}
+
+/// The whole product, running, with demo data; stopped in the order of the fields.
+pub(crate) struct Stack {
+    server: Process,
+    simulators: Process,
+    base: Foundation,
+    /// The environment of the server, and the secrets of both sides.
+    env: Env,
+    addresses: Addresses,
+}
+
+impl Stack {
+    /// Starts everything, with its state in a directory.
+    pub(crate) fn start(dir: &Path) -> Result<Self> {
+        let secrets = state::dev_secrets(dir)?;
+        let base = foundation(dir)?;
+        migrate::migrate(&base.database_url)?;
+        let addresses = addresses()?;
+        let mut env = environment::server(&addresses, &base.database_url, base.redis_url.as_deref(), &secrets, dir)?;
+        let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
+        let server = start_server(&env, &addresses, dir)?;
+        env.extend(secrets);
+        if let Err(failure) = seed::plant(&env) {
+            return fail(format!("{failure}\nthe server's log ends:\n{}", server.tail()));
+        }
+        Ok(Self {
+            server,
+            simulators,
+            base,
+            env,
+            addresses,
+        })
+    }
+
+    /// What a shell needs to use it; `server_env` is the file with its environment.
+    pub(crate) fn variables(&self, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
+        guide::variables(&self.env, &self.addresses, server_env)
+    }
+
+    /// The environment of the server and all secrets, for a second one beside it.
+    pub(crate) fn environment(&self) -> &Env {
+        &self.env
+    }
+
+    /// A failure when anything ended by itself.
+    fn alive(&mut self) -> Result<()> {
+        self.server.alive()?;
+        self.simulators.alive()?;
+        if let Some(redis) = &mut self.base.redis {
+            redis.alive()?;
+        }
+        if let Some(cluster) = &self.base.cluster {
+            cluster.alive()?;
+        }
+        Ok(())
+    }
 }
 
 /// `cargo xtask db`.
@@ -203,19 +241,4 @@ fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<Process>
     let client = Client::new(&addresses.base_url(), Vec::new());
     server.wait_until(READY, || client.get("/readyz").is_ok_and(|reply| reply.status == 200))?;
     Ok(server)
-}
-
-/// Until a signal comes; a failure when anything ends by itself.
-fn watch(server: &mut Process, simulators: &mut Process, base: &mut Foundation) -> Result<()> {
-    while signals::pause().is_ok() {
-        server.alive()?;
-        simulators.alive()?;
-        if let Some(redis) = &mut base.redis {
-            redis.alive()?;
-        }
-        if let Some(cluster) = &base.cluster {
-            cluster.alive()?;
-        }
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::service::{RUN_LEASE, written};
 use super::{
     Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
-    StartOutcome, Trigger, prepare, prepare_retry, transition,
+    Scheduler, StartOutcome, Trigger, prepare, prepare_retry, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
 
@@ -64,7 +64,7 @@ impl Campaigns {
         Ok(announcement.campaign)
     }
 
-    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who made them. How many. One that
+    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How many. One that
     /// cannot be announced holds up no other one; where there are only such, a fault of theirs is told.
     pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
         let (mut announced, mut fault) = (0, None);
@@ -87,19 +87,24 @@ impl Campaigns {
         let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
             return Ok(false);
         };
-        let actor = stored.created_by.map(|user_id| Actor {
+        // Whoever scheduled it before that was kept is taken to be who made it.
+        let made_by = stored.created_by.map(|user_id| Scheduler {
             user_id,
-            ip_address: None,
             support_admin: None,
         });
+        let actor = stored.scheduled_by.clone().or(made_by).map(|scheduler| Actor {
+            user_id: scheduler.user_id,
+            ip_address: None,
+            support_admin: scheduler.support_admin,
+        });
         let audit = Audit {
-            user_id: stored.created_by,
+            user_id: actor.as_ref().map(|actor| actor.user_id),
             action: AuditAction::Create,
             entity_type: "campaign_send".to_owned(),
             entity_id: Some(run.campaign_id.0),
             changes: Some(json!({ "scheduled": true })),
             ip_address: None,
-            support_admin: None,
+            support_admin: actor.as_ref().and_then(|actor| actor.support_admin.clone()),
         };
         match announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
             Ok(announcement) => Ok(self.runs.announce(&announcement).await? == Write::Done),
@@ -120,6 +125,10 @@ impl Campaigns {
         let scheduled = Campaign {
             status,
             scheduled_at: Some(at.ok_or(Refusal::NotInFuture)?),
+            scheduled_by: Some(Scheduler {
+                user_id: tenant.actor.user_id,
+                support_admin: tenant.actor.support_admin.clone(),
+            }),
             updated_at: now,
             ..stored.clone()
         };

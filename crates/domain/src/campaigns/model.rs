@@ -30,6 +30,9 @@ pub struct Campaign {
     /// When it is to start by itself.
     #[serde(with = "timestamp::option")]
     pub scheduled_at: Option<OffsetDateTime>,
+    /// Who scheduled it last: its start is theirs. Told by the audit log alone.
+    #[serde(skip)]
+    pub scheduled_by: Option<Scheduler>,
     /// What stands in the placeholders for each contact.
     pub variables: Option<Variables>,
     /// The folder it lies in.
@@ -59,6 +62,15 @@ pub struct Campaign {
     /// When it last changed.
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
+}
+
+/// Whoever let a campaign start by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// The person.
+    pub user_id: UserId,
+    /// Where they are a platform administrator who did it in support mode: their e-mail address.
+    pub support_admin: Option<String>,
 }
 
 impl Campaign {

@@ -197,6 +197,7 @@ fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         segment_config: None,
         rfm_segments: vec![],
         scheduled_at: None,
+        scheduled_by: None,
         variables: None,
         folder_id: None,
         status: CampaignStatus::Draft,

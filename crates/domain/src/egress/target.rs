@@ -20,6 +20,9 @@ pub enum Refusal {
     /// It is none, has no host, or is too long.
     #[error("must be a URL of at most {LONGEST} characters")]
     Malformed,
+    /// It is not written as it would be called.
+    #[error("must be written as it is called: http:// or https://, a host, and no space, backslash or fragment (#)")]
+    Spelling,
     /// Neither http nor https.
     #[error("must begin with http:// or https://")]
     Scheme,
@@ -64,6 +67,22 @@ impl Target {
         let target = Self(url);
         target.judge(allow)?;
         Ok(target)
+    }
+
+    /// The same judgement of a URL that is kept as it was written, to be read and compared by people: what a parser
+    /// would forgive or drop is refused.
+    pub fn written(text: &str, allow: &AllowList) -> Result<Self, Refusal> {
+        let rest = ["http://", "https://"].iter().find_map(|start| {
+            let (begin, rest) = text.split_at_checked(start.len())?;
+            begin.eq_ignore_ascii_case(start).then_some(rest)
+        });
+        let names_a_host = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['/', '?', ':']));
+        let plain = text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains(['\\', '#']);
+        let target = Self::parse(text, allow)?;
+        match names_a_host && plain {
+            true => Ok(target),
+            false => Err(Refusal::Spelling),
+        }
     }
 
     /// The same judgement of where a redirect leads to.

@@ -233,3 +233,61 @@ fn a_redirect_is_judged_like_a_first_url() {
         assert_eq!(next(location), Err(refusal), "{location}");
     }
 }
+
+#[test]
+fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
+    let written = |url: &str| Target::written(url, &AllowList::default());
+    for url in [
+        "https://e.example",
+        "HTTPS://E.example:8443/a/b?c=d&e=%20",
+        "https://[2606:4700::1111]:443/x",
+        "https://93.184.216.34",
+        "https://e.example?x=y@z",
+        "http://e.example/",
+        &format!("https://e.example/{}", "a".repeat(2030)),
+    ] {
+        assert!(written(url).is_ok(), "{url}");
+    }
+    for url in [
+        "",
+        "e.example",
+        "ftp://e.example",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://",
+        "https:///path",
+        "https://?x",
+        "https:e.example",
+        "https://user@e.example",
+        "https://user:pass@e.example/",
+        "https://e.example/#part",
+        "https://e.example/a b",
+        "https://e.example\\@127.0.0.1/",
+        "https://e.example\n",
+        "https://\u{e9}.example",
+        "https://e.example:0",
+        "https://e.example:22",
+        "https://e.example:70000",
+        "https://:443/",
+        "https://e.example:8x",
+        "https://[::1",
+        "https://[::1]",
+        "https://[x]",
+        "https://[::1]8",
+        "https://127.1",
+        " https://e.example",
+        &format!("https://e.example/{}", "a".repeat(2048)),
+    ] {
+        assert!(written(url).is_err(), "{url:?}");
+    }
+    // What is refused for its spelling alone is what the parser would have forgiven.
+    for url in [
+        "https:///e.example",
+        "https://e.example/#part",
+        " https://e.example",
+        "https:\\\\e.example",
+    ] {
+        assert_eq!(written(url), Err(Refusal::Spelling), "{url:?}");
+        assert!(Target::parse(url, &AllowList::default()).is_ok(), "{url:?}");
+    }
+}

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use super::{
-    AccountChange, AccountDetail, AccountFilter, AccountRow, Admin, ChurnDay, Days, PlatformError, PlatformStats,
-    PlatformStore, RevenueDay, RevenueOverview, SubscriptionFigures,
+    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, ChurnDay, Days,
+    PlatformError, PlatformStats, PlatformStore, RevenueDay, RevenueOverview, SubscriptionFigures,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
 use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, text};
+use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
 
 /// The longest account name, and the longest address of a logo, in characters.
 const NAME_CHARS: usize = 200;
@@ -26,6 +27,8 @@ pub struct AccountInput {
     pub name: Option<String>,
     pub slug: Option<String>,
     pub plan: Option<String>,
+    /// Who is to own it.
+    pub owner_email: Option<String>,
 }
 
 /// What of an account is to change; absent: it stays.
@@ -36,6 +39,8 @@ pub struct AccountPatch {
     pub logo_url: Option<Option<String>>,
     pub plan: Option<String>,
     pub status: Option<String>,
+    /// Who is to own it, where nobody does.
+    pub owner_email: Option<String>,
 }
 
 /// What is to be done with an account.
@@ -77,6 +82,7 @@ pub struct Administration {
     subscriptions: Arc<dyn SubscriptionStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    invites: Invites,
 }
 
 impl Administration {
@@ -85,12 +91,14 @@ impl Administration {
         subscriptions: Arc<dyn SubscriptionStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
+        invites: Invites,
     ) -> Self {
         Self {
             store,
             subscriptions,
             clock,
             ids,
+            invites,
         }
     }
 
@@ -105,14 +113,13 @@ impl Administration {
         found.ok_or(PlatformError::NotFound)
     }
 
-    /// Makes an account that nobody is in: whoever is to own it is let in by support mode and an invite.
-    pub async fn create(&self, input: &AccountInput) -> Result<Account, PlatformError> {
+    /// Makes an account that nobody is in, and an invite for whoever shall own it.
+    pub async fn create(&self, admin: &Admin, input: &AccountInput) -> Result<Administered, PlatformError> {
         let mut errors = FieldErrors::default();
         let given = input.name.as_deref().unwrap_or_default();
         let name = kept(&mut errors, name(given));
         let slug = kept(&mut errors, input.slug.as_deref().map(slug).transpose());
         let plan = kept(&mut errors, plan_id(input.plan.as_deref().unwrap_or(FREE_PLAN)));
-        errors.into_result()?;
         let (name, slug) = (name.unwrap_or_default(), slug.flatten());
         let is_given = slug.is_some();
         let account = Account {
@@ -124,14 +131,58 @@ impl Administration {
             status: AccountStatus::Active,
             created_at: self.clock.now(),
         };
-        taken(self.store.create(&account, is_given).await)
+        let owner = self.owner(admin, (account.id, &account.name), input.owner_email.as_deref());
+        let (insert, owner_invite) = kept(&mut errors, owner).unwrap_or_default();
+        errors.into_result()?;
+        let account = taken(self.store.create(&account, is_given, insert).await)?;
+        Ok(Administered { account, owner_invite })
     }
 
-    /// Changes what is given of an account.
-    pub async fn update(&self, account: AccountId, patch: &AccountPatch) -> Result<Account, PlatformError> {
+    /// Changes what is given of an account, and invites its owner where it has none.
+    pub async fn update(
+        &self,
+        admin: &Admin,
+        id: AccountId,
+        patch: &AccountPatch,
+    ) -> Result<Administered, PlatformError> {
         let change = change_of(patch)?;
-        let updated = taken(self.store.update(account, &change).await)?;
-        updated.ok_or(PlatformError::NotFound)
+        let (insert, owner_invite) = match said(patch.owner_email.as_deref()) {
+            None => (None, None),
+            email @ Some(_) => {
+                let stored = self.store.account(id).await?.ok_or(PlatformError::NotFound)?;
+                let name = change.name.as_deref().unwrap_or(&stored.name);
+                self.owner(admin, (id, name), email)?
+            }
+        };
+        let owned = |fault: &str| Err(FieldErrors::one("owner_email", fault).into());
+        match taken(self.store.update(id, &change, insert).await)? {
+            AccountUpdate::Done(account) => Ok(Administered { account, owner_invite }),
+            AccountUpdate::Missing => Err(PlatformError::NotFound),
+            AccountUpdate::Owned => owned("cannot be given: the account has an owner, who invites others"),
+            AccountUpdate::Member => owned("is a member of this account already: remove them first"),
+        }
+    }
+
+    /// The invite of whoever shall own an account, if anybody is named.
+    fn owner(
+        &self,
+        admin: &Admin,
+        (account_id, account): (AccountId, &str),
+        email: Option<&str>,
+    ) -> Result<(Option<InviteInsert>, Option<NewInvite>), FieldErrors> {
+        let Some(email) = said(email) else {
+            return Ok((None, None));
+        };
+        let of = FirstOwner {
+            account_id,
+            account,
+            invited_by: admin.user_id,
+            inviter: &admin.email,
+            email,
+            now: self.clock.now(),
+        };
+        let (insert, made) = self.invites.first_owner(&of)?;
+        Ok((Some(insert), Some(made)))
     }
 
     /// Suspends an account, opens it again, or gives it a plan. Says what was done.
@@ -273,6 +324,11 @@ fn kept<T>(errors: &mut FieldErrors, read: Result<T, FieldErrors>) -> Option<T> 
             None
         }
     }
+}
+
+/// An empty address is none, for forms that always send the field.
+fn said(email: Option<&str>) -> Option<&str> {
+    email.filter(|email| !email.trim().is_empty())
 }
 
 fn name(given: &str) -> Result<String, FieldErrors> {

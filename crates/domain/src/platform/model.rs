@@ -8,6 +8,7 @@ use crate::accounts::{Account, AccountStatus};
 use crate::billing::Cents;
 use crate::media::MediaStoreError;
 use crate::shared::{AccountId, Audit, AuditAction, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp};
+use crate::team::NewInvite;
 
 /// A platform administrator at work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,15 @@ impl Admin {
             support_admin: self.in_support.then(|| self.email.clone()),
         }
     }
+}
+
+/// An account as an administrator made or changed it, and the invite for its owner.
+#[derive(Clone, Debug)]
+pub struct Administered {
+    /// The account.
+    pub account: Account,
+    /// What is told of the invite only once.
+    pub owner_invite: Option<NewInvite>,
 }
 
 /// An account in the list, as published.

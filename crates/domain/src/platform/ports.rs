@@ -9,6 +9,20 @@ use super::{
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::shared::{AccountId, Event, Page, PageQuery, StoreError, SubscriptionId, UserId};
+use crate::team::InviteInsert;
+
+/// What came of changing an account.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccountUpdate {
+    /// As it is now.
+    Done(Account),
+    /// There is none.
+    Missing,
+    /// It has an owner, and no other one can be invited from above.
+    Owned,
+    /// Whoever was to be invited is a member already.
+    Member,
+}
 
 /// Accounts from above. An account that is being removed is none.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -31,10 +45,22 @@ pub trait PlatformStore: Send + Sync {
 
     /// Makes an account that nobody is in. A slug that `is_given` and taken is [`StoreError::Taken`]; any other is
     /// numbered until it is free.
-    async fn create(&self, account: &Account, is_given: bool) -> Result<Account, StoreError>;
+    /// With an invite for whoever is to own it, both or neither.
+    async fn create(
+        &self,
+        account: &Account,
+        is_given: bool,
+        owner: Option<InviteInsert>,
+    ) -> Result<Account, StoreError>;
 
-    /// Changes an account; none when there is none. A slug that is taken is [`StoreError::Taken`].
-    async fn update(&self, id: AccountId, change: &AccountChange) -> Result<Option<Account>, StoreError>;
+    /// Changes an account. A slug that is taken is [`StoreError::Taken`]. With an invite for whoever is to own it, which
+    /// takes back every other one for an owner; MUST be refused, and nothing changed, where the account has an owner.
+    async fn update(
+        &self,
+        id: AccountId,
+        change: &AccountChange,
+        owner: Option<InviteInsert>,
+    ) -> Result<AccountUpdate, StoreError>;
 
     /// Opens or closes an account; false when there is none.
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError>;

@@ -13,7 +13,8 @@ use crate::billing::{
     Subscription, SubscriptionStatus, Usage, Writing,
 };
 use crate::media::{MediaStoreError, MockMediaStore};
-use crate::shared::{AccountId, Event, MockClock, MockIds, StoreError, SubscriptionId, UserId};
+use crate::shared::{AccountId, Event, MockClock, MockIds, MockSecrets, Role, StoreError, SubscriptionId, UserId};
+use crate::team::{InviteStatus, Invites, MockInviteStore};
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 const ACCOUNT: AccountId = AccountId(Uuid::from_u128(9));
@@ -92,10 +93,25 @@ fn subscribed(status: Option<SubscriptionStatus>) -> MockSubscriptionStore {
     store
 }
 
+fn invites() -> Invites {
+    let mut ids = MockIds::new();
+    ids.expect_next().returning(|| Uuid::from_u128(7));
+    let mut secrets = MockSecrets::new();
+    secrets.expect_token().returning(|_| "t0k3n".into());
+    let store = Arc::new(MockInviteStore::new());
+    Invites::new(store, Arc::new(secrets), Arc::new(ids), None, "https://recado.example")
+}
+
 fn administration(store: MockPlatformStore, subscriptions: MockSubscriptionStore) -> Administration {
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(9));
-    Administration::new(Arc::new(store), Arc::new(subscriptions), clock(), Arc::new(ids))
+    Administration::new(
+        Arc::new(store),
+        Arc::new(subscriptions),
+        clock(),
+        Arc::new(ids),
+        invites(),
+    )
 }
 
 fn action(action: &str, plan: Option<&str>) -> ActionInput {
@@ -220,10 +236,11 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
             name: Some(name.into()),
             slug: slug.map(str::to_owned),
             plan: plan.map(str::to_owned),
+            owner_email: None,
         };
         async move {
             let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
-            blamed(all.create(&input).await)
+            blamed(all.create(&admin(false), &input).await)
         }
     };
     assert_eq!(refused("", None, None).await, ["name"]);
@@ -233,7 +250,8 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
     }
     for (slug, wanted) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
         let mut store = MockPlatformStore::new();
-        store.expect_create().returning(move |account, is_given| {
+        store.expect_create().returning(move |account, is_given, owner| {
+            assert!(owner.is_none());
             assert_eq!((account.slug.as_str(), is_given), (wanted, slug.is_some()));
             match is_given {
                 true => Err(StoreError::Taken { field: "slug" }),
@@ -244,11 +262,14 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
             name: Some(" Loja da <b>Ana</b>".into()),
             slug: slug.map(str::to_owned),
             plan: None,
+            owner_email: None,
         };
-        let made = administration(store, MockSubscriptionStore::new()).create(&input).await;
+        let made = administration(store, MockSubscriptionStore::new())
+            .create(&admin(false), &input)
+            .await;
         match slug {
             Some(_) => assert_eq!(blamed(made), ["slug"]),
-            None => assert_eq!(made.unwrap().plan, "free"),
+            None => assert_eq!(made.unwrap().account.plan, "free"),
         }
     }
 }
@@ -261,16 +282,21 @@ async fn every_field_of_a_patch_is_checked() {
         logo_url: Some(Some("javascript:alert(1)".into())),
         plan: Some("gold".into()),
         status: Some("closed".into()),
+        owner_email: None,
     };
     let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
-    let fields = blamed(all.update(ACCOUNT, &patch).await);
+    let fields = blamed(all.update(&admin(false), ACCOUNT, &patch).await);
     assert_eq!(fields, ["logo_url", "name", "plan", "slug", "status"]);
     for url in ["", "http://", "https:///x", "https://a b", "ftp://a"] {
         let patch = AccountPatch {
             logo_url: Some(Some(url.into())),
             ..AccountPatch::default()
         };
-        assert_eq!(blamed(all.update(ACCOUNT, &patch).await), ["logo_url"], "{url}");
+        assert_eq!(
+            blamed(all.update(&admin(false), ACCOUNT, &patch).await),
+            ["logo_url"],
+            "{url}"
+        );
     }
     let mut store = MockPlatformStore::new();
     let wanted = AccountChange {
@@ -280,15 +306,15 @@ async fn every_field_of_a_patch_is_checked() {
     };
     store
         .expect_update()
-        .withf(move |_, change| *change == wanted)
-        .returning(|_, _| Ok(Some(account())));
+        .withf(move |_, change, owner| *change == wanted && owner.is_none())
+        .returning(|_, _, _| Ok(AccountUpdate::Done(account())));
     let patch = AccountPatch {
         logo_url: Some(None),
         status: Some("suspended".into()),
         ..AccountPatch::default()
     };
     let all = administration(store, MockSubscriptionStore::new());
-    all.update(ACCOUNT, &patch).await.unwrap();
+    all.update(&admin(false), ACCOUNT, &patch).await.unwrap();
 }
 
 #[tokio::test]
@@ -445,4 +471,73 @@ async fn files_that_cannot_be_removed_keep_a_removal_open() {
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
     let deletions = Deletions::new(Arc::new(store), media, gateway, clock());
     assert!(matches!(deletions.delete(ACCOUNT).await, Err(PlatformError::NotFound)));
+}
+
+#[tokio::test]
+async fn whoever_shall_own_an_account_is_invited_with_it() {
+    let mut store = MockPlatformStore::new();
+    store.expect_create().times(1).returning(|account, _, owner| {
+        let owner = owner.unwrap();
+        assert_eq!((owner.account_id, owner.invited_by), (account.id, admin(false).user_id));
+        assert_eq!(
+            (owner.invite.role, owner.invite.status),
+            (Role::Owner, InviteStatus::Pending)
+        );
+        Ok(account.clone())
+    });
+    let input = |email: &str| AccountInput {
+        name: Some("Loja".into()),
+        owner_email: Some(email.into()),
+        ..AccountInput::default()
+    };
+    let all = administration(store, MockSubscriptionStore::new());
+    let made = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
+    let invite = made.owner_invite.unwrap().invite;
+    assert_eq!((invite.email.as_str(), invite.role), ("Dona@example.com", Role::Owner));
+    let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+    let both = AccountInput {
+        name: None,
+        ..input("dona")
+    };
+    assert_eq!(blamed(all.create(&admin(false), &both).await), ["name", "owner_email"]);
+}
+
+#[tokio::test]
+async fn an_owner_is_invited_later_only_where_there_is_none() {
+    let patch = |email: &str| AccountPatch {
+        owner_email: Some(email.into()),
+        ..AccountPatch::default()
+    };
+    for (outcome, blame) in [
+        (AccountUpdate::Done(account()), None),
+        (AccountUpdate::Owned, Some("owner_email")),
+        (AccountUpdate::Member, Some("owner_email")),
+    ] {
+        let mut store = MockPlatformStore::new();
+        store.expect_account().returning(|_| Ok(Some(account())));
+        store
+            .expect_update()
+            .withf(|_, change, owner| *change == AccountChange::default() && owner.is_some())
+            .returning(move |_, _, _| Ok(outcome.clone()));
+        let all = administration(store, MockSubscriptionStore::new());
+        let updated = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
+        match blame {
+            None => assert!(updated.unwrap().owner_invite.is_some()),
+            Some(field) => assert_eq!(blamed(updated), [field]),
+        }
+    }
+    let mut store = MockPlatformStore::new();
+    store.expect_account().returning(|_| Ok(None));
+    let all = administration(store, MockSubscriptionStore::new());
+    let missing = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
+    assert!(matches!(missing, Err(PlatformError::NotFound)));
+    // An empty field of a form says nothing, and needs no account to be looked at.
+    let mut store = MockPlatformStore::new();
+    store.expect_update().returning(|_, _, owner| {
+        assert!(owner.is_none());
+        Ok(AccountUpdate::Missing)
+    });
+    let all = administration(store, MockSubscriptionStore::new());
+    let missing = all.update(&admin(false), ACCOUNT, &patch(" ")).await;
+    assert!(matches!(missing, Err(PlatformError::NotFound)));
 }

@@ -101,7 +101,8 @@ fn acceptance(
         action: AuditAction::Create,
         entity_type: "account_user".to_owned(),
         entity_id: Some(session.user_id.into()),
-        changes: Some(json!({ "role": invite.role, "invited_by": presented.invited_by, "invite_id": invite.id })),
+        changes: Some(json!({ "role": invite.role, "invited_by": presented.invited_by,
+                              "invited_by_email": presented.inviter_email, "invite_id": invite.id })),
         ip_address,
         support_admin: None,
     };

@@ -7,16 +7,23 @@ use time::Duration;
 
 use super::roles::{permits, read};
 use super::status::{InviteCommand, transition};
-use super::{Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError, invitation};
+use super::{
+    FirstOwner, InvitationFacts, Invite, InviteInput, InviteInsert, InviteStatus, InviteStore, NewInvite, TeamError,
+    invitation,
+};
 use crate::mail::OutgoingMail;
 use crate::shared::{
-    Cipher, FieldErrors, Ids, InviteId, Role, Secrets, Slice, SliceQuery, Tenant, Write, secret_hash, text,
+    AccountId, Cipher, FieldErrors, Ids, InviteId, Role, Secrets, Slice, SliceQuery, Tenant, UserId, Write,
+    secret_hash, text,
 };
 
 /// How long an invite is good when nothing is said, and the bounds of what can be said, in hours.
 const HOURS: i64 = 168;
 const HOURS_MIN: i64 = 1;
 const HOURS_MAX: i64 = 8760;
+
+/// What becomes of a pending invite when there is a new one: it is revoked.
+const SUPERSEDED: (InviteStatus, InviteStatus) = (InviteStatus::Pending, InviteStatus::Revoked);
 
 /// The random bytes of a token.
 const TOKEN_BYTES: usize = 32;
@@ -65,6 +72,36 @@ impl Invites {
         if facts.is_member {
             return Err(already_member());
         }
+        let (insert, made) = self.issued(account_id, invited_by, &facts, (email, role, lifetime));
+        if !self.store.insert(&insert).await? {
+            return Err(already_member());
+        }
+        Ok(made)
+    }
+
+    /// What the first owner of an account is invited by: no role in it can do that, so the platform does. The address is
+    /// blamed as `owner_email`. Nothing is stored.
+    pub fn first_owner(&self, of: &FirstOwner<'_>) -> Result<(InviteInsert, NewInvite), FieldErrors> {
+        let email = text::email(of.email.trim());
+        let email = email.ok_or_else(|| FieldErrors::one("owner_email", "is not an e-mail address"))?;
+        let facts = InvitationFacts {
+            now: of.now,
+            account: of.account.to_owned(),
+            inviter: of.inviter.to_owned(),
+            is_member: false,
+        };
+        let terms = (email, Role::Owner, Duration::hours(HOURS));
+        Ok(self.issued(of.account_id, of.invited_by, &facts, terms))
+    }
+
+    /// An invite with its token, and what of it is stored.
+    fn issued(
+        &self,
+        account_id: AccountId,
+        invited_by: UserId,
+        facts: &InvitationFacts,
+        (email, role, lifetime): (String, Role, Duration),
+    ) -> (InviteInsert, NewInvite) {
         let invite = Invite {
             id: self.ids.next().into(),
             email,
@@ -77,7 +114,7 @@ impl Invites {
         let accept_url = format!("{}/accept-invite?token={}", self.public_url, token.expose_secret());
         let accept_url = SecretString::from(accept_url);
         let mail = self.cipher.as_ref().map(|cipher| {
-            let mail = invitation::write(&invite, &facts, &accept_url);
+            let mail = invitation::write(&invite, facts, &accept_url);
             OutgoingMail::seal(cipher.as_ref(), self.ids.next().into(), &mail)
         });
         let insert = InviteInsert {
@@ -85,17 +122,15 @@ impl Invites {
             invite: invite.clone(),
             invited_by,
             token_hash: secret_hash(&token),
-            superseded: revocation(InviteStatus::Pending)?,
+            superseded: SUPERSEDED,
             mail,
         };
-        if !self.store.insert(&insert).await? {
-            return Err(already_member());
-        }
-        Ok(NewInvite {
+        let made = NewInvite {
             invite,
             token,
             accept_url,
-        })
+        };
+        (insert, made)
     }
 
     /// Takes a pending invite back; one that is over is as good as none.
@@ -142,4 +177,14 @@ fn checked(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> 
     }
     errors.into_result()?;
     Ok((email, role, Duration::hours(hours)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_invite_ends_the_old_one_as_taking_it_back_does() {
+        assert_eq!(revocation(InviteStatus::Pending).unwrap(), SUPERSEDED);
+    }
 }

@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::InviteStatus;
-use crate::shared::{FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
+use crate::shared::{AccountId, FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
 
 /// A person in an account, as published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -55,6 +55,23 @@ pub struct InviteInput {
     pub role: Option<String>,
     /// How long it is good; a week when nothing is said.
     pub expires_in_hours: Option<i64>,
+}
+
+/// Who is to be the first owner of an account, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstOwner<'a> {
+    /// The account.
+    pub account_id: AccountId,
+    /// Its name.
+    pub account: &'a str,
+    /// The platform administrator who invites.
+    pub invited_by: UserId,
+    /// How they are called in the mail.
+    pub inviter: &'a str,
+    /// Whom it is for.
+    pub email: &'a str,
+    /// Now.
+    pub now: OffsetDateTime,
 }
 
 /// A new invite and what is told of it only once.

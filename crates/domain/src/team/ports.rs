@@ -84,6 +84,8 @@ pub struct PresentedInvite {
     pub invite: Invite,
     /// Whoever made it.
     pub invited_by: UserId,
+    /// Their address, by which the account's log names them: they may be no member, as platform administrators are.
+    pub inviter_email: Option<String>,
     /// Now, by the database's clock.
     pub now: OffsetDateTime,
     /// Whether whoever presents it is in the account already.

@@ -339,6 +339,7 @@ fn presented(left: Duration) -> PresentedInvite {
             ..invite(InviteStatus::Pending)
         },
         invited_by: ANA,
+        inviter_email: Some("ana@example.com".into()),
         now: NOW,
         is_member: false,
     }
@@ -384,7 +385,8 @@ async fn joining_is_audited_in_the_name_of_whoever_joins() {
         );
         assert_eq!((audit.user_id, audit.entity_id), (Some(BIA), Some(BIA.0)));
         assert_eq!(audit.ip_address.as_deref(), Some("10.0.0.1"));
-        let changes = json!({ "role": "member", "invited_by": ANA, "invite_id": INVITE });
+        let changes = json!({ "role": "member", "invited_by": ANA, "invited_by_email": "ana@example.com",
+                              "invite_id": INVITE });
         assert_eq!(audit.changes, Some(changes));
         Ok(true)
     });

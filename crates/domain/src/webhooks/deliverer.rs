@@ -11,11 +11,14 @@ use serde_json::json;
 use time::Duration;
 
 use super::lines::Lines;
+use super::service::ENTITY;
 use super::{
     Attempt, Bell, Body, Claimed, DeliveryGateway, DeliveryQueue, DisabledReason, Fate, Health, HealthChange,
     HealthNote, Jitter, Outcome, Request, Schedule, SecretBytes, Settlement, fate, health, sign,
 };
-use crate::shared::{AccountId, Cipher, Clock, Event, Ids, Notification, NotificationKind, StoreError, WebhookId};
+use crate::shared::{
+    AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, Notification, NotificationKind, StoreError, WebhookId,
+};
 
 /// For how long a claim holds. A call that hangs ends well before.
 const LEASE: Duration = Duration::seconds(60);
@@ -219,7 +222,10 @@ impl Deliverer {
             HealthChange::Disable(reason) => Some(HealthNote::Disabled {
                 known: claimed.health,
                 reason,
-                events: vec![Event::Notification(told(claimed, reason))],
+                events: vec![
+                    Event::Notification(told(claimed, reason)),
+                    Event::Audit(switched_off(claimed, reason)),
+                ],
             }),
         };
         endpoints
@@ -350,6 +356,19 @@ fn settlement(fate: Fate) -> Settlement {
 }
 
 /// What the account is told of an endpoint that was switched off.
+/// The entry of a change that nobody made: the log says of every webhook when it was switched off.
+fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
+    Audit {
+        user_id: None,
+        action: AuditAction::Update,
+        entity_type: ENTITY.to_owned(),
+        entity_id: Some(claimed.key.endpoint_id.into()),
+        changes: Some(json!({ "is_active": { "from": true, "to": false }, "disabled_reason": reason })),
+        ip_address: None,
+        support_admin: None,
+    }
+}
+
 fn told(claimed: &Claimed, reason: DisabledReason) -> Notification {
     let why = match reason {
         DisabledReason::Gone => "it answered 410 Gone".to_owned(),

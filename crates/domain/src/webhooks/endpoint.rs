@@ -1,6 +1,7 @@
 //! What may be said of an endpoint, and what it makes of it.
 
-use super::{AddressGuard, Direction, StoredWebhook, WebhookInput, url};
+use super::{Direction, StoredWebhook, WebhookInput};
+use crate::egress::{AllowList, Target};
 use crate::shared::{FieldErrors, WebhookKind, text};
 
 const NAME_CHARS: usize = 100;
@@ -13,8 +14,8 @@ const ALL_EVENTS: &str = "*";
 pub(super) struct Addresses<'a> {
     /// Whether plain HTTP will do.
     pub(super) plain_http: bool,
-    /// Who knows the addresses that are not called.
-    pub(super) guard: &'a dyn AddressGuard,
+    /// What may be called of the private networks.
+    pub(super) allow: &'a AllowList,
 }
 
 /// What an input says of an endpoint.
@@ -130,28 +131,22 @@ fn checked_url(
         errors.add("url", "must not be given: an inbound webhook is called by others");
         return None;
     }
-    if let Some(fault) = url::fault(&given, addresses.plain_http) {
-        errors.add("url", fault);
-    } else if let Err(refusal) = addresses.guard.allows_url(&given) {
-        errors.add("url", refusal.to_string());
+    match Target::written(&given, addresses.allow) {
+        Err(refusal) => errors.add("url", refusal.to_string()),
+        Ok(target) if !target.is_secure() && !addresses.plain_http => errors.add("url", "must be an https address"),
+        Ok(_) => {}
     }
     Some(given)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MockAddressGuard, UrlRefusal};
     use super::*;
 
     fn checked(stored: Option<Content>, input: WebhookInput) -> Result<Content, Vec<String>> {
-        let mut guard = MockAddressGuard::new();
-        guard.expect_allows_url().returning(|url| match url.contains("//10.") {
-            true => Err(UrlRefusal("is a private address".into())),
-            false => Ok(()),
-        });
         let addresses = Addresses {
             plain_http: false,
-            guard: &guard,
+            allow: &AllowList::default(),
         };
         merge(stored, input, &addresses).map_err(|errors| errors.0.into_keys().collect())
     }
@@ -186,6 +181,7 @@ mod tests {
             (input(&"é".repeat(101), "https://e.example", &["*"]), vec!["name"]),
             (input("n", "http://e.example", &["*"]), vec!["url"]),
             (input("n", "https://10.0.0.1/", &["*"]), vec!["url"]),
+            (input("n", "https://e.example/#part", &["*"]), vec!["url"]),
             (input("n", "", &["*"]), vec!["url"]),
             (input("n", "https://e.example", &[]), vec!["events"]),
             (input("n", "https://e.example", &many), vec!["events"]),

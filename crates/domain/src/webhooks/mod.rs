@@ -6,7 +6,6 @@
 mod deliverer;
 mod endpoint;
 mod fate;
-mod guard;
 mod inbound;
 #[cfg(test)]
 mod inbound_tests;
@@ -19,7 +18,6 @@ mod service_tests;
 mod signature;
 #[cfg(test)]
 mod tests;
-mod url;
 mod verification;
 
 pub use deliverer::Deliverer;

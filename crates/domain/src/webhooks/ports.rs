@@ -5,7 +5,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{
@@ -85,18 +84,6 @@ impl Failure {
 pub trait DeliveryGateway: Send + Sync {
     /// Makes one attempt.
     async fn deliver(&self, request: &Request) -> Outcome;
-}
-
-/// Why a URL is not called, in words for whoever named it.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct UrlRefusal(pub String);
-
-/// Tells addresses that may be called from those that may not.
-#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
-pub trait AddressGuard: Send + Sync {
-    /// Whether the URL may be called, as far as it says itself: a name passes, whatever it resolves to later.
-    fn allows_url(&self, url: &str) -> Result<(), UrlRefusal>;
 }
 
 /// Draws what is to be spread.

@@ -9,9 +9,10 @@ use time::{Duration, OffsetDateTime};
 use super::endpoint::{Addresses, Content, merge};
 use super::signature::SECRET_BYTES;
 use super::{
-    AddressGuard, Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
+    Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
     StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookInsert, WebhookLog, WebhookStore,
 };
+use crate::egress::AllowList;
 use crate::shared::{
     AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Page, PageQuery, Secrets, Slice, Tenant, WebhookEventId,
     WebhookId, WebhookKind, WebhookLogId, Write,
@@ -33,7 +34,7 @@ const RECOVERY_BATCH: i64 = 5000;
 const KEPT: Duration = Duration::days(30);
 
 /// What an audit entry calls an endpoint.
-const ENTITY: &str = "webhook";
+pub(super) const ENTITY: &str = "webhook";
 
 /// The ports of [`Webhooks`].
 pub struct Webhooks {
@@ -47,8 +48,8 @@ pub struct Webhooks {
     pub secrets: Arc<dyn Secrets>,
     /// Secrets at rest.
     pub cipher: Arc<dyn Cipher>,
-    /// Who knows the addresses that are not called.
-    pub guard: Arc<dyn AddressGuard>,
+    /// What may be called of the private networks.
+    pub allow: AllowList,
     /// Whether an endpoint may be reached by plain HTTP.
     pub plain_http: bool,
 }
@@ -72,7 +73,7 @@ impl Webhooks {
     fn addresses(&self) -> Addresses<'_> {
         Addresses {
             plain_http: self.plain_http,
-            guard: &*self.guard,
+            allow: &self.allow,
         }
     }
 

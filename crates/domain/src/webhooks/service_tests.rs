@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::tests::NOW;
 use super::*;
+use crate::egress::AllowList;
 use crate::shared::{
     AccountId, Event, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UserId, WebhookEventId,
     WebhookId, WebhookLogId, Write,
@@ -34,15 +35,13 @@ fn webhooks(store: MockWebhookStore) -> Webhooks {
     cipher
         .expect_seal()
         .returning(|secret| Sealed(format!("sealed {}", secret.expose_secret()).into_bytes()));
-    let mut guard = MockAddressGuard::new();
-    guard.expect_allows_url().returning(|_| Ok(()));
     Webhooks {
         store: Arc::new(store),
         clock: Arc::new(clock),
         ids: Arc::new(ids),
         secrets: Arc::new(secrets),
         cipher: Arc::new(cipher),
-        guard: Arc::new(guard),
+        allow: AllowList::default(),
         plain_http: false,
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use uuid::Uuid;
 
 use super::*;
-use crate::shared::{AccountId, Ids, MockCipher, Sealed, StoreError, WebhookEventId, WebhookId};
+use crate::shared::{AccountId, Event, Ids, MockCipher, Sealed, StoreError, WebhookEventId, WebhookId};
 
 pub(super) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -320,9 +320,14 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
     assert_eq!(of(2), (Some(410), None, Settlement::Failed, 1, 0));
     assert_eq!(of(3), (None, Some("timed_out".into()), later, 1, 15));
     let notes = queue.notes.lock().unwrap();
-    let gone = notes.iter().filter(
-        |note| matches!(note, HealthNote::Disabled { reason: DisabledReason::Gone, events, .. } if events.len() == 1),
-    );
+    let gone = notes.iter().filter(|note| match note {
+        HealthNote::Disabled {
+            reason: DisabledReason::Gone,
+            events,
+            ..
+        } => matches!(&events[..], [Event::Notification(_), Event::Audit(audit)] if audit.user_id.is_none()),
+        _ => false,
+    });
     let failing = notes.iter().filter(|note| matches!(note, HealthNote::Failing { .. }));
     assert_eq!((gone.count(), failing.count()), (1, 2));
 }

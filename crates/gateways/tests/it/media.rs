@@ -217,6 +217,61 @@ async fn of_a_dropped_file_nothing_is_left_in_a_bucket() {
     leaves_nothing(Arc::new(in_bucket(&directory, "right").await), &directory).await;
 }
 
+/// The files of an account, and of those around it in every order that a listing has.
+async fn an_account_goes_alone(store: Arc<dyn MediaStore>, directory: &Directory) {
+    let of = |account: u128, id: u128| MediaPath {
+        account_id: AccountId(Uuid::from_u128(account)),
+        id: Uuid::from_u128(id),
+        kind: MediaType::Png,
+    };
+    for account in [8, 9, 10, 9 << 120] {
+        for id in 0..5 {
+            put(store.as_ref(), &of(account, id), b"png").await;
+        }
+    }
+    // More than one page of a listing has, and one of several parts.
+    let bulk = (5..1_100).map(|id| of(9, id));
+    let puts = bulk.map(|path| {
+        let store = store.clone();
+        async move { put(store.as_ref(), &path, b"png").await }
+    });
+    futures_util::stream::iter(puts)
+        .buffer_unordered(8)
+        .collect::<Vec<_>>()
+        .await;
+    put(store.as_ref(), &of(9, 9_999), &content(11_000_000)).await;
+    for _ in 0..2 {
+        store.delete_account(of(9, 0).account_id).await.unwrap();
+        let left = directory.files().into_iter().filter(|file| is_content(file));
+        let left: Vec<String> = left.map(|file| file.display().to_string()).collect();
+        assert_eq!(left.len(), 15, "{left:?}");
+        let gone = format!("/{}/", of(9, 0).account_id);
+        assert!(left.iter().all(|file| !file.contains(&gone)), "{left:?}");
+    }
+    for account in [8, 10, 9 << 120] {
+        assert_eq!(store.size(&of(account, 4)).await.unwrap(), Some(3));
+    }
+    assert_eq!(store.size(&of(9, 4)).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn of_a_removed_account_nothing_is_left_in_a_directory() {
+    let directory = Directory::new();
+    an_account_goes_alone(in_directory(&directory), &directory).await;
+}
+
+#[tokio::test]
+async fn of_a_removed_account_nothing_is_left_in_a_bucket() {
+    let directory = Directory::new();
+    let store = Arc::new(in_bucket(&directory, "right").await);
+    // What lies beside the prefix is somebody else's.
+    let foreign = directory.path().join("media/some/prefix2");
+    std::fs::create_dir_all(&foreign).unwrap();
+    std::fs::write(foreign.join(".bucket-foreign"), b"x").unwrap();
+    an_account_goes_alone(store, &directory).await;
+    assert!(foreign.join(".bucket-foreign").exists());
+}
+
 #[tokio::test]
 async fn a_wrong_secret_is_a_fault_of_the_store() {
     let directory = Directory::new();

@@ -7,7 +7,7 @@ use diesel::prelude::{
 };
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Campaign, SendCounts};
+use recado_domain::campaigns::{Campaign, Scheduler, SendCounts};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
@@ -28,6 +28,8 @@ pub(super) struct CampaignRow {
     segment_config: Option<Value>,
     rfm_segments: Vec<String>,
     scheduled_at: Option<OffsetDateTime>,
+    scheduled_by: Option<Uuid>,
+    scheduled_support_admin: Option<String>,
     variables: Option<Value>,
     folder_id: Option<Uuid>,
     status: String,
@@ -63,6 +65,10 @@ impl TryFrom<CampaignRow> for Campaign {
                 .map_err(corrupt)?,
             rfm_segments: row.rfm_segments,
             scheduled_at: row.scheduled_at,
+            scheduled_by: row.scheduled_by.map(|user_id| Scheduler {
+                user_id: user_id.into(),
+                support_admin: row.scheduled_support_admin,
+            }),
             variables: row.variables.map(serde_json::from_value).transpose().map_err(corrupt)?,
             folder_id: row.folder_id.map(Into::into),
             status: word(&row.status)?,
@@ -89,6 +95,8 @@ pub(super) struct Content<'a> {
     segment_config: Option<Value>,
     rfm_segments: &'a [String],
     scheduled_at: Option<OffsetDateTime>,
+    scheduled_by: Option<Uuid>,
+    scheduled_support_admin: Option<&'a str>,
     variables: Option<Value>,
     folder_id: Option<Uuid>,
     status: &'a str,
@@ -114,6 +122,11 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
                 .map_err(failed)?,
             rfm_segments: &campaign.rfm_segments,
             scheduled_at: campaign.scheduled_at,
+            scheduled_by: campaign.scheduled_by.as_ref().map(|scheduler| scheduler.user_id.into()),
+            scheduled_support_admin: campaign
+                .scheduled_by
+                .as_ref()
+                .and_then(|scheduler| scheduler.support_admin.as_deref()),
             variables: campaign
                 .variables
                 .as_ref()

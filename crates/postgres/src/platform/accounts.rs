@@ -3,13 +3,15 @@
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::Account;
-use recado_domain::platform::AccountChange;
+use recado_domain::platform::{AccountChange, AccountUpdate};
 use recado_domain::shared::{AccountId, Event, StoreError};
+use recado_domain::team::InviteInsert;
 
 use crate::accounts::{AccountColumns, take_slug};
 use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Sql, sql};
+use crate::team::{insert_first_owner, insert_invite};
 
 pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<Account>> {
     let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
@@ -22,7 +24,12 @@ async fn one(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> Attempt<Option
     Ok(row.map(Account::try_from).transpose()?)
 }
 
-pub(super) async fn create(conn: &mut AsyncPgConnection, account: &Account, is_given: bool) -> Attempt<Account> {
+pub(super) async fn create(
+    conn: &mut AsyncPgConnection,
+    account: &Account,
+    is_given: bool,
+    owner: Option<&InviteInsert>,
+) -> Attempt<Account> {
     let slug = if is_given {
         enter_slug(conn, account.id, &account.slug).await?;
         account.slug.clone()
@@ -40,8 +47,11 @@ pub(super) async fn create(conn: &mut AsyncPgConnection, account: &Account, is_g
     .bind(account.plan.as_str())
     .bind(account.status.as_str())
     .bind(account.created_at)
-    .execute(conn)
+    .execute(&mut *conn)
     .await?;
+    if let Some(owner) = owner {
+        insert_invite(conn, owner).await?;
+    }
     Ok(Account {
         slug,
         ..account.clone()
@@ -65,12 +75,20 @@ pub(super) async fn update(
     conn: &mut AsyncPgConnection,
     id: AccountId,
     change: &AccountChange,
-) -> Attempt<Option<Account>> {
+    owner: Option<&InviteInsert>,
+) -> Attempt<AccountUpdate> {
     let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
     let Some(before) = one(conn, locked.bind(id)).await? else {
-        return Ok(None);
+        return Ok(AccountUpdate::Missing);
     };
+    if let Some(owner) = owner {
+        match insert_first_owner(conn, owner).await? {
+            Some(true) => {}
+            Some(false) => return Ok(AccountUpdate::Member),
+            None => return Ok(AccountUpdate::Owned),
+        }
+    }
     if let Some(slug) = change.slug.as_deref().filter(|slug| *slug != before.slug) {
         enter_slug(conn, id, slug).await?;
         sql("DELETE FROM account_slugs WHERE slug = $1 AND account_id = $2")
@@ -92,7 +110,8 @@ pub(super) async fn update(
     .bind(change.logo_url.as_ref().and_then(|url| url.as_deref()))
     .bind(change.plan.as_deref())
     .bind(change.status.map(|status| status.as_str()));
-    one(conn, statement).await
+    let updated = one(conn, statement).await?;
+    Ok(updated.map_or(AccountUpdate::Missing, AccountUpdate::Done))
 }
 
 /// `column` is one of ours, never a caller's.

@@ -10,10 +10,11 @@ mod support;
 use async_trait::async_trait;
 use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::platform::{
-    AccountChange, AccountDetail, AccountFilter, AccountRow, DayChurn, DayRevenue, Days, PlatformStore,
+    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, DayChurn, DayRevenue, Days, PlatformStore,
     SubscriptionFigures, Totals,
 };
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
+use recado_domain::team::InviteInsert;
 use time::{Duration, OffsetDateTime};
 
 use crate::errors::retry;
@@ -60,20 +61,35 @@ impl PlatformStore for PgPlatform {
         tx.end(found).await
     }
 
-    async fn create(&self, account: &Account, is_given: bool) -> Result<Account, StoreError> {
+    async fn create(
+        &self,
+        account: &Account,
+        is_given: bool,
+        owner: Option<InviteInsert>,
+    ) -> Result<Account, StoreError> {
         retry(|| async {
             let mut tx = self.0.begin().await?;
-            let created = accounts::create(tx.conn()?, account, is_given).await;
+            let created = accounts::create(tx.conn()?, account, is_given, owner.as_ref()).await;
             tx.end(created).await
         })
         .await
     }
 
-    async fn update(&self, id: AccountId, change: &AccountChange) -> Result<Option<Account>, StoreError> {
+    async fn update(
+        &self,
+        id: AccountId,
+        change: &AccountChange,
+        owner: Option<InviteInsert>,
+    ) -> Result<AccountUpdate, StoreError> {
         retry(|| async {
             let mut tx = self.0.begin().await?;
-            let updated = accounts::update(tx.conn()?, id, change).await;
-            tx.end(updated).await
+            match accounts::update(tx.conn()?, id, change, owner.as_ref()).await {
+                Ok(refused @ (AccountUpdate::Owned | AccountUpdate::Member)) => {
+                    tx.rollback().await?;
+                    Ok(refused)
+                }
+                done => tx.end(done).await,
+            }
         })
         .await
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, InviteId, Slice, SliceQuery, StoreError, UserId, Write};
 use recado_domain::team::{
@@ -81,6 +81,8 @@ struct PresentedRow {
     account: String,
     #[diesel(sql_type = SqlUuid)]
     invited_by: Uuid,
+    #[diesel(sql_type = Nullable<Text>)]
+    inviter_email: Option<String>,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
     #[diesel(sql_type = Bool)]
@@ -96,6 +98,7 @@ impl TryFrom<PresentedRow> for PresentedInvite {
             account: row.account,
             invite: row.invite.try_into()?,
             invited_by: row.invited_by.into(),
+            inviter_email: row.inviter_email,
             now: row.now,
             is_member: row.is_member,
         })
@@ -184,12 +187,13 @@ impl InviteStore for PgInvites {
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError> {
         let statement = sql(
             "SELECT i.id, i.email, i.role, i.status, i.expires_at, i.created_at, i.account_id, a.name AS account,
-               i.invited_by, now() AS now,
+               i.invited_by, b.email AS inviter_email, now() AS now,
                EXISTS (SELECT FROM account_users m
                  WHERE m.account_id = i.account_id AND m.user_id = $2 AND NOT m.is_support) AS is_member
              FROM invite_tokens t
              JOIN team_invites i ON i.account_id = t.account_id AND i.id = t.invite_id
              JOIN accounts a ON a.id = t.account_id
+             LEFT JOIN users b ON b.id = i.invited_by
              WHERE t.token_hash = $1",
         )
         .bind(token_hash)
@@ -230,7 +234,8 @@ impl InviteStore for PgInvites {
     }
 }
 
-async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<bool> {
+/// False: somebody with the address is a member.
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<bool> {
     let (account, invite) = (insert.account_id, &insert.invite);
     lock(conn, account).await?;
     let member: Answer = sql(
@@ -279,6 +284,32 @@ async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<
         mail::append(conn, account, mail).await?;
     }
     Ok(true)
+}
+
+/// Makes the invite of an account's first owner the only one for an owner, among changes of a team that wait for each
+/// other. None: there is an owner; false: the person is a member.
+pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<Option<bool>> {
+    let account = insert.account_id;
+    lock(conn, account).await?;
+    let owned: Answer = sql("SELECT EXISTS (SELECT FROM account_users
+           WHERE account_id = $1 AND role = 'owner' AND NOT is_support) AS yes")
+    .bind(account)
+    .get_result(&mut *conn)
+    .await?;
+    if owned.yes {
+        return Ok(None);
+    }
+    let (from, to) = insert.superseded;
+    sql("WITH superseded AS (
+           UPDATE team_invites SET status = $3, updated_at = now()
+           WHERE account_id = $1 AND role = 'owner' AND status = $2 RETURNING id)
+         DELETE FROM invite_tokens t USING superseded s WHERE t.account_id = $1 AND t.invite_id = s.id")
+    .bind(account)
+    .bind(from.as_str())
+    .bind(to.as_str())
+    .execute(&mut *conn)
+    .await?;
+    self::insert(conn, insert).await.map(Some)
 }
 
 async fn move_on(

@@ -9,6 +9,7 @@ use recado_domain::shared::AccountId;
 
 pub use invites::PgInvites;
 pub(crate) use members::MemberRow;
+pub(crate) use invites::{insert as insert_invite, insert_first_owner};
 pub use members::PgMembers;
 
 use crate::errors::Attempt;

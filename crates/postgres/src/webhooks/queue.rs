@@ -16,7 +16,7 @@ use super::store::drop_waiting;
 use crate::errors::{Attempt, Fault, retry};
 use crate::outbox;
 use crate::pool::PlatformPool;
-use crate::sql::{Param, Sql, sql};
+use crate::sql::{Number, Param, Sql, sql};
 
 /// The deliverer's side of the queue.
 #[derive(Clone, Debug)]
@@ -122,6 +122,10 @@ impl Row {
 
 /// Rows are looked up one by one, whatever the statistics say, and locked in the order of their keys. Whatever became of
 /// the claim, the attempt was made, and is logged, once.
+///
+/// `held` may have waited for somebody who changed a row meanwhile (dropped it, or queued it again); its place then is one
+/// that this statement cannot see yet. How many such there are is the answer, and the statement is repeated for them: it
+/// begins with a fresh look, and what it has done it does not do twice.
 const FINISH: &str = "WITH made AS MATERIALIZED (
        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
          AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
@@ -135,12 +139,14 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
          FOR UPDATE) d),
      delivered AS (
        DELETE FROM webhook_deliveries
-       WHERE ctid = ANY (ARRAY (SELECT tid FROM held WHERE next = 'delivered'))),
+       WHERE ctid = ANY (ARRAY (SELECT tid FROM held WHERE next = 'delivered'))
+       RETURNING 1),
      others AS (
        UPDATE webhook_deliveries d
        SET state = h.next, attempt = h.number, leased = false, failed_at = h.at,
          next_attempt_at = now() + h.delay * interval '1 microsecond'
-       FROM held h WHERE d.ctid = ANY (ARRAY (SELECT tid FROM held WHERE next <> 'delivered')) AND d.ctid = h.tid),
+       FROM held h WHERE d.ctid = ANY (ARRAY (SELECT tid FROM held WHERE next <> 'delivered')) AND d.ctid = h.tid
+       RETURNING 1),
      recovered AS (
        UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
        FROM unnest($14, $15) AS r (account_id, id)
@@ -148,14 +154,19 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
      failing AS (
        UPDATE webhook_endpoints e SET failing_since = f.since, last_failed_at = f.at
        FROM unnest($16, $17, $18, $19, $20) AS f (account_id, id, known, since, at)
-       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known)
-     INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
-       response_status, attempt, duration_ms, error, next_attempt_at, created_at)
-     SELECT m.account_id, m.log_id, m.endpoint_id, 'outbound', m.type, m.event_id, m.event_id,
-       m.status, m.number, m.duration_ms, m.error,
-       CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
-     FROM made m JOIN accounts a ON a.id = m.account_id
-     ON CONFLICT DO NOTHING";
+       WHERE e.account_id = f.account_id AND e.id = f.id AND e.failing_since IS NOT DISTINCT FROM f.known),
+     logged AS (
+       INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id,
+         response_status, attempt, duration_ms, error, next_attempt_at, created_at)
+       SELECT m.account_id, m.log_id, m.endpoint_id, 'outbound', m.type, m.event_id, m.event_id,
+         m.status, m.number, m.duration_ms, m.error,
+         CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
+       FROM made m JOIN accounts a ON a.id = m.account_id
+       ON CONFLICT DO NOTHING)
+     SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n";
+
+/// How often a record is repeated for rows that others keep changing.
+const FINISH_TRIES: usize = 5;
 
 fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
 where
@@ -248,8 +259,18 @@ async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> Attempt<()> {
 }
 
 async fn finish_all(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> Attempt<()> {
-    finish(made, notes).execute(&mut *conn).await?;
+    settle(conn, made, notes).await?;
     disable(conn, notes).await
+}
+
+async fn settle(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> Attempt<()> {
+    for _ in 0..FINISH_TRIES {
+        let missed: Number = finish(made, notes).get_result(&mut *conn).await?;
+        if missed.n == 0 {
+            return Ok(());
+        }
+    }
+    Err(StoreError::Unavailable("deliveries were changed by others all the time".into()).into())
 }
 
 /// A claim without an attempt leaves nothing behind.
@@ -288,7 +309,9 @@ impl DeliveryQueue for PgDeliveryQueue {
             .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
         retry(|| async {
             if !disables {
-                return self.0.run(finish(attempts, notes)).await.map(drop);
+                let mut held = self.0.get().await?;
+                let settled = settle(held.conn()?, attempts, notes).await;
+                return held.end(settled);
             }
             let mut tx = self.0.begin().await?;
             let done = finish_all(tx.conn()?, attempts, notes).await;

@@ -1,8 +1,11 @@
 //! Accounts from above: the list against a list of everything, accounts without anybody, support mode.
 
-use recado_domain::accounts::{AccountStatus, AccountStore, Session};
-use recado_domain::platform::{AccountChange, AccountFilter, AccountRow, Admin, PlatformStore, SupportStore};
-use recado_domain::shared::{AccountId, PageQuery, StoreError, UserId};
+use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
+use recado_domain::platform::{
+    AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, PlatformStore, SupportStore,
+};
+use recado_domain::shared::{AccountId, PageQuery, Role, StoreError, UserId};
+use recado_domain::team::{Invite, InviteInsert, InviteStatus};
 use recado_postgres::{PgAccounts, PgPlatform, PgSupport};
 use time::{Duration, OffsetDateTime};
 
@@ -178,34 +181,38 @@ async fn the_counted_columns_are_those_of_a_recount() {
     assert!(store(&world).detail(id().into()).await.unwrap().is_none());
 }
 
+async fn updated(all: &PgPlatform, id: AccountId, change: &AccountChange) -> Account {
+    match all.update(id, change, None).await.unwrap() {
+        AccountUpdate::Done(account) => account,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_slug_belongs_to_one_account() {
     let world = World::new().await;
     let all = store(&world);
-    let taken = all.create(&account("loja"), true).await;
+    let taken = all.create(&account("loja"), true, None).await;
     assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
-    let numbered = all.create(&account("loja"), false).await.unwrap();
+    let numbered = all.create(&account("loja"), false, None).await.unwrap();
     assert_eq!(numbered.slug, "loja-2");
     let change = |slug: &str| AccountChange {
         slug: Some(slug.into()),
         ..AccountChange::default()
     };
-    let taken = all.update(numbered.id, &change("loja")).await;
+    let taken = all.update(numbered.id, &change("loja"), None).await;
     assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
-    assert_eq!(
-        all.update(numbered.id, &change("loja-2")).await.unwrap().unwrap().slug,
-        "loja-2"
-    );
-    assert_eq!(
-        all.update(numbered.id, &change("nova")).await.unwrap().unwrap().slug,
-        "nova"
-    );
+    assert_eq!(updated(&all, numbered.id, &change("loja-2")).await.slug, "loja-2");
+    assert_eq!(updated(&all, numbered.id, &change("nova")).await.slug, "nova");
     // The old one is free again, and nothing else changed.
-    assert_eq!(all.create(&account("loja-2"), true).await.unwrap().slug, "loja-2");
+    assert_eq!(all.create(&account("loja-2"), true, None).await.unwrap().slug, "loja-2");
     let slugs = "SELECT string_agg(a.slug || (a.slug = s.slug), ' ' ORDER BY a.slug)
                  FROM accounts a JOIN account_slugs s ON s.account_id = a.id";
     assert_eq!(world.text(slugs).await.unwrap(), "lojatrue loja-2true novatrue");
-    assert!(all.update(id().into(), &change("x")).await.unwrap().is_none());
+    assert_eq!(
+        all.update(id().into(), &change("x"), None).await.unwrap(),
+        AccountUpdate::Missing
+    );
     let everything = AccountChange {
         name: Some("Outra".into()),
         slug: None,
@@ -213,17 +220,17 @@ async fn a_slug_belongs_to_one_account() {
         plan: Some("scale".into()),
         status: Some(AccountStatus::Suspended),
     };
-    let updated = all.update(numbered.id, &everything).await.unwrap().unwrap();
+    let after = updated(&all, numbered.id, &everything).await;
     assert_eq!(
-        (updated.name.as_str(), updated.plan.as_str(), updated.slug.as_str()),
+        (after.name.as_str(), after.plan.as_str(), after.slug.as_str()),
         ("Outra", "scale", "nova")
     );
     let cleared = AccountChange {
         logo_url: Some(None),
         ..AccountChange::default()
     };
-    let updated = all.update(numbered.id, &cleared).await.unwrap().unwrap();
-    assert_eq!((updated.logo_url, updated.status), (None, AccountStatus::Suspended));
+    let after = updated(&all, numbered.id, &cleared).await;
+    assert_eq!((after.logo_url, after.status), (None, AccountStatus::Suspended));
 }
 
 /// Two changes to the same slug at once: one gets it.
@@ -232,15 +239,15 @@ async fn of_two_who_want_a_slug_one_gets_it() {
     let world = World::new().await;
     let all = store(&world);
     let (one, other) = (
-        all.create(&account("a"), true).await.unwrap(),
-        all.create(&account("b"), true).await.unwrap(),
+        all.create(&account("a"), true, None).await.unwrap(),
+        all.create(&account("b"), true, None).await.unwrap(),
     );
     for round in 0..20 {
         let change = AccountChange {
             slug: Some(format!("wanted-{round}")),
             ..AccountChange::default()
         };
-        let (first, second) = tokio::join!(all.update(one.id, &change), all.update(other.id, &change));
+        let (first, second) = tokio::join!(all.update(one.id, &change, None), all.update(other.id, &change, None));
         assert!(first.is_ok() != second.is_ok(), "{first:?} {second:?}");
     }
 }
@@ -354,4 +361,97 @@ async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
             .is_some()
     );
     assert!(accounts.switch(world.user, world.account, NOW).await.unwrap().is_none());
+}
+
+fn owners_invite(account: &Account, email: &str, token: u8) -> InviteInsert {
+    let now = OffsetDateTime::now_utc();
+    InviteInsert {
+        account_id: account.id,
+        invite: Invite {
+            id: id().into(),
+            email: email.into(),
+            role: Role::Owner,
+            status: InviteStatus::Pending,
+            expires_at: now + Duration::HOUR,
+            created_at: now,
+        },
+        invited_by: UserId(id()),
+        token_hash: vec![token; 32],
+        superseded: (InviteStatus::Pending, InviteStatus::Revoked),
+        mail: None,
+    }
+}
+
+#[tokio::test]
+async fn an_owner_is_invited_from_above_while_there_is_none() {
+    let world = World::new().await;
+    let all = store(&world);
+    let first = account("padaria");
+    let made = all
+        .create(&first, true, Some(owners_invite(&first, "a@example.com", 1)))
+        .await;
+    let made = made.unwrap();
+    let change = AccountChange {
+        name: Some("Outra".into()),
+        ..AccountChange::default()
+    };
+    let again = owners_invite(&made, "b@example.com", 2);
+    let done = all.update(made.id, &change, Some(again)).await.unwrap();
+    assert!(matches!(done, AccountUpdate::Done(account) if account.name == "Outra"));
+    let invites =
+        "SELECT string_agg(i.email || ' ' || i.status || ' ' || (t.token_hash IS NOT NULL), ', ' ORDER BY i.email)
+         FROM team_invites i LEFT JOIN invite_tokens t ON t.invite_id = i.id";
+    let one_is_open = "a@example.com revoked false, b@example.com pending true";
+    assert_eq!(world.text(invites).await.unwrap(), one_is_open);
+    // A member cannot be invited; an owner leaves no place. Either way nothing of the change is written.
+    let join = |role: &str| {
+        format!(
+            "INSERT INTO account_users (account_id, user_id, role) VALUES ('{}', '{}', '{role}')",
+            made.id, world.user
+        )
+    };
+    world.sql(&join("viewer")).await;
+    let email = world
+        .text(&format!("SELECT email FROM users WHERE id = '{}'", world.user))
+        .await
+        .unwrap();
+    for (address, expected) in [
+        (email.as_str(), AccountUpdate::Member),
+        ("c@example.com", AccountUpdate::Owned),
+    ] {
+        let change = AccountChange {
+            name: Some("Nunca".into()),
+            ..AccountChange::default()
+        };
+        let refused = all
+            .update(made.id, &change, Some(owners_invite(&made, address, 3)))
+            .await;
+        assert_eq!(refused.unwrap(), expected);
+        assert_eq!(world.text(invites).await.unwrap(), one_is_open);
+        world
+            .sql("UPDATE account_users SET role = 'owner' WHERE role = 'viewer'")
+            .await;
+    }
+    assert_eq!(all.account(made.id).await.unwrap().unwrap().name, "Outra");
+}
+
+/// Whoever is in an account for support owns nothing of it.
+#[tokio::test]
+async fn an_owner_for_support_is_none() {
+    let world = World::new().await;
+    let all = store(&world);
+    let made = all.create(&account("padaria"), true, None).await.unwrap();
+    world
+        .sql(&format!(
+            "INSERT INTO account_users (account_id, user_id, role, is_support, expires_at)
+             VALUES ('{}', '{}', 'admin', true, now() + interval '1 hour')",
+            made.id, world.user
+        ))
+        .await;
+    let invite = owners_invite(&made, "a@example.com", 1);
+    let done = all
+        .update(made.id, &AccountChange::default(), Some(invite))
+        .await
+        .unwrap();
+    assert!(matches!(done, AccountUpdate::Done(_)));
 }

@@ -250,6 +250,7 @@ impl World {
             segment_config: None,
             rfm_segments: vec![],
             scheduled_at: None,
+            scheduled_by: None,
             variables: None,
             folder_id: None,
             status: CampaignStatus::Draft,

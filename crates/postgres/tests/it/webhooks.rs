@@ -255,6 +255,39 @@ async fn whoever_lost_the_claim_changes_nothing_but_is_logged() {
     assert_eq!(world.number("SELECT count(*) FROM webhook_logs").await, 3);
 }
 
+/// What was delivered is over, also where somebody switched the endpoint off, or asked for it again, while that was
+/// being written: it is not called again under the same id.
+#[tokio::test]
+async fn what_changes_while_a_delivery_is_recorded_does_not_bring_it_back() {
+    let world = World::new().await;
+    endpoint(&world, world.account, "{*}", true).await;
+    for (others, expected) in [
+        ("state = 'dropped', leased = false, failed_at = now()", "dropped0"),
+        ("leased = false, next_attempt_at = now()", "waiting0"),
+    ] {
+        world.sql("DELETE FROM webhook_deliveries").await;
+        happen(&world, world.account, WebhookKind::MessageSent, 2).await;
+        let claimed = claim(&world, &[], 9).await;
+        let meanwhile = world.db.client().await;
+        meanwhile
+            .batch_execute(&format!("BEGIN; UPDATE webhook_deliveries SET {others}"))
+            .await
+            .unwrap();
+        let delivered = [made(&claimed[0], Some(200), Settlement::Delivered)];
+        let commit = async {
+            world.blocked(1).await;
+            meanwhile.batch_execute("COMMIT").await.unwrap();
+        };
+        tokio::join!(finish(&world, &delivered), commit);
+        assert_eq!(states(&world).await, expected, "{others}");
+    }
+    assert_eq!(
+        world.number("SELECT count(*) FROM webhook_logs").await,
+        2,
+        "one an attempt"
+    );
+}
+
 fn failing(known: Health, since: OffsetDateTime) -> HealthNote {
     HealthNote::Failing {
         known,

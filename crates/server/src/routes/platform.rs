@@ -6,11 +6,12 @@ use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, AccountStatus, Session};
 use recado_domain::billing;
-use recado_domain::platform::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin};
+use recado_domain::platform::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin, Administered};
 use recado_domain::shared::{AccountId, PageQuery};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::team;
 use crate::error::ApiError;
 use crate::web::body::{Json, MaybeJson};
 use crate::web::query::Params;
@@ -29,6 +30,7 @@ pub(super) struct NewAccount {
     name: Option<String>,
     slug: Option<String>,
     plan: Option<String>,
+    owner_email: Option<String>,
 }
 
 /// Body of `PUT /api/admin/accounts/<id>`.
@@ -41,6 +43,7 @@ pub(super) struct ChangedAccount {
     logo_url: Option<Option<String>>,
     plan: Option<String>,
     status: Option<String>,
+    owner_email: Option<String>,
 }
 
 /// Body of `POST /api/admin/accounts/<id>/action`.
@@ -97,13 +100,31 @@ pub(super) async fn list(services: Data<Services>, mut params: Params) -> Result
 }
 
 /// `POST /api/admin/accounts`
-pub(super) async fn create(services: Data<Services>, Json(body): Json<NewAccount>) -> Result<HttpResponse, ApiError> {
+pub(super) async fn create(
+    services: Data<Services>,
+    Proved(session): Person,
+    request: HttpRequest,
+    Json(body): Json<NewAccount>,
+) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
     let input = AccountInput {
         name: body.name,
         slug: body.slug,
         plan: body.plan,
+        owner_email: body.owner_email,
     };
-    Ok(reply::created(services.admin.accounts.create(&input).await?))
+    let made = services.admin.accounts.create(&admin, &input).await?;
+    Ok(reply::created(administered(&services, &made)))
+}
+
+/// The account, and what is told of its owner's invite only now.
+fn administered(services: &Services, made: &Administered) -> Value {
+    let mut told = json!(made.account);
+    if let (Value::Object(fields), Some(invite)) = (&mut told, &made.owner_invite) {
+        services.shared.mailed.notify_one();
+        fields.insert("owner_invite".to_owned(), team::told_once(invite));
+    }
+    told
 }
 
 /// `GET /api/admin/accounts/<id>`
@@ -114,19 +135,23 @@ pub(super) async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Resu
 /// `PUT /api/admin/accounts/<id>`
 pub(super) async fn update(
     services: Data<Services>,
+    Proved(session): Person,
     Id(id): Id<AccountId>,
+    request: HttpRequest,
     Json(body): Json<ChangedAccount>,
 ) -> Result<HttpResponse, ApiError> {
+    let admin = admin(&services, &session, &request);
     let patch = AccountPatch {
         name: body.name,
         slug: body.slug,
         logo_url: body.logo_url,
         plan: body.plan,
         status: body.status,
+        owner_email: body.owner_email,
     };
-    let updated = services.admin.accounts.update(id, &patch).await;
+    let updated = services.admin.accounts.update(&admin, id, &patch).await;
     services.shared.memory.forget_account(id);
-    Ok(reply::ok(updated?))
+    Ok(reply::ok(administered(&services, &updated?)))
 }
 
 /// `DELETE /api/admin/accounts/<id>`

@@ -101,7 +101,7 @@ pub(super) async fn invite(
 }
 
 /// The invite with what is told of it only now.
-fn told_once(made: &NewInvite) -> Value {
+pub(super) fn told_once(made: &NewInvite) -> Value {
     let mut told = json!(made.invite);
     if let Value::Object(fields) = &mut told {
         fields.insert("token".to_owned(), json!(made.token.expose_secret()));

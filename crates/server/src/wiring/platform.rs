@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recado_domain::platform::{Administration, Deletions, Support};
 use recado_postgres::{PgDeletions, PgPlatform, PgSubscriptions, PgSupport};
 
-use super::{Shared, Stores};
+use super::{Shared, Stores, people};
 
 /// What platform administrators do.
 pub struct AdminServices {
@@ -32,7 +32,8 @@ impl Stores {
     fn administration(&self, shared: &Shared) -> Administration {
         let store = Arc::new(PgPlatform::new(self.platform.clone()));
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
-        Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone())
+        let invites = people::invites(shared, self);
+        Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone(), invites)
     }
 
     /// Accounts on their way out.

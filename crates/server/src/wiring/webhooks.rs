@@ -24,7 +24,7 @@ impl Stores {
             ids: shared.ids.clone(),
             secrets: shared.secrets.clone(),
             cipher: shared.cipher.clone(),
-            guard: Arc::new(shared.config.egress_allow.clone()),
+            allow: shared.config.egress_allow.clone(),
             plain_http: !shared.config.public_url.to_ascii_lowercase().starts_with("https://"),
         }
     }

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use recado_simulators::ai::{self, Ai, completion};
 use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::receiver::{self, Receiver};
 use serde_json::{Value, json};
 
 use crate::harness::people::User;
-use crate::harness::{Options, Server, eventually};
+use crate::harness::{Options, Server, eventually, text};
 
 const PATH: &str = "/api/brand-context";
-const SCRAPE: &str = "/api/brand-context/scrape";
+pub const SCRAPE: &str = "/api/brand-context/scrape";
 
 const PAGE: &str = "<html><head><title>Padaria Aurora | Pães</title><meta name=description content='Pães de fermentação \
     natural.'></head><body><script>steal()</script><p>Oferecemos produtos sem conservantes! Atendemos famílias da região. \
@@ -72,7 +73,7 @@ fn answer(media_type: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// A server that may call this machine, and the AI service it asks.
-fn server() -> (Server, Ai) {
+pub fn server() -> (Server, Ai) {
     let service = Ai::start(ai::Options::default()).unwrap();
     let options = Options::default()
         .with("AI_API_URL", service.base_url())
@@ -215,6 +216,38 @@ fn a_website_is_read_and_kept() {
     site.now(answer("text/plain", "só um título".as_bytes()));
     let again = ana.post(SCRAPE, json!({ "url": site.url })).ok();
     assert_eq!(again["target_audience"], Value::Null);
+}
+
+/// The page that `cargo xtask dev` offers, so that the line of the README shows what it says.
+#[test]
+fn the_shop_of_the_stand_ins_is_read() {
+    let (server, service) = server();
+    let shop = Receiver::start(receiver::Options::default()).unwrap();
+    let read = server.owner().post(SCRAPE, json!({ "url": shop.url("/site") })).ok();
+    for (field, value) in [
+        ("company_name", "Padaria Aurora"),
+        (
+            "description",
+            "Pães de fermentação natural, bolos e cafés, feitos à mão todos os dias.",
+        ),
+        (
+            "target_audience",
+            "Atendemos famílias do bairro e empresas que encomendam lanches para reuniões.",
+        ),
+        ("tone_of_voice", "Entusiasmado e próximo"),
+    ] {
+        assert_eq!(read[field], json!(value), "{field}");
+    }
+    assert!(
+        text(&read["brand_values"]).contains("o respeito ao tempo da massa"),
+        "{read}"
+    );
+    assert!(text(&read["products_services"]).contains("pães rústicos"), "{read}");
+    let asked = service.ledger();
+    let page = asked[0].body["messages"][1]["content"].as_str().unwrap();
+    for unseen in ["dataLayer", "<p", "font-family", "Ative o JavaScript", "\t"] {
+        assert!(!page.contains(unseen), "{unseen}: {page}");
+    }
 }
 
 #[test]

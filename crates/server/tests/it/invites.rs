@@ -143,10 +143,11 @@ fn whoever_accepts_is_a_member_and_the_token_is_used_up() {
     bia.post("/api/tags", json!({ "name": "x" })).refused(401, "AUTH_ERROR");
     assert_eq!(status(&server, &bia.email), "accepted");
     let expected = format!(
-        r#"create {0} {0} {{"role": "viewer", "invite_id": "{1}", "invited_by": "{2}"}} 10.9.9.9"#,
+        r#"create {0} {0} {{"role": "viewer", "invite_id": "{1}", "invited_by": "{2}", "invited_by_email": "{3}"}} 10.9.9.9"#,
         bia.id,
         text(&made["id"]),
-        ana.id
+        ana.id,
+        ana.email
     );
     assert_eq!(audited(&server, &ana.account), [expected]);
     accept(&bia, &text(&made["token"])).refused(404, "NOT_FOUND");

@@ -256,7 +256,7 @@ const ROWS: &[(&str, &str, Takes)] = &[
 const FIELDS: &[(&str, &[&str])] = &[
     ("/api/accounts", &["name"]),
     ("/api/accounts/switch", &["account_id"]),
-    ("/api/admin/accounts", &["name", "slug", "plan"]),
+    ("/api/admin/accounts", &["name", "slug", "plan", "owner_email"]),
     (
         "/api/admin/accounts/0190a1b2-0000-7000-8000-000000000000/action",
         &["action", "plan"],

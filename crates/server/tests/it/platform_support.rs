@@ -191,6 +191,44 @@ fn everything_done_meanwhile_names_the_administrator_and_nothing_after_it() {
 }
 
 #[test]
+fn what_starts_later_names_the_administrator_who_scheduled_it() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(1);
+    let browser = Browser::new(server.root());
+    browser.support(&ana.account);
+    let (theirs, own) = (ana.plain_campaign(), ana.plain_campaign());
+    let later = json!({ "scheduled_at": "2126-01-01T00:00:00Z" });
+    for campaign in [&theirs, &own] {
+        let path = format!("/api/campaigns/{campaign}/schedule");
+        browser.post(&path, later.clone()).ok();
+    }
+    // Whoever schedules it again makes it theirs.
+    ana.post(&format!("/api/campaigns/{own}/schedule"), later).ok();
+    browser.stop().ok();
+    server
+        .db
+        .run("UPDATE campaigns SET scheduled_at = now() - interval '1 second'");
+    for (campaign, user, admin) in [(&theirs, browser.user.id, json!(ROOT)), (&own, ana.id, Value::Null)] {
+        until("it has begun", || ana.status(campaign) != "scheduled");
+        assert_eq!(ended(&ana, campaign), "sent");
+        let started = eventually("the start is in the log", || {
+            let logs = ana.get("/api/audit-logs?limit=100&entityType=campaign_send").ok();
+            let mut logs = logs["logs"].as_array().unwrap().clone().into_iter();
+            logs.find(|log| log["entity_id"] == json!(campaign))
+        });
+        assert_eq!(
+            (
+                &started["user_id"],
+                &started["changes"]["scheduled"],
+                &started["changes"]["support_admin"]
+            ),
+            (&json!(user), &json!(true), &admin)
+        );
+    }
+}
+
+#[test]
 fn what_is_their_own_is_never_changed_nor_lost() {
     let server = Server::new();
     let ana = server.owner();

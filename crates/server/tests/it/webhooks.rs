@@ -314,6 +314,11 @@ fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
         (&notes["data"][0]["type"], &notes["data"][0]["data"]["webhook_id"]),
         (&json!("warning"), &json!(hook))
     );
+    let log = &ana.get("/api/audit-logs?entityType=webhook&action=update").ok()["logs"][0];
+    assert_eq!(
+        (&log["entity_id"], &log["user_id"], &log["changes"]["disabled_reason"]),
+        (&json!(hook), &Value::Null, &json!("gone"))
+    );
     ana.contact("Caio", "+5511961234568");
     until("it is in the feed", || feed(&ana, "").0.len() == 2);
     ana.post(&format!("/api/webhooks/{hook}/test"), json!({}))

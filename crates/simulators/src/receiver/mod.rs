@@ -1,5 +1,6 @@
 //! The systems of our customers that webhooks go to: takes every POST at any path, keeps it byte for byte, and verifies
-//! it by the published library of the standard, not by ours.
+//! it by the published library of the standard, not by ours. At `/site` stands the page of a shop, as small shops have
+//! them: in an old character set that only its `meta` tells, with scripts and tabs.
 
 mod delivery;
 
@@ -17,6 +18,12 @@ use crate::locked;
 
 /// How many deliveries are kept; the oldest goes first.
 const KEPT: usize = 100_000;
+
+/// The page in its characters (ISO-8859-1, in which each of them is one byte).
+fn site() -> Vec<u8> {
+    let page = include_str!("site.html").chars();
+    page.map(|character| u8::try_from(character).unwrap_or(b'?')).collect()
+}
 
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +133,7 @@ impl Service for Core {
                 locked(&self.deliveries).clear();
                 Answer::ok(&json!({}))
             }
+            ("GET", ["site"]) => Answer::raw(200, site()).with_header("Content-Type", "text/html"),
             ("POST", _) => self.take(call),
             _ => Answer::refuse(405, "webhooks are posted"),
         }

@@ -48,6 +48,23 @@ fn everything_is_kept_byte_for_byte() {
 }
 
 #[test]
+fn a_shop_has_a_page_in_the_characters_that_it_names() {
+    let receiver = Receiver::start(Options::default()).unwrap();
+    let mut stream = TcpStream::connect(receiver.origin().trim_start_matches("http://")).unwrap();
+    stream
+        .write_all(b"GET /site HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let holds = |part: &[u8]| answer.windows(part.len()).any(|window| window == part);
+    assert!(holds(b"200 OK") && holds(b"charset=\"iso-8859-1\"") && holds(b"<script>"));
+    assert!(holds(b"P\xe3es de fermenta\xe7\xe3o natural"), "one byte a letter");
+    assert!(String::from_utf8(answer.clone()).is_err());
+    assert!(!holds(b"?<"), "every character is one of the set");
+    assert_eq!(receiver.count(), 0, "a page is no delivery");
+}
+
+#[test]
 fn a_signature_is_verified_by_the_library_of_the_standard() {
     // The contract's own example: right in every byte, and long past.
     let secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";

@@ -229,6 +229,13 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
+    /// Counts the most memory that its process uses from now on; what it uses now, in bytes.
+    pub fn forget_peak_memory(&self) -> u64 {
+        let id = self.processes.borrow().last().unwrap().id();
+        std::fs::write(format!("/proc/{id}/clear_refs"), "5").unwrap();
+        self.peak_memory()
+    }
+
     /// The most memory that its process ever used, in bytes.
     pub fn peak_memory(&self) -> u64 {
         self.processes.borrow().last().unwrap().peak_memory()

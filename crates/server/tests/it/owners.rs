@@ -1,0 +1,115 @@
+//! The first owner of an account that an administrator made: invited from above, and only while there is none.
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::harness::admin::{Browser, ROOT};
+use crate::harness::client::Reply;
+use crate::harness::people::User;
+use crate::harness::{Server, text};
+
+fn made(root: &User<'_>, email: &str) -> (String, Value) {
+    let body = json!({ "name": "Padaria Sol", "plan": "growth", "owner_email": email });
+    let made = root.post("/api/admin/accounts", body).created();
+    (text(&made["id"]), made["owner_invite"].clone())
+}
+
+fn accept(user: &User<'_>, invite: &Value) -> Reply {
+    user.post("/api/auth/accept-invite", json!({ "token": invite["token"] }))
+}
+
+#[test]
+fn from_the_administrator_to_an_owner_at_work() {
+    let server = Server::new();
+    let root = server.root();
+    let (id, invite) = made(&root, " Dona@example.com ");
+    assert_eq!(
+        (&invite["email"], &invite["role"], &invite["status"]),
+        (&json!("Dona@example.com"), &json!("owner"), &json!("pending"))
+    );
+    assert!(text(&invite["accept_url"]).ends_with(&text(&invite["token"])));
+    // Nobody else gets in by it.
+    let other = server.person(Uuid::new_v4(), "outra@example.com");
+    accept(&other, &invite).refused(403, "FORBIDDEN");
+    let mut dona = server.person(Uuid::new_v4(), "dona@EXAMPLE.com");
+    let joined = accept(&dona, &invite).ok();
+    assert_eq!((&joined["account_id"], &joined["role"]), (&json!(id), &json!("owner")));
+    accept(&dona, &invite).refused(404, "NOT_FOUND");
+    // She works there as whoever made an account by themselves.
+    dona.account = id.clone();
+    dona.post("/api/tags", json!({ "name": "vip" })).created();
+    dona.post(
+        "/api/team/invites",
+        json!({ "email": "socia@example.com", "role": "owner" }),
+    )
+    .created();
+    let shown = root.get(&format!("/api/admin/accounts/{id}")).ok();
+    assert_eq!(
+        (&shown["users"][0]["role"], &shown["plan"]),
+        (&json!("owner"), &json!("growth"))
+    );
+    // Her log names both: who joined, and who let her in.
+    let logs = dona.get("/api/audit-logs?entityType=account_user").ok();
+    let entry = &logs["logs"][0];
+    assert_eq!((&logs["total"], &entry["user_id"]), (&json!(1), &json!(dona.id)));
+    let changes = &entry["changes"];
+    assert_eq!(
+        (&changes["role"], &changes["invited_by"], &changes["invited_by_email"]),
+        (&json!("owner"), &json!(root.id), &json!(ROOT))
+    );
+    // There is no second one from above.
+    let path = format!("/api/admin/accounts/{id}");
+    let second = root.put(&path, json!({ "owner_email": "outra@example.com", "name": "Nunca" }));
+    assert_eq!(second.invalid(), ["owner_email"]);
+    assert_eq!(root.get(&path).ok()["name"], "Padaria Sol");
+}
+
+#[test]
+fn an_invite_that_was_lost_is_replaced_and_the_old_one_opens_nothing() {
+    let server = Server::new();
+    let root = server.root();
+    let (id, lost) = made(&root, "errada@example.com");
+    let path = format!("/api/admin/accounts/{id}");
+    let again = root.put(&path, json!({ "owner_email": "dona@example.com" })).ok();
+    let invite = &again["owner_invite"];
+    let wrong = server.person(Uuid::new_v4(), "errada@example.com");
+    accept(&wrong, &lost).refused(404, "NOT_FOUND");
+    let dona = server.person(Uuid::new_v4(), "dona@example.com");
+    accept(&dona, invite).ok();
+    let open = "FROM team_invites WHERE status = 'pending'";
+    assert_eq!(server.db.count(open), 0);
+    // Without the field nothing is said of an invite, and nobody is told a token twice.
+    assert_eq!(root.put(&path, json!({ "name": "Sol" })).ok().get("owner_invite"), None);
+    let plain = root
+        .post("/api/admin/accounts", json!({ "name": "x", "owner_email": "" }))
+        .created();
+    assert_eq!(plain.get("owner_invite"), None);
+    assert_eq!(
+        root.post("/api/admin/accounts", json!({ "name": "x", "owner_email": "x" }))
+            .invalid(),
+        ["owner_email"]
+    );
+    assert!(!server.log().contains(&text(&invite["token"])));
+}
+
+/// In support mode an administrator is an admin of the account, and makes no owner, as no admin does.
+#[test]
+fn support_mode_makes_no_owner() {
+    let server = Server::new();
+    let (id, _) = made(&server.root(), "dona@example.com");
+    let browser = Browser::new(server.root());
+    browser.support(&id);
+    let owner = json!({ "email": "outra@example.com", "role": "owner" });
+    browser.post("/api/team/invites", owner).refused(401, "AUTH_ERROR");
+    let waiting = browser.get("/api/team/invites").ok();
+    assert_eq!(
+        waiting["data"][0]["email"], "dona@example.com",
+        "and it can be taken back"
+    );
+    let taken = browser.request(
+        "DELETE",
+        &format!("/api/team/invites/{}", text(&waiting["data"][0]["id"])),
+    );
+    browser.send(taken).gone();
+    assert_eq!(server.db.count("FROM team_invites WHERE status = 'revoked'"), 1);
+}

@@ -1,0 +1,2 @@
+ALTER TABLE campaigns DROP COLUMN scheduled_support_admin;
+ALTER TABLE campaigns DROP COLUMN scheduled_by;

@@ -1,0 +1,100 @@
+//! `cargo xtask guides`: runs every command of the guides against the whole product, started for it, so that no guide
+//! says what does not work.
+//!
+//! The blocks of a page that are marked `sh` are one session of bash, from the first to the last, in the repository's
+//! directory. A command that fails ends it; what a reader is to see afterwards, a block asks for by itself (`grep -q`).
+//! What cannot be run here is marked otherwise (`console`), and the page says why.
+
+mod page;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use crate::dev::Stack;
+use crate::error::{Context, Result, fail};
+use crate::scratch::Scratch;
+use crate::services::find_postgres;
+use crate::{paths, signals, state};
+
+/// Where the guides are, from the repository.
+const PAGES: &str = "docs/guides";
+
+/// `cargo xtask guides [page ...]`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let pages = chosen(&all()?, args)?;
+    signals::install()?;
+    let scratch = Scratch::new()?;
+    let stack = Stack::start(&scratch.dir)?;
+    for path in &pages {
+        let begun = Instant::now();
+        run_page(path, &stack, &scratch.dir)?;
+        println!(
+            "{}: every command works ({:.1} s)",
+            name(path),
+            begun.elapsed().as_secs_f64()
+        );
+    }
+    Ok(())
+}
+
+fn all() -> Result<Vec<PathBuf>> {
+    let dir = paths::root().join(PAGES);
+    let entries = fs::read_dir(&dir).context(|| format!("cannot list {}", dir.display()))?;
+    let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    Ok(pages)
+}
+
+fn name(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// All of them, or those that are named.
+fn chosen(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
+    if names.is_empty() {
+        return Ok(pages.to_vec());
+    }
+    let find = |wanted: &String| match pages.iter().find(|path| name(path) == *wanted) {
+        Some(path) => Ok(path.clone()),
+        None => fail(format!("there is no guide {wanted}")),
+    };
+    names.iter().map(find).collect()
+}
+
+fn run_page(path: &Path, stack: &Stack, scratch: &Path) -> Result<()> {
+    let text = fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?;
+    let script = page::script(&text);
+    let server_env = state::write_running(scratch, stack.environment())?;
+    let out = Command::new("bash")
+        .arg("-c")
+        .arg(script)
+        .current_dir(paths::root())
+        .envs(stack.variables(&server_env)?)
+        .env("PATH", programs()?)
+        .output()
+        .context(|| "cannot run bash".to_owned())?;
+    if out.status.success() {
+        return Ok(());
+    }
+    fail(format!(
+        "{}: {}\n{}",
+        name(path),
+        String::from_utf8_lossy(&out.stderr),
+        String::from_utf8_lossy(&out.stdout)
+    ))
+}
+
+/// With `recado` and the programs of PostgreSQL.
+fn programs() -> Result<OsString> {
+    let own = paths::built("recado").parent().map(Path::to_path_buf);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = own
+        .into_iter()
+        .chain(find_postgres()?)
+        .chain(std::env::split_paths(&path));
+    std::env::join_paths(dirs).context(|| "PATH cannot be made longer".to_owned())
+}

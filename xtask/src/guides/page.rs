@@ -1,0 +1,54 @@
+//! What of a page is run.
+
+/// The mark of a block that is run.
+const RUN: &str = "```sh";
+
+/// Ends with the first command that fails, and says in which block it stood.
+const HEAD: &str = "set -Eeuo pipefail\ntrap 'echo \"the block at line $BLOCK failed: $BASH_COMMAND\" >&2' ERR\n";
+
+/// The blocks of a page as one script.
+pub(super) fn script(text: &str) -> String {
+    let mut script = HEAD.to_owned();
+    let mut inside = false;
+    for (index, line) in text.lines().enumerate() {
+        match (inside, line.trim_end()) {
+            (false, RUN) => {
+                inside = true;
+                script.push_str(&format!("BLOCK={}\n", index + 1));
+            }
+            (true, "```") => inside = false,
+            (true, line) => {
+                script.push_str(line);
+                script.push('\n');
+            }
+            (false, _) => {}
+        }
+    }
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::script;
+
+    fn run(page: &str) -> (Option<i32>, String, String) {
+        let out = Command::new("bash").args(["-c", &script(page)]).output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (out.status.code(), text(&out.stdout), text(&out.stderr))
+    }
+
+    #[test]
+    fn blocks_are_one_session_and_others_are_left_alone() {
+        let page = "# A\n```sh\nA=1\n```\ntext\n```text\nexit 7\n```\n```sh\necho $A\n```\n```console\nexit 8\n```\n";
+        assert_eq!(run(page), (Some(0), "1\n".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn the_block_that_fails_is_named() {
+        let (code, out, err) = run("\n```sh\ntrue\n```\n\n```sh\necho x | grep -q y\n```\n```sh\necho never\n```\n");
+        assert_eq!((code, out.as_str()), (Some(1), ""));
+        assert!(err.contains("the block at line 6 failed"), "{err}");
+    }
+}
