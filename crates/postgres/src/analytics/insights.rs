@@ -5,7 +5,6 @@ use diesel_async::RunQueryDsl;
 use recado_domain::analytics::{
     CampaignFigures, DashboardFigures, HeatCell, InsightStore, MessageCounts, Newness, Stretch, Window,
 };
-use recado_domain::ingestion::Grain;
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 
@@ -110,11 +109,10 @@ impl InsightStore for PgInsights {
     }
 
     async fn messages(&self, account: AccountId, window: &Window) -> Result<Vec<MessageCounts>, StoreError> {
-        let grain = if window.is_utc() { Grain::Day } else { Grain::Quarter };
         let statement = sql(messages())
             .bind(account)
             .bind(window.bounds.clone())
-            .bind(grain.minutes())
+            .bind(window.grain().minutes())
             .bind(window.start())
             .bind(window.end());
         self.read(account, statement).await
