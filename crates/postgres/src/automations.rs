@@ -143,7 +143,7 @@ async fn count<'a>(
     for execution in executions {
         let latency = (execution.finished_at - execution.started_at).whole_microseconds();
         let latency = i64::try_from(latency).unwrap_or(i64::MAX);
-        for grain in Grain::ALL {
+        for grain in Grain::TOTALS {
             let (completed, failed, total) = sums.entry((grain, grain.begin(execution.started_at))).or_default();
             match execution.status {
                 ExecutionStatus::Completed => *completed += 1,

@@ -23,7 +23,7 @@ const NUMBER: &str = "106540352242923";
 const PART: usize = 25;
 
 /// The statement that a run consists of.
-const TURN: &str = include_str!("../../../crates/postgres/src/campaigns/turn.sql");
+pub(super) const TURN: &str = include_str!("../../../crates/postgres/src/campaigns/turn.sql");
 
 /// The longest that a campaign may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -63,7 +63,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         let pair = Pair {
             whole: rate(stage, &sender.send(PATIENCE)?)?,
             platform: wrk.run(&platform.base, options.seconds)?,
-            statements: replayed(stage, &account)?,
+            statements: replayed(stage, &account, TURN, CONTACTS)?,
         };
         println!(
             "{round}/{}: {:.0} messages a second; the stand-in {:.0}; statements {:.0}; {:.2} of the limit",
@@ -206,10 +206,10 @@ fn settle() {
 }
 
 /// Messages per second of the statements alone: those of a run, in the order of a run, without anybody to send to.
-fn replayed(stage: &Stage, account: &str) -> Result<f64> {
+pub(super) fn replayed(stage: &Stage, account: &str, turn: &str, contacts: u32) -> Result<f64> {
     let mut client = connect(&stage.database())?;
     let turn = client
-        .prepare(&typed(TURN))
+        .prepare(&typed(turn))
         .context(|| "cannot prepare the statement of a run".to_owned())?;
     let campaign = frozen(stage, account, true)?;
     let sends = client.query(
@@ -242,7 +242,7 @@ fn replayed(stage: &Stage, account: &str) -> Result<f64> {
          UPDATE campaigns SET status = 'cancelled' WHERE id = '{campaign}'"
     ));
     done.context(|| "cannot clear away".to_owned())?;
-    Ok(f64::from(CONTACTS) / took)
+    Ok(f64::from(contacts) / took)
 }
 
 /// The statement with parameters that are text, and with the number of what it started.

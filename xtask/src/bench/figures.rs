@@ -102,7 +102,7 @@ impl Figure {
         }
     }
 
-    fn cells(&self) -> [String; 5] {
+    pub(super) fn cells(&self) -> [String; 5] {
         let amount = |value: f64| format!("{value:.*}{}", self.decimals, self.unit);
         let sign = match self.better {
             Better::More => "≥",

@@ -23,19 +23,29 @@ pub(super) struct Wrk {
 pub(super) struct Request {
     pub(super) path: String,
     pub(super) headers: Vec<(&'static str, String)>,
+    /// JSON that is sent; nothing: the request is a GET.
+    pub(super) body: Option<String>,
 }
 
 impl Wrk {
     /// Sends these requests in turn, formatted once: the script only picks the next.
     pub(super) fn new(program: PathBuf, dir: &Path, requests: &[Request]) -> Result<Self> {
         let mut text = String::from("local all, next = {}, 0\nfunction init()\n");
-        for Request { path, headers } in requests {
-            let headers: String = headers
+        for Request { path, headers, body } in requests {
+            let mut lines: String = headers
                 .iter()
                 .map(|(name, value)| format!("[\"{name}\"]=\"{value}\","))
                 .collect();
+            let (method, body) = match body {
+                Some(body) => {
+                    lines.push_str("[\"Content-Type\"]=\"application/json\"");
+                    ("POST", format!(", [==[{body}]==]"))
+                }
+                None => ("GET", String::new()),
+            };
             text.push_str(&format!(
-                "  all[#all + 1] = wrk.format(\"GET\", \"{path}\", {{[\"Host\"]=wrk.headers[\"Host\"],{headers}}})\n"
+                "  all[#all + 1] = wrk.format(\"{method}\", \"{path}\", \
+                 {{[\"Host\"]=wrk.headers[\"Host\"],{lines}}}{body})\n"
             ));
         }
         text.push_str("end\nfunction request()\n  next = next % #all + 1\n  return all[next]\nend\n");
@@ -115,6 +125,14 @@ impl Pgbench {
             environment: self.environment.clone(),
             ..*self
         }
+    }
+
+    /// The same scripts as this role.
+    pub(super) fn role(&self, role: &str) -> Self {
+        let mut pgbench = self.with(self.scripts.clone(), self.variables.clone());
+        pgbench.environment.retain(|(name, _)| *name != "PGOPTIONS");
+        pgbench.environment.push(("PGOPTIONS", format!("-c role={role}")));
+        pgbench
     }
 
     /// Scripts per second, every one of them run to its end.

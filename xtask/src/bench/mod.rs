@@ -4,25 +4,34 @@
 //! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
 
 mod analytics;
+mod audit;
 mod auth;
+mod captured;
 mod cost;
+mod crowd;
 mod data;
 mod dispatch;
 mod figures;
 mod idle;
 mod import;
+mod isolation;
 mod limit;
 mod load;
 mod memory;
 mod million;
+mod overload;
 mod pace;
 mod platform;
 mod proxy;
 mod read;
 mod report;
+mod rollups;
 mod sending;
+mod share;
 mod stage;
 mod statuses;
+mod times;
+mod upload;
 mod webhooks;
 mod wire;
 
@@ -58,6 +67,22 @@ const BENCHES: &[Bench] = &[
         run: read::run,
     },
     Bench {
+        name: "plans",
+        run: share::plans,
+    },
+    Bench {
+        name: "list",
+        run: share::list,
+    },
+    Bench {
+        name: "overload",
+        run: overload::run,
+    },
+    Bench {
+        name: "isolation",
+        run: isolation::run,
+    },
+    Bench {
         name: "limit",
         run: limit::run,
     },
@@ -68,6 +93,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "dispatch",
         run: dispatch::run,
+    },
+    Bench {
+        name: "rollups",
+        run: rollups::run,
     },
     Bench {
         name: "pace",
@@ -84,6 +113,18 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "import",
         run: import::run,
+    },
+    Bench {
+        name: "upload",
+        run: upload::run,
+    },
+    Bench {
+        name: "create",
+        run: share::create,
+    },
+    Bench {
+        name: "audit",
+        run: audit::run,
     },
     Bench {
         name: "platform",
@@ -113,11 +154,14 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         figures.extend(found);
     }
     let stolen = figures::Ticks::now().stolen_since(&before);
-    let page = report::page(&figures, options, &stage, stolen);
-    println!("\n{page}");
-    if benches.len() == BENCHES.len() {
-        report::write(&page)?;
-    }
+    println!("\n{}", figures::table(&figures));
+    let run = report::Run {
+        names: benches.iter().map(|bench| bench.name).collect(),
+        everything: benches.len() == BENCHES.len(),
+        options,
+        stolen,
+    };
+    report::write(&figures, &run, &stage)?;
     let below: Vec<&str> = figures
         .iter()
         .filter(|figure| figure.verdict() == Verdict::Below)

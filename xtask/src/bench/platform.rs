@@ -37,6 +37,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         let request = Request {
             path: path.to_owned(),
             headers: stage.headers(&token::user_id(EMAIL))?,
+            body: None,
         };
         let wrk = Wrk::new(wrk_or_install()?, &dir, &[request])?;
         wrk.run(&few.base, 1)?;

@@ -8,11 +8,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::Options;
 use super::data::targets;
 use super::figures::{Figure, median_and_spread};
 use super::load::{Pgbench, Wrk};
-use super::stage::{self, Server, Stage, threads_and_connections};
+use super::stage::{self, Stage, threads_and_connections};
 use crate::error::{Context, Result, fail};
 use crate::http::Client;
 use crate::paths;
@@ -21,7 +23,7 @@ use crate::services::postgres::connect;
 use crate::services::{free_port, wrk_or_install};
 
 /// The statement as the server prepares it, for a PostgreSQL that cannot tell.
-const STATEMENT: &str = include_str!("read.sql");
+pub(super) const STATEMENT: &str = include_str!("read.sql");
 
 /// Requests per second of one turn.
 struct Pair {
@@ -46,7 +48,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let (threads, connections) = threads_and_connections();
     let pgbench = Pgbench::new(pgbench, &stage.database(), connections, threads)?;
     let server = stage.serve()?;
-    let (bare, bare_url) = start_bare(stage, &server)?;
+    let (bare, bare_url) = start_bare(stage, &stage.read(&server, 1)?)?;
     println!("warming up");
     wrk.run(&server.base, options.seconds)?;
     wrk.run(&bare_url, 1)?;
@@ -97,10 +99,9 @@ fn figures(pairs: &[Pair]) -> Vec<Figure> {
 }
 
 /// The bare handler, with an answer of the server's as its own.
-fn start_bare(stage: &Stage, server: &Server) -> Result<(Process, String)> {
+pub(super) fn start_bare(stage: &Stage, answer: &Value) -> Result<(Process, String)> {
     let body = stage.dir().join("body.json");
-    let text = stage.read(server, 1)?.to_string();
-    fs::write(&body, text).context(|| format!("cannot write {}", body.display()))?;
+    fs::write(&body, answer.to_string()).context(|| format!("cannot write {}", body.display()))?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let url = format!("http://{bind}");
     let mut command = Command::new(paths::released("examples").join("bare"));
@@ -127,7 +128,7 @@ fn captured(stage: &Stage) -> Result<String> {
 }
 
 /// Writes a transaction for each target, as the server runs it.
-fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
+pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
     let mut scripts: Vec<PathBuf> = Vec::new();
     let mut variables = vec!["one=1".to_owned()];
     for (at, target) in targets().iter().enumerate() {

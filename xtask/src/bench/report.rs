@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use super::Options;
-use super::figures::{Figure, table};
+use super::figures::Figure;
 use super::stage::{Stage, threads_and_connections};
 use crate::error::{Context, Result, fail};
 use crate::{paths, process};
@@ -13,30 +13,86 @@ const PAGE: &str = "docs/performance.md";
 const BEGIN: &str = "<!-- written by cargo xtask bench -->\n";
 const END: &str = "<!-- until here -->\n";
 
-pub(super) fn page(figures: &[Figure], options: Options, stage: &Stage, stolen: u64) -> String {
+/// What was run.
+pub(super) struct Run {
+    pub(super) names: Vec<&'static str>,
+    /// All that there is: rows of another run are none of the result.
+    pub(super) everything: bool,
+    pub(super) options: Options,
+    pub(super) stolen: u64,
+}
+
+/// Puts the rows in the places of their last ones; rows of what was not run stay, with their day.
+pub(super) fn write(figures: &[Figure], run: &Run, stage: &Stage) -> Result<()> {
+    let file = paths::root().join(PAGE);
+    let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
+    let today = said(Command::new("date").arg("+%F"));
+    let rows = if run.everything { Vec::new() } else { rows(&text) };
+    let page = format!("{}\n{}", table(&merged(rows, figures, &today)), closing(run, stage));
+    match replaced(&text, &page) {
+        Some(text) => fs::write(&file, text).context(|| format!("cannot write {PAGE}")),
+        None => fail(format!("{PAGE} has no place for the result")),
+    }
+}
+
+fn closing(run: &Run, stage: &Stage) -> String {
     let (threads, connections) = threads_and_connections();
-    let Options { seconds, pairs } = options;
+    let Options { seconds, pairs } = run.options;
     let postgres = stage.cluster.program("postgres").unwrap_or_else(|| "postgres".into());
+    let names = if run.everything {
+        "everything".to_owned()
+    } else {
+        run.names.join(", ")
+    };
     format!(
-        "{}\nOf {}, on {threads} × {}; {}; {}; durable commits. Reads: {pairs} rounds of {seconds} s each, 32 HTTP \
-         connections, {connections} to the database. {stolen} % of the processors' time was stolen by other \
-         machines.\n",
-        table(figures),
-        said(Command::new("date").arg("+%F")),
+        "On {threads} × {}; {}; {}; durable commits; 32 HTTP connections, {connections} to the database. The last run: \
+         {names}, {pairs} rounds of {seconds} s; {} % of the processors' time was stolen by other machines.\n",
         processor(),
         said(Command::new(postgres).arg("--version")),
         said(Command::new("rustc").arg("--version")),
+        run.stolen
     )
 }
 
-/// Puts the result in the place of the last one.
-pub(super) fn write(page: &str) -> Result<()> {
-    let file = paths::root().join(PAGE);
-    let text = fs::read_to_string(&file).context(|| format!("cannot read {PAGE}"))?;
-    let Some(text) = replaced(&text, page) else {
-        return fail(format!("{PAGE} has no place for the result"));
-    };
-    fs::write(&file, text).context(|| format!("cannot write {PAGE}"))
+/// A row's cells; the first is its name, the last the day it is of.
+type Row = Vec<String>;
+
+/// The rows of the last result.
+fn rows(text: &str) -> Vec<Row> {
+    let between = text.split_once(BEGIN).and_then(|(_, rest)| rest.split_once(END));
+    let lines = between.map_or("", |(lines, _)| lines).lines();
+    lines
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+        .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
+        .skip(2)
+        .collect()
+}
+
+/// New rows in the places of those of the same name, or behind those of the same kind.
+fn merged(mut rows: Vec<Row>, figures: &[Figure], today: &str) -> Vec<Row> {
+    fn kind(name: &str) -> &str {
+        name.split(':').next().unwrap_or_default()
+    }
+    for figure in figures {
+        let mut row = figure.cells().to_vec();
+        row.push(today.to_owned());
+        let is_same = |old: &Row| old.first() == Some(&figure.name);
+        let is_akin = |old: &Row| old.first().is_some_and(|name| kind(name) == kind(&figure.name));
+        if let Some(old) = rows.iter_mut().find(|old| is_same(old)) {
+            *old = row;
+        } else {
+            let place = rows.iter().rposition(is_akin).map_or(rows.len(), |place| place + 1);
+            rows.insert(place, row);
+        }
+    }
+    rows
+}
+
+fn table(rows: &[Row]) -> String {
+    let head = ["figure", "result", "floor", "target", "verdict", "of"].map(str::to_owned);
+    let lines = [head.to_vec(), vec!["---".to_owned(); 6]];
+    let lines = lines.iter().chain(rows);
+    lines.map(|row| format!("| {} |\n", row.join(" | "))).collect()
 }
 
 fn replaced(text: &str, page: &str) -> Option<String> {
@@ -69,5 +125,22 @@ mod tests {
         assert_eq!(once, format!("before\n{BEGIN}\n| new |\n\n{END}after\n"));
         assert_eq!(replaced(&once, "| new |\n").unwrap(), once);
         assert_eq!(replaced("no marks", ""), None);
+    }
+
+    #[test]
+    fn rows_of_what_was_not_run_stay_with_their_day() {
+        let old = [
+            ["read: a", "1", "", "", "", "yesterday"],
+            ["idle: b", "2", "", "", "", "yesterday"],
+        ];
+        let old: Vec<Row> = old.map(|row| row.map(str::to_owned).to_vec()).to_vec();
+        let page = replaced(&format!("{BEGIN}{END}"), &format!("{}\nOn a machine.\n", table(&old))).unwrap();
+        assert_eq!(rows(&page), old);
+        let new = ["read: a", "read: c"].map(|name| Figure::more(name, 3.0, "", 0));
+        let told: Vec<String> = merged(old, &new, "today")
+            .iter()
+            .map(|row| format!("{} {} {}", row[0], row[1], row[5]))
+            .collect();
+        assert_eq!(told, ["read: a 3 today", "read: c 3 today", "idle: b 2 yesterday"]);
     }
 }

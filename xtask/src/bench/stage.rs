@@ -175,6 +175,7 @@ impl Stage {
                 Ok(Request {
                     path: format!("/api/campaigns/{campaign}"),
                     headers: self.headers(&account)?,
+                    body: None,
                 })
             })
             .collect()
@@ -183,7 +184,7 @@ impl Stage {
     /// Reads the first target so many times, one after the other, each with success; answers what was read.
     pub(super) fn read(&self, server: &Server, times: usize) -> Result<Value> {
         let mut body = Value::Null;
-        for Request { path, headers } in self.requests()?.into_iter().take(1) {
+        for Request { path, headers, .. } in self.requests()?.into_iter().take(1) {
             let client = Client::new(&server.base, headers);
             for _ in 0..times {
                 let reply = client.get(&path)?;

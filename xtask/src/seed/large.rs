@@ -92,6 +92,13 @@ fn scattered(number: u64, below: u64) -> u64 {
     (mixed ^ (mixed >> 31)).checked_rem(below).unwrap_or_default()
 }
 
+/// What an order of so many minutes ago is owed to: one of the campaigns of the week before it, by its number.
+fn behind(minutes: u64, number: u64, campaigns: u64) -> u64 {
+    let last = MINUTES_OF_YEAR.saturating_sub(minutes) * campaigns / MINUTES_OF_YEAR;
+    last.min(campaigns.saturating_sub(1))
+        .saturating_sub(scattered(number, campaigns.div_ceil(52)))
+}
+
 /// A moment so many minutes ago, as PostgreSQL reads it: the Julian day and the time.
 struct Year {
     now: u64,
@@ -294,7 +301,8 @@ impl Large<'_> {
                    paid_at)",
                 orders,
                 move |n| {
-                    let at = year.sometime(n ^ 0xaaaa);
+                    let minutes = scattered(n ^ 0xaaaa, MINUTES_OF_YEAR);
+                    let at = year.ago(minutes);
                     let (status, paid) = match scattered(n, 10) {
                         0..7 => ("paid", at.as_str()),
                         7 => ("pending", "\\N"),
@@ -302,7 +310,7 @@ impl Large<'_> {
                         _ => ("refunded", at.as_str()),
                     };
                     let (order, contact) = (id(Kind::Order, n), id(Kind::Contact, scattered(n ^ 0x77, contacts)));
-                    let origin = if n % 3 == 0 { id(Kind::Campaign, scattered(n, campaigns)) } else { "\\N".to_owned() };
+                    let origin = if n % 3 == 0 { id(Kind::Campaign, behind(minutes, n, campaigns)) } else { "\\N".to_owned() };
                     let platform = if n % 4 == 0 { "outra" } else { "loja" };
                     let total = 10 + scattered(n, 990);
                     format!("{of_order}\t{order}\t{platform}\t{n}\t{contact}\t{status}\t{total}.5\t1.25\t{origin}\t{at}\t{paid}")
@@ -461,6 +469,16 @@ mod tests {
         );
         let few = large(10_000);
         assert_eq!((few.contacts(), few.campaigns(), few.recipients()), (200, 20, 200));
+    }
+
+    #[test]
+    fn orders_are_owed_to_a_campaign_of_the_week_before() {
+        assert_eq!(behind(0, 1, 1), 0);
+        for number in 0..1000 {
+            let campaign = behind(MINUTES_OF_YEAR / 2, number, 1000);
+            assert!((480..=500).contains(&campaign), "{campaign}");
+        }
+        assert_eq!(behind(MINUTES_OF_YEAR, 7, 1000), 0);
     }
 
     #[test]

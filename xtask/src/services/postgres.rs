@@ -90,7 +90,7 @@ impl Cluster {
         self.home.join("data")
     }
 
-    fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         self.home.join("postgres.log")
     }
 

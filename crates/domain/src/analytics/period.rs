@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
+use crate::ingestion::Grain;
 use crate::shared::words;
 
 words! {
@@ -157,9 +158,27 @@ impl Window {
         midnight(self.end)
     }
 
-    /// Whether its days are the days of UTC.
-    pub fn is_utc(&self) -> bool {
-        self.bounds.iter().all(|bound| midnight(*bound) == *bound)
+    /// The first week of UTC that begins in it; where there is no whole one, the end of its whole days.
+    pub fn first_whole_week(&self) -> OffsetDateTime {
+        let first = self.first_whole_day();
+        let week = Grain::Week.begin(first);
+        let begin = if week == first { week } else { week + Duration::WEEK };
+        begin.min(self.end_of_whole_days())
+    }
+
+    /// Where its last whole week of UTC ends; where there is none, the end of its whole days.
+    pub fn end_of_whole_weeks(&self) -> OffsetDateTime {
+        let end = Grain::Week.begin(self.end_of_whole_days());
+        end.max(self.first_whole_week())
+    }
+
+    /// The longest that all of its days are made of.
+    pub fn grain(&self) -> Grain {
+        let fits = |grain: &Grain| self.bounds.iter().all(|bound| grain.begins_at(*bound));
+        [Grain::Day, Grain::ThreeHours]
+            .into_iter()
+            .find(fits)
+            .unwrap_or(Grain::Quarter)
     }
 }
 
@@ -196,7 +215,7 @@ mod tests {
             (week.first_whole_day(), week.end_of_whole_days()),
             (week.start(), week.end())
         );
-        assert!(week.is_utc());
+        assert_eq!(week.grain(), Grain::Day);
     }
 
     #[test]
@@ -209,9 +228,27 @@ mod tests {
             window("America/Sao_Paulo", now).bounds[6],
             datetime!(2026-03-01 3:00 UTC)
         );
-        assert!(!kathmandu.is_utc());
+        let grain = |zone: &str| window(zone, now).grain();
+        assert_eq!(kathmandu.grain(), Grain::Quarter);
+        assert_eq!(grain("America/Sao_Paulo"), Grain::ThreeHours);
+        assert_eq!(grain("America/Manaus"), Grain::Quarter);
         assert_eq!(kathmandu.first_whole_day(), datetime!(2026-02-24 0:00 UTC));
         assert_eq!(kathmandu.end_of_whole_days(), datetime!(2026-03-02 0:00 UTC));
+    }
+
+    #[test]
+    fn whole_weeks_lie_between_thursdays() {
+        let quarter = Window::new(Period::Quarter, &Zone::UTC, datetime!(2026-03-01 12:00 UTC)).unwrap();
+        assert_eq!(quarter.start(), datetime!(2025-12-02 0:00 UTC));
+        assert_eq!(quarter.first_whole_week(), datetime!(2025-12-04 0:00 UTC));
+        assert_eq!(quarter.end_of_whole_weeks(), datetime!(2026-02-26 0:00 UTC));
+        // Six whole days of UTC hold none.
+        let paulo = window("America/Sao_Paulo", datetime!(2026-03-01 12:00 UTC));
+        assert_eq!(paulo.first_whole_week(), datetime!(2026-02-26 0:00 UTC));
+        assert_eq!(paulo.end_of_whole_weeks(), datetime!(2026-02-26 0:00 UTC));
+        let none = window("America/Sao_Paulo", datetime!(2026-03-05 12:00 UTC));
+        assert_eq!(none.end_of_whole_days(), datetime!(2026-03-06 0:00 UTC));
+        assert_eq!(none.first_whole_week(), none.end_of_whole_weeks());
     }
 
     #[test]
@@ -299,6 +336,11 @@ mod tests {
             prop_assert!(window.bounds[window.dates.len() - 1] <= now && now < window.end());
             prop_assert!(window.start() <= window.first_whole_day());
             prop_assert!(window.first_whole_day() <= window.end_of_whole_days());
+            let weeks = [window.first_whole_week(), window.end_of_whole_weeks()];
+            prop_assert!([window.first_whole_day(), weeks[0], weeks[1], window.end_of_whole_days()].is_sorted());
+            prop_assert!(weeks[0] == weeks[1] || weeks.iter().all(|week| Grain::Week.begins_at(*week)));
+            prop_assert!(weeks[1] - weeks[0] >= window.end_of_whole_days() - window.first_whole_day() - Duration::days(12));
+            prop_assert!(window.bounds.iter().all(|bound| window.grain().begins_at(*bound)));
         }
     }
 }

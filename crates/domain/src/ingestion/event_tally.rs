@@ -55,7 +55,7 @@ impl EventTally {
         totals.display_name = event.display_name.clone().or(totals.display_name.take());
         totals.category = event.category.clone().or(totals.category.take());
         self.sources.insert((name.clone(), event.source.clone()));
-        for grain in Grain::ALL {
+        for grain in Grain::SERIES {
             let figures = self.figures(name, grain, at);
             figures.events += 1;
             figures.value += value;
@@ -79,7 +79,7 @@ impl EventTally {
             if told <= before {
                 continue;
             }
-            for grain in Grain::ALL {
+            for grain in Grain::SERIES {
                 for (at, times) in [(before, -1), (told, 1)] {
                     if let Some(at) = at {
                         self.figures(&name, grain, at).last_contacts += times;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use time::{OffsetDateTime, Time, UtcOffset};
+use time::{Duration, OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 use super::{Cart, CartStatus, Order, OrderStatus};
@@ -26,41 +26,56 @@ words! {
 pub enum Grain {
     /// A quarter of an hour: days of every zone are made of these.
     Quarter,
+    /// Three hours: days of zones as far from UTC as Brasilia's are made of these.
+    ThreeHours,
     /// A day of UTC.
     Day,
+    /// Seven days of UTC, the first of which is a Thursday as the first of 1970 was.
+    Week,
 }
 
 impl Grain {
-    /// Both, of which every row is counted in one each.
-    pub const ALL: [Self; 2] = [Self::Quarter, Self::Day];
+    /// Of what is shown in total: each row is counted in one of each.
+    pub const TOTALS: [Self; 2] = [Self::Quarter, Self::Day];
+
+    /// Of what is shown day by day.
+    pub const SERIES: [Self; 3] = [Self::Quarter, Self::ThreeHours, Self::Day];
+
+    /// Of totals of many things, whose days are many rows.
+    pub const MANY: [Self; 3] = [Self::Quarter, Self::Day, Self::Week];
 
     /// As stored.
     pub fn minutes(self) -> i32 {
         match self {
             Self::Quarter => 15,
+            Self::ThreeHours => 180,
             Self::Day => 1440,
+            Self::Week => 10080,
         }
     }
 
     /// Where the time that a moment is counted in begins.
     pub fn begin(self, moment: OffsetDateTime) -> OffsetDateTime {
-        match self {
-            Self::Quarter => quarter(moment),
-            Self::Day => utc_day(moment),
-        }
+        let seconds = i64::from(self.minutes()) * 60;
+        let since = moment.unix_timestamp().rem_euclid(seconds);
+        let whole = moment.to_offset(UtcOffset::UTC).truncate_to_second();
+        whole.checked_sub(Duration::seconds(since)).unwrap_or(whole)
+    }
+
+    /// Whether a sum begins at this moment.
+    pub fn begins_at(self, moment: OffsetDateTime) -> bool {
+        self.begin(moment) == moment
     }
 }
 
 /// Where the quarter of an hour begins that a moment lies in.
 pub fn quarter(moment: OffsetDateTime) -> OffsetDateTime {
-    let moment = moment.to_offset(UtcOffset::UTC);
-    let time = Time::from_hms(moment.hour(), moment.minute() / 15 * 15, 0);
-    moment.replace_time(time.unwrap_or(Time::MIDNIGHT))
+    Grain::Quarter.begin(moment)
 }
 
 /// Where the day of UTC begins that a moment lies in.
 pub fn utc_day(moment: OffsetDateTime) -> OffsetDateTime {
-    moment.to_offset(UtcOffset::UTC).replace_time(Time::MIDNIGHT)
+    Grain::Day.begin(moment)
 }
 
 /// Sums of orders.
@@ -140,7 +155,7 @@ impl Tally {
     }
 
     fn count_order(&mut self, order: &Order, times: i64) {
-        for grain in Grain::ALL {
+        for grain in Grain::SERIES {
             let key = (grain, grain.begin(order.placed_at), order.platform.clone());
             let placed = self.orders.entry(key).or_default();
             placed.placed += times;
@@ -152,6 +167,11 @@ impl Tally {
             }
             if let Some(earned_at) = order.earned_at() {
                 self.count_earnings(order, grain, grain.begin(earned_at), times);
+            }
+        }
+        if let Some(earned_at) = order.earned_at() {
+            for grain in Grain::MANY {
+                self.count_parts(order, grain, grain.begin(earned_at), times);
             }
         }
     }
@@ -167,6 +187,11 @@ impl Tally {
             earned.attributed_orders += times;
             earned.attributed_revenue += order.total * sign;
         }
+    }
+
+    /// What was sold, and to what it is owed.
+    fn count_parts(&mut self, order: &Order, grain: Grain, at: OffsetDateTime, times: i64) {
+        let sign = Amount::from(times);
         for item in &order.items {
             let sold = self.products.entry((grain, at, item.product_id.clone())).or_default();
             sold.quantity += item.quantity * sign;
@@ -186,7 +211,7 @@ impl Tally {
     }
 
     fn count_cart(&mut self, cart: &Cart, times: i64) {
-        for grain in Grain::ALL {
+        for grain in Grain::TOTALS {
             let figures = self.carts.entry((grain, grain.begin(cart.created_at), ())).or_default();
             figures.carts += times;
             if cart.status == CartStatus::Recovered {

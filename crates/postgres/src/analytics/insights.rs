@@ -5,7 +5,6 @@ use diesel_async::RunQueryDsl;
 use recado_domain::analytics::{
     CampaignFigures, DashboardFigures, HeatCell, InsightStore, MessageCounts, Newness, Stretch, Window,
 };
-use recado_domain::ingestion::Grain;
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 
@@ -33,7 +32,8 @@ impl PgInsights {
     }
 }
 
-/// Sums of the columns of messages, in an object.
+/// Sums of the columns of messages, in an object. Slots are added up as they are: ten thousand campaigns would be grouped
+/// for nothing.
 const SUMS: &str = "jsonb_build_object('sent', coalesce(sum(sent), 0)::bigint,
     'delivered', coalesce(sum(delivered), 0)::bigint, 'read', coalesce(sum(read), 0)::bigint,
     'failed', coalesce(sum(failed), 0)::bigint, 'received', coalesce(sum(received), 0)::bigint)";
@@ -49,7 +49,7 @@ fn dashboard() -> String {
            'messages', (SELECT {SUMS} FROM (
                SELECT sent, delivered, read, failed, received FROM message_rollups
                WHERE account_id = $1 AND span = 1440
-               UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counters WHERE account_id = $1) m),
+               UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counter_slots WHERE account_id = $1) m),
            'conversations', (SELECT coalesce(jsonb_agg(jsonb_build_array(status, conversations)), '[]')
              FROM conversation_counts WHERE account_id = $1),
            'campaigns', (SELECT jsonb_build_object('total', count(*),
@@ -69,7 +69,8 @@ fn messages() -> String {
          LEFT JOIN (SELECT slot, {SUMS} AS sums FROM (
              SELECT width_bucket(at, $2) AS slot, sent, delivered, read, failed, received FROM message_rollups
              WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5
-             UNION ALL SELECT width_bucket(created_at, $2), sent, delivered, read, failed, 0 FROM campaign_counters
+             UNION ALL SELECT width_bucket(created_at, $2), sent, delivered, read, failed, 0
+             FROM campaign_counter_slots
              WHERE account_id = $1 AND created_at >= $4 AND created_at < $5) m GROUP BY slot) d USING (slot)"
     )
 }
@@ -110,11 +111,10 @@ impl InsightStore for PgInsights {
     }
 
     async fn messages(&self, account: AccountId, window: &Window) -> Result<Vec<MessageCounts>, StoreError> {
-        let grain = if window.is_utc() { Grain::Day } else { Grain::Quarter };
         let statement = sql(messages())
             .bind(account)
             .bind(window.bounds.clone())
-            .bind(grain.minutes())
+            .bind(window.grain().minutes())
             .bind(window.start())
             .bind(window.end());
         self.read(account, statement).await

@@ -1,6 +1,6 @@
 //! The statements of revenue, of e-commerce and of automations.
 
-use super::window::{count, daily, money, whole};
+use super::window::{count, daily, money, whole, whole_by_weeks};
 
 /// What is owed to campaigns, automations or links, with their names.
 fn owed(kind: &str, table: &str) -> String {
@@ -11,7 +11,7 @@ fn owed(kind: &str, table: &str) -> String {
     )
 }
 
-/// `$8` to `$9`: the dates of the window; `$10`: how many links.
+/// `$8` to `$9`: the dates of the window; `$10`: how many links; `$11` to `$12`: the whole weeks.
 pub(super) fn revenue() -> String {
     let shown = [
         count("orders", "paid"),
@@ -48,14 +48,14 @@ pub(super) fn revenue() -> String {
            'links', (SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'short_code', short_code,
                'original_url', original_url, 'clicks', clicks, 'orders', orders, 'revenue', revenue::text)
                ORDER BY revenue DESC, clicks DESC, id), '[]') FROM links_shown)) AS figures",
-        attributions = whole("attribution_rollups"),
+        attributions = whole_by_weeks("attribution_rollups", ["$11", "$12"]),
         clicks = whole("link_rollups"),
         campaigns = owed("campaign", "campaigns"),
         automations = owed("automation", "automations"),
     )
 }
 
-/// `$8`: how many products.
+/// `$8`: how many products; `$9` to `$10`: the whole weeks.
 pub(super) fn ecommerce() -> String {
     let shown = [count("orders", "paid"), money("revenue", "revenue")];
     let days = daily(
@@ -83,7 +83,7 @@ pub(super) fn ecommerce() -> String {
            || (SELECT jsonb_build_object({placed}, {pending}, {cancelled}, {refunded}) FROM sold)
            || (SELECT jsonb_build_object({carts}, {recovered}) FROM {all_carts}) AS figures",
         orders = whole("order_rollups"),
-        products = whole("product_rollups"),
+        products = whole_by_weeks("product_rollups", ["$9", "$10"]),
         placed = count("placed", "sum(placed)"),
         pending = count("pending", "sum(pending)"),
         cancelled = count("cancelled", "sum(cancelled)"),

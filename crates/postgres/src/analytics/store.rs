@@ -66,7 +66,9 @@ impl AnalyticsStore for PgAnalytics {
         let statement = over(sales::revenue(), account, window)
             .bind(window.dates.as_slice().first().copied())
             .bind(window.dates.as_slice().last().copied())
-            .bind(links);
+            .bind(links)
+            .bind(window.first_whole_week())
+            .bind(window.end_of_whole_weeks());
         self.always(account, statement).await
     }
 
@@ -76,7 +78,10 @@ impl AnalyticsStore for PgAnalytics {
         window: &Window,
         products: i64,
     ) -> Result<EcommerceFigures, StoreError> {
-        let statement = over(sales::ecommerce(), account, window).bind(products);
+        let statement = over(sales::ecommerce(), account, window)
+            .bind(products)
+            .bind(window.first_whole_week())
+            .bind(window.end_of_whole_weeks());
         self.always(account, statement).await
     }
 

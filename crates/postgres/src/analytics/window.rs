@@ -3,7 +3,6 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Jsonb;
 use recado_domain::analytics::Window;
-use recado_domain::ingestion::Grain;
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -24,14 +23,13 @@ impl Figures {
     }
 }
 
-/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the grain that those are made of, `$4` =
+/// A statement about `$1` = account over `$2` = the bounds of the days, `$3` = the grain that these are made of, `$4` =
 /// the start, `$5` = the end, and between them `$6` to `$7` = the whole days of UTC.
 pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql<'a> {
-    let grain = if window.is_utc() { Grain::Day } else { Grain::Quarter };
     sql(text)
         .bind(account)
         .bind(window.bounds.clone())
-        .bind(grain.minutes())
+        .bind(window.grain().minutes())
         .bind(window.start())
         .bind(window.end())
         .bind(window.first_whole_day())
@@ -43,6 +41,18 @@ pub(super) fn over<'a>(text: String, account: AccountId, window: &Window) -> Sql
 pub(super) fn whole(table: &str) -> String {
     format!(
         "(SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= $6 AND at < $7
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $4 AND at < $6
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $7 AND at < $5) AS t"
+    )
+}
+
+/// The same of a roll-up that is kept by the week, too; `weeks` are the parameters at which its whole weeks begin and end.
+pub(super) fn whole_by_weeks(table: &str, weeks: [&str; 2]) -> String {
+    let [first, end] = weeks;
+    format!(
+        "(SELECT * FROM {table} WHERE account_id = $1 AND span = 10080 AND at >= {first} AND at < {end}
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= $6 AND at < {first}
+          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= {end} AND at < $7
           UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $4 AND at < $6
           UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $7 AND at < $5) AS t"
     )

@@ -2,22 +2,34 @@
 
 use super::Rollup;
 
-/// Both grains of a moment.
+/// Every grain of a moment, of a roll-up of totals, of days, or of many things.
 macro_rules! by_time {
-    ($columns:literal, $rows:literal) => {
+    (totals, $columns:literal, $rows:literal) => {
+        by_time!("(15), (1440)", $columns, $rows)
+    };
+    (series, $columns:literal, $rows:literal) => {
+        by_time!("(15), (180), (1440)", $columns, $rows)
+    };
+    (many, $columns:literal, $rows:literal) => {
+        by_time!("(15), (1440), (10080)", $columns, $rows)
+    };
+    ($spans:literal, $columns:literal, $rows:literal) => {
         concat!(
             "SELECT g.span::smallint AS span,
                date_bin(g.span * interval '1 minute', c.moment, timestamptz '1970-01-01 00:00:00+00') AS at, ",
             $columns,
             " FROM (",
             $rows,
-            ") AS c CROSS JOIN (VALUES (15), (1440)) AS g (span)"
+            ") AS c CROSS JOIN (VALUES ",
+            $spans,
+            ") AS g (span)"
         )
     };
 }
 
 const ORDERS: &str = concat!(
     by_time!(
+        series,
         "c.platform, sum(c.placed)::bigint AS placed, sum(c.pending)::bigint AS pending,
          sum(c.cancelled)::bigint AS cancelled, sum(c.refunded)::bigint AS refunded, sum(c.paid)::bigint AS paid,
          sum(c.revenue) AS revenue, sum(c.product_costs) AS product_costs, sum(c.gateway_fees) AS gateway_fees,
@@ -38,6 +50,7 @@ const ORDERS: &str = concat!(
 
 const PRODUCTS: &str = concat!(
     by_time!(
+        many,
         "c.product_id, sum(c.quantity) AS quantity, sum(c.quantity * c.price) AS revenue",
         "SELECT i.product_id, o.paid_at AS moment, i.quantity, i.price
          FROM orders o JOIN order_items i ON i.account_id = o.account_id AND i.order_id = o.id
@@ -48,6 +61,7 @@ const PRODUCTS: &str = concat!(
 
 const ORIGINS: &str = concat!(
     by_time!(
+        many,
         "c.kind, c.origin_id, count(*) AS orders, sum(c.total) AS revenue",
         "SELECT k.kind, k.origin_id, o.paid_at AS moment, o.total FROM orders o
          CROSS JOIN LATERAL (VALUES ('campaign', o.campaign_id), ('automation', o.automation_id), ('link', o.link_id))
@@ -59,6 +73,7 @@ const ORIGINS: &str = concat!(
 
 const CARTS: &str = concat!(
     by_time!(
+        totals,
         "count(*) AS carts, sum(c.recovered)::bigint AS recovered",
         "SELECT created_at AS moment, (status = 'recovered')::int AS recovered FROM carts WHERE account_id = $1"
     ),
@@ -67,6 +82,7 @@ const CARTS: &str = concat!(
 
 const EXECUTIONS: &str = concat!(
     by_time!(
+        totals,
         "c.automation_id, sum(c.completed)::bigint AS completed, count(*) - sum(c.completed)::bigint AS failed,
          sum(c.latency) AS latency",
         "SELECT automation_id, started_at AS moment, (status = 'completed')::int AS completed,
@@ -78,6 +94,7 @@ const EXECUTIONS: &str = concat!(
 
 const METRICS: &str = concat!(
     by_time!(
+        series,
         "c.metric_name, sum(c.events)::bigint AS events, sum(c.value) AS value,
          sum(c.last)::bigint AS last_contacts",
         "SELECT metric_name, occurred_at AS moment, 1 AS events, coalesce(value, 0) AS value, 0 AS last
@@ -91,6 +108,7 @@ const METRICS: &str = concat!(
 
 const MESSAGES: &str = concat!(
     by_time!(
+        series,
         "sum(c.sent)::bigint AS sent, sum(c.delivered)::bigint AS delivered, sum(c.read)::bigint AS read,
          sum(c.failed)::bigint AS failed, sum(c.received)::bigint AS received",
         "SELECT created_at AS moment, (status = 'sent')::int AS sent, (status = 'delivered')::int AS delivered,

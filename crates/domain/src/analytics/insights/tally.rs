@@ -45,7 +45,7 @@ impl MessageTally {
     }
 
     fn change(&mut self, written_at: OffsetDateTime, change: impl Fn(&mut MessageCounts)) {
-        for grain in Grain::ALL {
+        for grain in Grain::SERIES {
             change(self.sums.entry((grain, grain.begin(written_at))).or_default());
         }
     }
@@ -79,6 +79,7 @@ mod tests {
         };
         let wanted = [
             (Grain::Quarter, datetime!(2026-03-01 12:15 UTC), sum),
+            (Grain::ThreeHours, datetime!(2026-03-01 12:00 UTC), sum),
             (Grain::Day, datetime!(2026-03-01 0:00 UTC), sum),
         ];
         assert_eq!(tally.changes(), wanted);

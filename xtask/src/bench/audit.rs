@@ -1,0 +1,94 @@
+//! The first page of a long audit log with its exact total, and a page far behind it.
+
+use std::process::Command;
+
+use super::Options;
+use super::data;
+use super::figures::Figure;
+use super::stage::Stage;
+use super::times::in_turns;
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::services::postgres::connect;
+use crate::{paths, process};
+
+/// Entries of the account that others are compared with, and of the large one when nobody says otherwise.
+const FEW: u64 = 100_000;
+const MANY: u64 = 1_000_000;
+const VARIABLE: &str = "RECADO_BENCH_ENTRIES";
+
+const FIRST: &str = "/api/audit-logs?page=1";
+const FAR: &str = "/api/audit-logs?page=1000";
+
+pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
+    let many = match std::env::var(VARIABLE) {
+        Ok(number) => number.parse().context(|| format!("{VARIABLE}={number}"))?,
+        Err(_) => MANY,
+    };
+    let mut names = data::accounts().into_iter().skip(20);
+    let (Some(few_account), Some(many_account)) = (names.next(), names.next()) else {
+        return fail("there are no accounts");
+    };
+    let database = stage.database();
+    for (account, entries) in [(&few_account, FEW), (&many_account, many)] {
+        println!("an account with {entries} entries");
+        fill(&database, account, entries)?;
+    }
+    let server = stage.serve_routes(&database)?;
+    let few = Client::new(&server.base, stage.headers(&few_account)?);
+    let large = Client::new(&server.base, stage.headers(&many_account)?);
+    let (short, long) = in_turns((&few, FIRST), (&large, FIRST))?;
+    let (first, far) = in_turns((&large, FIRST), (&large, FAR))?;
+    let total = large.get(FIRST)?.body;
+    let total = total.pointer("/data/total").and_then(serde_json::Value::as_u64);
+    if total != Some(many) {
+        return fail(format!("the log says {total:?} entries, not {many}"));
+    }
+    println!(
+        "the first page: {:.2} ms of {FEW}, {:.2} ms of {many}; page 1000 {:.2} ms",
+        short.at(50),
+        long.at(50),
+        far.at(50)
+    );
+    Ok(vec![
+        Figure::less(
+            format!("audit: first page of {many} entries, in times of {FEW}"),
+            long.at(50) / short.at(50),
+            "",
+            2,
+        )
+        .floor(2.0)
+        .target(1.1),
+        Figure::less(
+            "audit: page 1000, in times of the first",
+            far.at(50) / first.at(50),
+            "",
+            1,
+        )
+        .floor(20.0)
+        .target(3.0),
+    ])
+}
+
+fn fill(database: &str, account: &str, entries: u64) -> Result<()> {
+    let sql = format!(
+        "INSERT INTO audit_logs (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
+         SELECT '{account}', md5('audit' || n)::uuid, md5('user' || n % 20)::uuid,
+           (ARRAY['create', 'update', 'delete'])[n % 3 + 1], (ARRAY['campaign', 'contact', 'template', 'tag'])[n % 4 + 1],
+           md5('entity' || n)::uuid, '{{\"name\": {{\"from\": \"a\", \"to\": \"b\"}}}}', '127.0.0.1',
+           now() - n * interval '20 seconds'
+         FROM generate_series(1, {entries}) n"
+    );
+    let mut client = connect(database)?;
+    client
+        .batch_execute(&sql)
+        .context(|| "cannot fill the log".to_owned())?;
+    let mut rebuild = Command::new(paths::released("recado"));
+    rebuild
+        .args(["rollups", "rebuild", "--account", account])
+        .env("DATABASE_URL", database);
+    process::quietly(&mut rebuild, "recado rollups rebuild")?;
+    client
+        .batch_execute("VACUUM ANALYZE audit_logs")
+        .context(|| "cannot vacuum".to_owned())
+}

@@ -1,0 +1,202 @@
+//! The statements of one request as PostgreSQL's own log has them, written as a script that pgbench runs again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use super::stage::Stage;
+use crate::error::{Context, Result, fail};
+use crate::services::postgres::connect;
+
+/// Until every connection of the server has heard of the setting, and until the log is written.
+const HEARD: Duration = Duration::from_millis(300);
+
+/// What begins a tenant's transaction, and so tells its connection.
+const TENANT: &str = "SET LOCAL app.account_id";
+
+/// What opening a connection says.
+const OPENING: [&str; 2] = ["SET TIME ZONE", "SET CLIENT_ENCODING"];
+
+/// The script of what a request has the database do for a tenant; what a server asks on its own account is left out.
+pub(super) fn script(stage: &Stage, request: impl Fn() -> Result<()>) -> Result<String> {
+    let switch = |value: &str| {
+        connect(&stage.database())?
+            .batch_execute(&format!("ALTER SYSTEM SET log_min_duration_statement = {value}"))
+            .and_then(|()| connect_again(stage, "SELECT pg_reload_conf()"))
+            .context(|| "cannot have statements logged".to_owned())
+    };
+    for _ in 0..20 {
+        request()?;
+    }
+    let log = stage.cluster.log();
+    switch("0")?;
+    sleep(HEARD);
+    let before = fs::metadata(&log).map_or(0, |file| file.len());
+    request()?;
+    let began = Instant::now();
+    let found = loop {
+        sleep(HEARD);
+        let text = fs::read(&log).context(|| format!("cannot read {}", log.display()))?;
+        let new = text
+            .get(usize::try_from(before).unwrap_or_default()..)
+            .unwrap_or_default();
+        let lines = statements(&String::from_utf8_lossy(new));
+        if lines.iter().any(|line| line == "COMMIT") || began.elapsed() > Duration::from_secs(5) {
+            break lines;
+        }
+    };
+    switch("-1")?;
+    if found.is_empty() {
+        return fail("the log of the database tells no statement of a tenant");
+    }
+    Ok(found.iter().map(|statement| format!("{statement};\n")).collect())
+}
+
+fn connect_again(stage: &Stage, sql: &str) -> std::result::Result<(), postgres::Error> {
+    match connect(&stage.database()) {
+        Ok(mut client) => client.batch_execute(sql),
+        Err(_) => Ok(()),
+    }
+}
+
+/// An entry of the log: whose it is, and what it says.
+struct Entry {
+    process: String,
+    kind: String,
+    text: String,
+}
+
+fn entries(log: &str) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for line in log.lines() {
+        let head = line
+            .split_once("] ")
+            .filter(|(before, _)| line.starts_with("20") && before.contains('['));
+        let told = head.and_then(|(before, rest)| {
+            let (kind, text) = rest.split_once(":  ")?;
+            Some((before.rsplit_once('[')?.1, kind, text))
+        });
+        match (told, entries.last_mut()) {
+            (Some((process, kind, text)), _) => entries.push(Entry {
+                process: process.to_owned(),
+                kind: kind.to_owned(),
+                text: text.to_owned(),
+            }),
+            (None, Some(last)) => {
+                last.text.push('\n');
+                last.text.push_str(line);
+            }
+            (None, None) => {}
+        }
+    }
+    entries
+}
+
+/// What the tenants' connections ran, with the values in their places.
+fn statements(log: &str) -> Vec<String> {
+    let entries = entries(log);
+    let tenants: BTreeSet<&str> = entries
+        .iter()
+        .filter(|entry| entry.text.contains(TENANT))
+        .map(|entry| entry.process.as_str())
+        .collect();
+    let mut found = Vec::new();
+    for (at, entry) in entries.iter().enumerate() {
+        if entry.kind != "LOG" || !tenants.contains(entry.process.as_str()) {
+            continue;
+        }
+        let Some((_, said)) = entry.text.split_once(" ms  ") else {
+            continue;
+        };
+        if let Some(text) = said.strip_prefix("statement: ") {
+            found.push(text.to_owned());
+        } else if let Some((_, text)) = said.strip_prefix("execute ").and_then(|said| said.split_once(": ")) {
+            let values = entries
+                .get(at + 1)
+                .filter(|next| next.kind == "DETAIL")
+                .and_then(|next| next.text.strip_prefix("parameters: "));
+            found.push(filled(text, values.unwrap_or_default()));
+        }
+    }
+    found.retain(|text| !OPENING.iter().any(|opening| text.starts_with(opening)));
+    found
+}
+
+/// The values of a statement's parameters, quoted as the log quotes them.
+fn values(text: &str) -> Vec<&str> {
+    let (mut found, mut quoted, mut from) = (Vec::new(), false, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '\'' => quoted = !quoted,
+            ',' if !quoted => {
+                found.extend(text.get(from..at));
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found.extend(text.get(from..));
+    found
+        .into_iter()
+        .filter_map(|part| part.split_once(" = ").map(|(_, value)| value.trim()))
+        .collect()
+}
+
+fn filled(text: &str, parameters: &str) -> String {
+    // A statement may begin with a remark that names its parameters.
+    let text = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
+        Some((_, rest)) => rest.trim_start(),
+        None => text,
+    };
+    let values = values(parameters);
+    let mut parts = text.split('$');
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.len() - part.trim_start_matches(|letter: char| letter.is_ascii_digit()).len();
+        let (number, rest) = part.split_at(digits);
+        let value = number
+            .parse()
+            .ok()
+            .and_then(|number: usize| values.get(number.checked_sub(1)?));
+        match value {
+            Some(value) => whole.push_str(value),
+            None => {
+                whole.push('$');
+                whole.push_str(number);
+            }
+        }
+        whole.push_str(rest);
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenants_statements_are_read_from_the_log() {
+        let log = "2026-11-22 03:46:45.1 UTC [7] LOG:  duration: 0.1 ms  execute s1: SELECT 1\n\
+            2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  execute s2: SET TIME ZONE 'UTC'\n\
+            2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  statement: BEGIN; SET LOCAL app.account_id = 'a'\n\
+            2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  parse s3: /* $1$2 */ SELECT $1\n\t, $2\n\
+            2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  execute s3: /* $1$2 */ SELECT $1\n\t, $2\n\
+            2026-11-22 03:46:45.1 UTC [6] DETAIL:  parameters: $1 = 'it''s, $2 = ', $2 = NULL\n\
+            2026-11-22 03:46:45.1 UTC [6] LOG:  duration: 0.1 ms  statement: COMMIT\n";
+        assert_eq!(
+            statements(log),
+            [
+                "BEGIN; SET LOCAL app.account_id = 'a'",
+                "SELECT 'it''s, $2 = '\n\t, NULL",
+                "COMMIT"
+            ]
+        );
+    }
+
+    #[test]
+    fn parameters_go_to_their_places() {
+        let many = "$1 = '1', $2 = '2', $10 = 'ten'";
+        assert_eq!(filled("SELECT $2, $1, $9", many), "SELECT '2', '1', $9");
+    }
+}

@@ -1,0 +1,162 @@
+//! What row-level security costs: the same scripts as the tenants' role, and as one that sees all rows.
+
+use std::fs;
+
+use super::Options;
+use super::data::targets;
+use super::figures::{Figure, median_and_spread};
+use super::load::Pgbench;
+use super::read;
+use super::stage::{Stage, threads_and_connections};
+use crate::error::{Context, Result, fail};
+use crate::services::postgres::connect;
+
+const TENANT: &str = "recado_tenant";
+const UNBOUND: &str = "bench_unbound";
+
+/// What a policy would be evaluated with for each row.
+const SETTING: &str = "current_setting";
+
+/// Ninety days of a roll-up, as a report reads them.
+const ROLLUP: &str =
+    "SELECT date_bin('1 day', at, '2000-01-01 03:00Z'), sum(sent), sum(delivered), sum(read), sum(failed),
+    sum(received) FROM message_rollups
+  WHERE account_id = :account AND span = 180 AND at >= now() - interval '90 days' GROUP BY 1";
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let Some(program) = stage.cluster.program("pgbench") else {
+        return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+    };
+    prepare(stage)?;
+    let (threads, connections) = threads_and_connections();
+    let pgbench = Pgbench::new(program, &stage.database(), connections, threads)?;
+    let point = read::scripts(stage, &pgbench, read::STATEMENT.trim(), false)?;
+    let rollup = rollups(stage, &pgbench)?;
+    let mut figures = vec![
+        compared("rls: a read of one, to that without", &point, options)?
+            .floor(0.90)
+            .target(0.95),
+        compared("rls: a report of 90 days, to that without", &rollup, options)?
+            .floor(0.95)
+            .target(0.98),
+    ];
+    let each = f64::from(for_each_row(stage)?);
+    figures.push(
+        Figure::less("rls: plans that ask for the account at each row", each, "", 0)
+            .floor(0.0)
+            .target(0.0),
+    );
+    Ok(figures)
+}
+
+fn prepare(stage: &Stage) -> Result<()> {
+    let accounts: Vec<String> = targets()
+        .iter()
+        .map(|target| format!("'{}'::uuid", target.account))
+        .collect();
+    let sql = format!(
+        "DROP ROLE IF EXISTS {UNBOUND};
+         CREATE ROLE {UNBOUND} BYPASSRLS;
+         GRANT {TENANT} TO {UNBOUND};
+         INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+           SELECT a, 180, date_bin('3 hours', now(), '2000-01-01 00:00Z') - n * interval '3 hours', 5, 4, 3, 2, 1
+           FROM unnest(ARRAY[{}]) a, generate_series(0, 8 * 365) n ON CONFLICT DO NOTHING;
+         VACUUM ANALYZE message_rollups",
+        accounts.join(", ")
+    );
+    let mut client = connect(&stage.database())?;
+    for statement in sql.split(';') {
+        client
+            .batch_execute(statement)
+            .context(|| "cannot prepare roles and rows".to_owned())?;
+    }
+    Ok(())
+}
+
+/// The roll-up's read of each target.
+fn rollups(stage: &Stage, pgbench: &Pgbench) -> Result<Pgbench> {
+    let (mut scripts, mut variables) = (Vec::new(), Vec::new());
+    for (at, target) in targets().iter().enumerate() {
+        let file = stage.dir().join(format!("rollup-{at}.sql"));
+        let select = ROLLUP.replace(":account", &format!(":a{at}"));
+        let text = format!(
+            "BEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n",
+            target.account
+        );
+        fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
+        scripts.push(file);
+        variables.push(format!("a{at}={}", target.account));
+    }
+    Ok(pgbench.with(scripts, variables))
+}
+
+fn compared(name: &str, scripts: &Pgbench, options: Options) -> Result<Figure> {
+    let (bound, unbound) = (scripts.role(TENANT), scripts.role(UNBOUND));
+    bound.run(1)?;
+    unbound.run(1)?;
+    let mut ratios = Vec::new();
+    for number in 1..=options.pairs {
+        let (with, without) = (bound.run(options.seconds)?, unbound.run(options.seconds)?);
+        println!(
+            "{name}, {number}/{}: {with:.0}/s, without {without:.0}/s",
+            options.pairs
+        );
+        ratios.push(with / without);
+    }
+    let (ratio, spread) = median_and_spread(&ratios);
+    Ok(Figure::more(name, ratio, "", 2).spread(spread))
+}
+
+/// How many of the statements' plans call a function for each row that they look at.
+fn for_each_row(stage: &Stage) -> Result<u32> {
+    let Some(target) = targets().into_iter().next() else {
+        return fail("there is nothing to read");
+    };
+    let account = format!("'{}'", target.account);
+    let point = read::STATEMENT
+        .trim()
+        .replace("$1", &account)
+        .replace("$2", &format!("'{}'", target.campaign))
+        .replace("$3", "1");
+    let mut found = 0;
+    for statement in [point, ROLLUP.replace(":account", &account)] {
+        let mut client = connect(&stage.database())?;
+        let mut explain = || -> std::result::Result<Vec<String>, postgres::Error> {
+            let mut transaction = client.transaction()?;
+            transaction.batch_execute(&format!(
+                "SET LOCAL ROLE {TENANT}; SET LOCAL app.account_id = {account}; SET LOCAL enable_seqscan = off"
+            ))?;
+            let lines = transaction.query(&format!("EXPLAIN {statement}"), &[])?;
+            lines.iter().map(|line| line.try_get(0)).collect()
+        };
+        let plan = explain().context(|| "cannot explain".to_owned())?;
+        if plan.iter().any(|line| is_for_each_row(line)) {
+            println!("{}", plan.join("\n"));
+            found += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// A filter is evaluated for each row; what an index is asked, and what a node asks once, is not.
+fn is_for_each_row(line: &str) -> bool {
+    line.trim_start().starts_with("Filter:") && line.contains(SETTING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_filters_look_at_each_row() {
+        assert!(is_for_each_row(
+            "   Filter: (account_id = (NULLIF(current_setting('app.account_id'::text))"
+        ));
+        assert!(!is_for_each_row(
+            "   One-Time Filter: ('a' = current_setting('app.account_id'::text))"
+        ));
+        assert!(!is_for_each_row(
+            "   Index Cond: (account_id = current_setting('app.account_id'::text))"
+        ));
+    }
+}

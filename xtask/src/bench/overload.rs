@@ -1,0 +1,115 @@
+//! What is left of the server when far more callers come than it can serve, and how even its answers are when they do not.
+
+use super::Options;
+use super::crowd::{Answers, Crowd};
+use super::figures::{Figure, median_and_spread};
+use super::stage::{Launch, Stage, port};
+use crate::error::Result;
+
+/// How many callers are tried in search of the most that are served.
+const CALLERS: [u32; 4] = [8, 16, 32, 64];
+
+/// Who comes with fewer callers than this share of the most has not reached it.
+const SATURATED: f64 = 0.95;
+
+/// Times as many callers as saturate.
+const OVERLOAD: u32 = 8;
+
+/// The part of what is served at most that a server is held at.
+const STEADY: f64 = 0.70;
+
+const REFUSED_WITHIN: f64 = 250.0;
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let mut figures = overload(stage, options)?;
+    figures.extend(steady(stage, options)?);
+    Ok(figures)
+}
+
+fn overload(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let server = stage.serve()?;
+    let crowd = Crowd::new(port(&server)?, &stage.requests()?);
+    crowd.call(32, None, 1)?;
+    let mut rates = Vec::new();
+    for callers in CALLERS {
+        let rate = crowd.call(callers, None, options.seconds)?.rate();
+        println!("{callers} callers: {rate:.0}/s");
+        rates.push((callers, rate));
+    }
+    let most = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let enough = rates.iter().find(|(_, rate)| *rate >= SATURATED * most);
+    let saturating = enough.map_or(32, |(callers, _)| *callers);
+    let (mut shares, mut crowded) = (Vec::new(), Vec::new());
+    for number in 1..=options.pairs {
+        let peak = crowd.call(saturating, None, options.seconds)?;
+        let over = crowd.call(saturating * OVERLOAD, None, options.seconds)?;
+        println!(
+            "{number}/{}: {saturating} callers {:.0}/s; {} callers {:.0}/s, {} refused, {} broken",
+            options.pairs,
+            peak.rate(),
+            saturating * OVERLOAD,
+            over.rate(),
+            over.refused().count(),
+            over.broken
+        );
+        shares.push(over.rate() / peak.rate());
+        crowded.push(over);
+    }
+    Ok(overloaded(&shares, &crowded))
+}
+
+fn overloaded(shares: &[f64], crowded: &[Answers]) -> Vec<Figure> {
+    let (share, spread) = median_and_spread(shares);
+    // Where nobody was refused, the slowest success is what a caller waited for.
+    let waited = |answers: &Answers| match answers.refused().count() {
+        0 => 0.0,
+        _ => answers.refused().at(99),
+    };
+    let slowest = crowded.iter().map(waited).fold(0.0, f64::max);
+    let served = crowded.iter().map(|answers| answers.served().at(99));
+    let broken: u32 = crowded.iter().map(|answers| answers.broken).sum();
+    vec![
+        Figure::more("overload: served at 8 times saturation, to the most", share, "", 2)
+            .spread(spread)
+            .floor(0.80)
+            .target(0.95),
+        Figure::less("overload: slowest 1 % of refusals", slowest, " ms", 0)
+            .floor(REFUSED_WITHIN)
+            .target(REFUSED_WITHIN),
+        Figure::less("overload: answers that are neither", f64::from(broken), "", 0)
+            .floor(0.0)
+            .target(0.0),
+        Figure::less(
+            "overload: slowest 1 % of those served",
+            served.fold(0.0, f64::max),
+            " ms",
+            0,
+        ),
+    ]
+}
+
+fn steady(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let server = stage.launch(&Launch {
+        command_line: &["serve"],
+        more: vec![("DATABASE_POOL_SIZE", "8".to_owned())],
+        ..stage.routes()
+    })?;
+    let crowd = Crowd::new(port(&server)?, &stage.requests()?);
+    crowd.call(32, None, 1)?;
+    let mut ratios = Vec::new();
+    for number in 1..=options.pairs {
+        let most = crowd.call(32, None, options.seconds)?.rate();
+        let answers = crowd.call(32, Some(STEADY * most), options.seconds)?.served();
+        println!(
+            "{number}/{}: {most:.0}/s at most; at 70 % of it half are answered within {:.2} ms, 99 % within {:.2} ms",
+            options.pairs,
+            answers.at(50),
+            answers.at(99)
+        );
+        ratios.push(answers.at(99) / answers.at(50));
+    }
+    // The spread of a tail is wide by its nature: it is told, and does not take the verdict away.
+    let (ratio, _) = median_and_spread(&ratios);
+    let name = "overload: slowest 1 % at 70 % of the most, in times of the median";
+    Ok(vec![Figure::less(name, ratio, "", 1).floor(10.0).target(5.0)])
+}

@@ -1,0 +1,105 @@
+//! What keeping sums costs those who send: the statement of a run with and without what it counts, and whether the sums
+//! are right in the end.
+
+use std::process::Command;
+
+use super::Options;
+use super::data::accounts;
+use super::dispatch::{TURN, replayed};
+use super::figures::{Figure, median_and_spread};
+use super::sending::{Platform, Sender, people};
+use super::stage::Stage;
+use crate::error::{Result, fail};
+use crate::scratch::{OTHER_LOG, SERVER_LOG};
+use crate::{paths, process};
+
+const CONTACTS: u32 = 20_000;
+const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];
+
+/// Between these the statement counts.
+const COUNTS: [&str; 2] = ["), counted AS (", "), rivals AS MATERIALIZED ("];
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let without = without_counts(TURN)?;
+    let mut names = accounts().into_iter().skip(14);
+    let (counting, silent) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
+    let platform = Platform::start(stage, OTHER_LOG)?;
+    let server = platform.serve(stage, SERVER_LOG)?;
+    for (account, number) in [&counting, &silent].into_iter().zip(NUMBERS) {
+        people(stage, account, CONTACTS)?;
+        Sender::new(stage, &server, account)?.connect_number(number, None)?;
+    }
+    drop((server, platform));
+    // Contacts and numbers were made by SQL and by a server that is gone: counted from here on.
+    process::quietly(&mut task(stage, "rebuild", &counting), "recado rollups rebuild")?;
+    replayed(stage, &counting, TURN, CONTACTS)?;
+    let mut ratios = Vec::new();
+    for number in 1..=options.pairs {
+        let with = replayed(stage, &counting, TURN, CONTACTS)?;
+        let alone = replayed(stage, &silent, &without, CONTACTS)?;
+        println!(
+            "{number}/{}: {with:.0} messages a second, {alone:.0} without counting",
+            options.pairs
+        );
+        ratios.push(with / alone);
+    }
+    let (ratio, spread) = median_and_spread(&ratios);
+    Ok(vec![
+        Figure::more("rollups: statement of a run, to that without counting", ratio, "", 2)
+            .spread(spread)
+            .floor(0.90)
+            .target(0.97),
+        Figure::less(
+            "rollups: sums that differ from their rows",
+            differences(stage, &counting)?,
+            "",
+            0,
+        )
+        .floor(0.0)
+        .target(0.0),
+    ])
+}
+
+/// The statement without what it counts.
+fn without_counts(turn: &str) -> Result<String> {
+    let [begin, end] = COUNTS;
+    let parts = turn
+        .split_once(begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
+    match parts {
+        Some((before, after)) => Ok(format!("{before}{end}{after}")),
+        None => fail("the statement of a run counts otherwise than it did"),
+    }
+}
+
+/// None, or one or more: the command names them.
+fn differences(stage: &Stage, account: &str) -> Result<f64> {
+    match process::quietly(&mut task(stage, "verify", account), "recado rollups verify") {
+        Ok(_) => Ok(0.0),
+        Err(told) => {
+            println!("{told}");
+            Ok(1.0)
+        }
+    }
+}
+
+fn task(stage: &Stage, name: &str, account: &str) -> Command {
+    let mut command = Command::new(paths::released("recado"));
+    command
+        .args(["rollups", name, "--account", account])
+        .env("DATABASE_URL", stage.database());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_the_counts_is_left_out() {
+        let text = without_counts(TURN).unwrap();
+        assert!(!text.contains("campaign_counter_slots") && !text.contains("message_usage_slots"));
+        assert!(text.contains("sent_messages") && text.contains("rivals AS MATERIALIZED ("));
+        assert!(without_counts("SELECT 1").is_err());
+    }
+}

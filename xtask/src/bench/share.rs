@@ -1,0 +1,226 @@
+//! Requests against what one could hope for at best: a bare handler with the same bytes, and the same statements alone.
+
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use super::Options;
+use super::captured;
+use super::data::targets;
+use super::figures::{Figure, median_and_spread};
+use super::load::{Pgbench, Request, Wrk};
+use super::read::start_bare;
+use super::stage::{self, Server, Stage, threads_and_connections};
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::services::postgres::connect;
+use crate::services::wrk_or_install;
+
+/// A kind of request, and how near to the limit it has to come.
+struct Case {
+    name: &'static str,
+    path: &'static str,
+    creates: bool,
+    asks_the_database: bool,
+    floor: f64,
+    target: f64,
+}
+
+const PLANS: Case = Case {
+    name: "plans",
+    path: "/api/billing/plans",
+    creates: false,
+    asks_the_database: false,
+    floor: 0.75,
+    target: 0.90,
+};
+
+const LIST: Case = Case {
+    name: "list",
+    path: "/api/campaigns?limit=20",
+    creates: false,
+    asks_the_database: true,
+    floor: 0.50,
+    target: 0.70,
+};
+
+const CREATE: Case = Case {
+    name: "create",
+    path: "/api/campaigns",
+    creates: true,
+    asks_the_database: true,
+    floor: 0.45,
+    target: 0.65,
+};
+
+pub(super) fn plans(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    PLANS.run(stage, options)
+}
+
+pub(super) fn list(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    LIST.run(stage, options)
+}
+
+pub(super) fn create(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let figures = CREATE.run(stage, options)?;
+    // Nobody has to relay what happened in order to be measured.
+    connect(&stage.database())?
+        .batch_execute("DELETE FROM campaigns WHERE name = 'Bench'; TRUNCATE outbox_events; VACUUM ANALYZE campaigns")
+        .context(|| "cannot clear away".to_owned())?;
+    Ok(figures)
+}
+
+/// Requests a second of one turn.
+struct Round {
+    whole: f64,
+    handler: f64,
+    statements: Option<f64>,
+}
+
+impl Round {
+    fn share(&self) -> f64 {
+        self.whole * (1.0 / self.handler + self.statements.map_or(0.0, |statements| 1.0 / statements))
+    }
+}
+
+impl Case {
+    fn run(&self, stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+        stage::build_bare()?;
+        let server = stage.serve_routes(&stage.database())?;
+        let dir = stage.dir().join(self.name);
+        fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+        let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(stage)?)?;
+        let body = self.ask(stage, &server, 0)?;
+        let (bare, bare_url) = start_bare(stage, &body)?;
+        let pgbench = match self.asks_the_database {
+            true => Some(self.pgbench(stage, &server)?),
+            false => None,
+        };
+        wrk.run(&server.base, 1)?;
+        wrk.run(&bare_url, 1)?;
+        let mut rounds = Vec::new();
+        for number in 1..=options.pairs {
+            let round = Round {
+                whole: wrk.run(&server.base, options.seconds)?,
+                handler: wrk.run(&bare_url, options.seconds)?,
+                statements: pgbench
+                    .as_ref()
+                    .map(|pgbench| pgbench.run(options.seconds))
+                    .transpose()?,
+            };
+            println!(
+                "{number}/{}: {:.0}/s; bare handler {:.0}/s; statements {:.0}/s; {:.2} of the limit",
+                options.pairs,
+                round.whole,
+                round.handler,
+                round.statements.unwrap_or(f64::NAN),
+                round.share()
+            );
+            rounds.push(round);
+        }
+        drop((server, bare));
+        Ok(self.figures(&rounds))
+    }
+
+    fn figures(&self, rounds: &[Round]) -> Vec<Figure> {
+        let of = |value: fn(&Round) -> f64| median_and_spread(&rounds.iter().map(value).collect::<Vec<_>>());
+        let rate = |name: &str, value: f64| Figure::more(format!("{}: {name}", self.name), value, "/s", 0);
+        let (share, spread) = of(Round::share);
+        let mut figures = vec![
+            Figure::more(format!("{}: share of the limit", self.name), share, "", 2)
+                .spread(spread)
+                .floor(self.floor)
+                .target(self.target),
+            rate("the server", of(|round| round.whole).0),
+            rate("a bare handler", of(|round| round.handler).0),
+        ];
+        if self.asks_the_database {
+            let statements = of(|round| round.statements.unwrap_or(f64::NAN)).0;
+            figures.push(rate("the statements alone", statements));
+        }
+        figures
+    }
+
+    /// Of every target's account in turn.
+    fn requests(&self, stage: &Stage) -> Result<Vec<Request>> {
+        targets()
+            .into_iter()
+            .map(|target| {
+                Ok(Request {
+                    path: self.path.to_owned(),
+                    headers: stage.headers(&target.account)?,
+                    body: self.creates.then(|| body(&target.account).to_string()),
+                })
+            })
+            .collect()
+    }
+
+    /// What one target's account is answered.
+    fn ask(&self, stage: &Stage, server: &Server, target: usize) -> Result<Value> {
+        let Some(target) = targets().into_iter().nth(target) else {
+            return fail("there is nothing to ask for");
+        };
+        let client = Client::new(&server.base, stage.headers(&target.account)?);
+        let reply = match self.creates {
+            true => client.post(self.path, &body(&target.account))?,
+            false => client.get(self.path)?,
+        };
+        match reply.status {
+            200 | 201 => Ok(reply.body),
+            status => fail(format!("{} answered {status}: {}", self.path, reply.body)),
+        }
+    }
+
+    /// The statements of the first target's request, with every target's account in its place.
+    fn pgbench(&self, stage: &Stage, server: &Server) -> Result<Pgbench> {
+        let Some(program) = stage.cluster.program("pgbench") else {
+            return fail("pgbench is needed: install PostgreSQL's contributed programs, or put it into the PATH");
+        };
+        let (threads, connections) = threads_and_connections();
+        let last = std::cell::RefCell::new(Value::Null);
+        let mut script = captured::script(stage, || {
+            last.replace(self.ask(stage, server, 0)?);
+            Ok(())
+        })?;
+        if let Some(made) = last.into_inner().pointer("/data/id").and_then(Value::as_str) {
+            // Each run makes another one. Where the id is told within a text it stays what it was.
+            let anew = script.replace(&format!("'{made}'"), "md5(:number::text)::uuid");
+            script = format!("\\set number random(1, 9000000000000000000)\n{anew}");
+        }
+        let mut scripts: Vec<PathBuf> = Vec::new();
+        let targets = targets();
+        for (at, target) in targets.iter().enumerate() {
+            let first = targets.first().map_or("", |first| &first.account);
+            let file = stage.dir().join(format!("{}-{at}.sql", self.name));
+            fs::write(&file, script.replace(first, &target.account))
+                .context(|| format!("cannot write {}", file.display()))?;
+            scripts.push(file);
+        }
+        let pgbench = Pgbench::new(program, &stage.database(), connections, threads)?.with(scripts, Vec::new());
+        pgbench.run(1)?;
+        Ok(pgbench)
+    }
+}
+
+/// A campaign with the account's template, which has the account's id.
+fn body(account: &str) -> Value {
+    json!({ "name": "Bench", "template_id": account })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_adds_the_costs_there_are() {
+        let mut round = Round {
+            whole: 10.0,
+            handler: 60.0,
+            statements: Some(30.0),
+        };
+        assert!((round.share() - 0.5).abs() < 1e-9);
+        round.statements = None;
+        assert!((round.share() - 1.0 / 6.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,111 @@
+//! A file of 100 MB on its way into the store: memory, and speed to that of writing the same bytes there.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::Options;
+use super::data;
+use super::figures::{Figure, median_and_spread};
+use super::memory;
+use super::stage::{Launch, Server, Stage, port};
+use crate::error::{Context, Result, fail};
+use crate::process;
+
+/// As many bytes as a document may have.
+const MEGABYTES: usize = 100;
+const PIECE: usize = 1_000_000;
+const BOUNDARY: &str = "----bench";
+const PATH: &str = "/api/templates/media/upload";
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let store = stage.dir().join("media");
+    let server = stage.launch(&Launch {
+        more: vec![("MEDIA_STORE_URL", format!("file://{}", store.display()))],
+        ..stage.routes()
+    })?;
+    let Some(account) = data::accounts().into_iter().nth(12) else {
+        return fail("there are no accounts");
+    };
+    upload(stage, &server, &account, 1)?;
+    let before = memory::of(server.process.id())?.now;
+    let (mut shares, mut most) = (Vec::new(), 0.0_f64);
+    for number in 1..=options.pairs {
+        let (took, peak) = memory::peak_during(server.process.id(), || upload(stage, &server, &account, MEGABYTES))?;
+        let alone = written(&store)?;
+        println!(
+            "{number}/{}: {took:.3} s, dd {alone:.3} s, {:.1} MiB more",
+            options.pairs,
+            peak - before
+        );
+        shares.push(alone / took);
+        most = most.max(peak - before);
+    }
+    let (share, spread) = median_and_spread(&shares);
+    Ok(vec![
+        Figure::less("upload: memory beyond what there was", most, " MiB", 1)
+            .floor(16.0)
+            .target(4.0),
+        Figure::more("upload: rate, to that of dd to the same store", share, "", 2)
+            .spread(spread)
+            .floor(0.5)
+            .target(0.8),
+    ])
+}
+
+/// Seconds that a document of so many megabytes took.
+fn upload(stage: &Stage, server: &Server, account: &str, megabytes: usize) -> Result<f64> {
+    let head = format!(
+        "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.pdf\"\r\n\
+         Content-Type: application/pdf\r\n\r\n"
+    );
+    let tail = format!("\r\n--{BOUNDARY}--\r\n");
+    let length = head.len() + megabytes * PIECE + tail.len();
+    let mut request = format!(
+        "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\
+         Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+    );
+    for (name, value) in stage.headers(account)? {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str("\r\n");
+    request.push_str(&head);
+    let mut first = b"%PDF-1.7\n".to_vec();
+    first.resize(PIECE, b'x');
+    let rest = vec![b'x'; PIECE];
+    let port = port(server)?;
+    let began = Instant::now();
+    let talk = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.write_all(request.as_bytes())?;
+        for number in 0..megabytes {
+            stream.write_all(if number == 0 { &first } else { &rest })?;
+        }
+        stream.write_all(tail.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = talk().context(|| "the upload broke off".to_owned())?;
+    let took = began.elapsed().as_secs_f64();
+    match answer.split(' ').nth(1) {
+        Some("200" | "201") => Ok(took),
+        _ => fail(format!("an upload was answered {answer}")),
+    }
+}
+
+/// Seconds that dd needs for as many bytes; as the store, it leaves the disk to the kernel.
+fn written(store: &Path) -> Result<f64> {
+    let file = store.join("dd");
+    let mut dd = Command::new("dd");
+    dd.args(["if=/dev/zero", "bs=64K", "count=1526"])
+        .arg(format!("of={}", file.display()));
+    let began = Instant::now();
+    process::quietly(&mut dd, "dd")?;
+    let took = began.elapsed().as_secs_f64();
+    std::fs::remove_file(&file).context(|| format!("cannot remove {}", file.display()))?;
+    Ok(took)
+}
