@@ -1,0 +1,182 @@
+//! Bodies that are no JSON, hardly JSON, or JSON of the worst kind, at every route that takes one.
+
+use recado_server::routes::{Access, TABLE};
+use serde_json::{Value, json};
+
+use crate::harness::Server;
+use crate::harness::client::Request;
+use crate::harness::people::{User, phone};
+use crate::matrix::{Takes, belongings, path_of, row};
+
+/// What all of it may leave in memory.
+const GROWTH_KIB: u64 = 8 * 1024;
+
+/// Gzip of a hundred million spaces: a hundred thousand bytes.
+fn bomb() -> Vec<u8> {
+    use std::io::Write as _;
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    let piece = vec![b' '; 1_000_000];
+    for _ in 0..100 {
+        bomb.write_all(&piece).unwrap();
+    }
+    bomb.finish().unwrap()
+}
+
+/// Bodies that no route can take, whatever it asks for.
+fn nonsense() -> Vec<Vec<u8>> {
+    let texts = [
+        "",
+        " ",
+        "{",
+        "}",
+        "{}{}",
+        "{\"a\"",
+        "{\"a\":}",
+        "{'a':1}",
+        "{\"a\":NaN}",
+        "{\"a\":Infinity}",
+        "{\"a\":01}",
+        "{\"a\":1.}",
+        "{\"a\":\"\\ud800\"}",
+        "{\"a\":\"\\udc00\\ud800\"}",
+        "{\"a\":\"\\x41\"}",
+        "{\"a\":\"\n\"}",
+        "{\"a\":tru}",
+        "{\"a\":1,}",
+        "{\"a\":1}//",
+        "\u{feff}{}",
+        "[]",
+        "[{}]",
+        "null",
+        "0",
+        "\"{}\"",
+        "{\"\\u0000\":1}",
+        "{\"a\":\"\\u0000\"}",
+        "\0",
+    ];
+    let mut bodies: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    bodies.push(b"{\"a\":\"\xff\xfe\"}".to_vec());
+    bodies.push(b"{\"a\":\"\xed\xa0\x80\"}".to_vec());
+    bodies.push("[".repeat(100_000).into_bytes());
+    bodies.push("{\"a\":".repeat(100_000).into_bytes());
+    bodies.push(format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000)).into_bytes());
+    bodies
+}
+
+/// Values that are JSON, and that hardly anything means; put into every field that a body has.
+fn values() -> Vec<&'static str> {
+    vec![
+        "1e400",
+        "-1e400",
+        "1e-400",
+        "9223372036854775808",
+        "-9223372036854775809",
+        "18446744073709551616",
+        "-0",
+        "-0.0",
+        "0.1e1",
+        "null",
+        "true",
+        "[]",
+        "{}",
+        "[[[[[]]]]]",
+        "\"\"",
+        "\"\\u202e\\ufeff\\u0007\"",
+        "\"\\ud83d\\ude00\"",
+        "\"' OR 1=1 --\"",
+        "\"0190a1b2-0000-7000-8000-000000000000\"",
+        "\"9999-12-31T23:59:60Z\"",
+        "\"+999999-01-01T00:00:00Z\"",
+    ]
+}
+
+/// The good body with one field after the other made into one value after the other, and with that field twice.
+fn spoiled(good: &str) -> Vec<String> {
+    let good: Value = serde_json::from_str(good).unwrap();
+    let fields = good.as_object().unwrap();
+    let mut bodies = Vec::new();
+    for name in fields.keys() {
+        for value in values() {
+            let rest = fields.iter().filter(|(other, _)| *other != name);
+            let rest: String = rest
+                .map(|(other, value)| format!(",{}:{value}", json!(other)))
+                .collect();
+            bodies.push(format!("{{{}:{value}{rest}}}", json!(name)));
+        }
+        bodies.push(format!("{{{0}:{1},{0}:{1}}}", json!(name), fields[name]));
+    }
+    bodies
+}
+
+/// A proper refusal, in the envelope; or, where something could be made of it, a success.
+fn answered(what: &str, request: Request, may_be_taken: bool) {
+    let reply = request.send();
+    let status = reply.status;
+    if may_be_taken && [200, 201, 204].contains(&status) {
+        return;
+    }
+    assert!((400..500).contains(&status), "{what}: {status} {}", reply.text);
+    let body = reply.json();
+    assert!(body["error"]["code"].is_string(), "{what}: {body}");
+    for inside in ["SELECT", "panicked", "diesel", "tokio", "src/"] {
+        assert!(!reply.text.contains(inside), "{what}: {}", reply.text);
+    }
+}
+
+/// One route with everything; the same caller all the time.
+fn try_route(caller: &User<'_>, method: &str, path: &str, good: &str, bomb: &[u8]) {
+    let post = |body: Vec<u8>| caller.request(method, path).body("application/json", body);
+    for body in nonsense() {
+        let what = format!("{method} {path} {:.80}", String::from_utf8_lossy(&body));
+        // A body that may be missing may be empty.
+        answered(&what, post(body.clone()), body.is_empty() && good == "{}");
+    }
+    for body in spoiled(good) {
+        answered(&format!("{method} {path} {body:.120}"), post(body.into_bytes()), true);
+    }
+    let encoded = post(bomb.to_vec()).header("Content-Encoding", "gzip");
+    encoded.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
+    answered(&format!("{method} {path} a bomb"), post(bomb.to_vec()), false);
+}
+
+/// F34.
+#[test]
+fn no_body_costs_more_than_a_refusal() {
+    let server = Server::start(crate::harness::Options::default().with("REDIS_URL", "redis://127.0.0.1:1"));
+    let (ana, root) = (server.owner(), server.root());
+    let bomb = bomb();
+    let mut things = belongings(&ana);
+    things.push(("/api/admin/accounts/", ana.account.clone()));
+    let round = |first: bool| {
+        for spec in TABLE {
+            // Accounts that it leaves behind would be other people's; a page would be fetched.
+            let Takes::Json(good) = row(spec) else { continue };
+            if spec.path.starts_with("/api/billing") || spec.path == "/api/admin/accounts" {
+                continue;
+            }
+            if first && !spec.path.contains("contacts") {
+                continue;
+            }
+            let caller = if spec.access == Access::Platform { &root } else { &ana };
+            let path = path_of(spec, &things);
+            let before = server.memory();
+            try_route(caller, spec.method.as_str(), &path, good, &bomb);
+            let grown = server.memory().saturating_sub(before);
+            assert!(first || grown < GROWTH_KIB, "{path}: {grown} KiB more");
+        }
+    };
+    round(true);
+    round(false);
+    let huge = vec![b' '; 10 * 1024 * 1024];
+    let before = server.memory();
+    for _ in 0..4 {
+        // Whoever refuses it may close before it is all written.
+        let reply = ana
+            .request("POST", "/api/tags")
+            .body("application/json", huge.clone())
+            .try_send();
+        assert!(reply.is_err() || reply.is_ok_and(|reply| reply.status == 413));
+    }
+    assert!(server.memory().saturating_sub(before) < GROWTH_KIB);
+    ana.contact("Depois", &phone(77));
+}
