@@ -33,6 +33,7 @@ mod platform;
 mod platform_figures;
 mod pool;
 mod preview;
+mod quota_races;
 mod relay;
 mod reports;
 mod retries;

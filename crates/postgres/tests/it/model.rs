@@ -34,7 +34,8 @@ const ENOUGH: u32 = 100;
 /// How long a history is.
 const STEPS: std::ops::Range<usize> = 10..60;
 
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+/// What tests of many histories are told by their environment.
+pub(crate) fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 

@@ -37,8 +37,6 @@ fn nonsense() -> Vec<Vec<u8>> {
         "{\"a\":Infinity}",
         "{\"a\":01}",
         "{\"a\":1.}",
-        "{\"a\":\"\\ud800\"}",
-        "{\"a\":\"\\udc00\\ud800\"}",
         "{\"a\":\"\\x41\"}",
         "{\"a\":\"\n\"}",
         "{\"a\":tru}",
@@ -83,6 +81,8 @@ fn values() -> Vec<&'static str> {
         "\"\"",
         "\"\\u202e\\ufeff\\u0007\"",
         "\"\\ud83d\\ude00\"",
+        "\"\\ud800\"",
+        "\"\\udc00\\ud800\"",
         "\"' OR 1=1 --\"",
         "\"0190a1b2-0000-7000-8000-000000000000\"",
         "\"9999-12-31T23:59:60Z\"",
@@ -167,6 +167,11 @@ fn no_body_costs_more_than_a_refusal() {
     };
     round(true);
     round(false);
+    // Half a character is none, where anybody looks at it.
+    let half = ana
+        .request("POST", "/api/tags")
+        .body("application/json", r#"{"name":"a\ud800b"}"#);
+    assert_eq!(half.send().invalid(), ["body"]);
     let huge = vec![b' '; 10 * 1024 * 1024];
     let before = server.memory();
     for _ in 0..4 {

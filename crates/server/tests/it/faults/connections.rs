@@ -191,7 +191,7 @@ fn answers_that_are_not_read_hold_up_nobody() {
             stream
         })
         .collect();
-    healthy(&ana);
+    // While there is room for answers, a hundred people at once ask for one after the other.
     until("none of them holds a connection to the database", || {
         server.db.count(
             "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
