@@ -88,7 +88,8 @@ async fn play(world: &World, race: &Race) {
     let leaves = async {
         if race.cancelled {
             let campaigns = world.campaigns();
-            let update = campaigns.update(&cancelled(&leaving), CampaignStatus::Sending, &[]);
+            let cancelled = cancelled(&leaving);
+            let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
             update.await.unwrap();
         }
     };
@@ -114,7 +115,8 @@ async fn play(world: &World, race: &Race) {
     // Everything ends, and nothing is held any more.
     for campaign in starts.iter().map(|start| &start.campaign).chain([&going, &leaving]) {
         let campaigns = world.campaigns();
-        let update = campaigns.update(&cancelled(campaign), CampaignStatus::Sending, &[]);
+        let cancelled = cancelled(campaign);
+        let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
         update.await.unwrap();
     }
     world.assert_recount().await;

@@ -57,8 +57,12 @@ fn nonsense() -> Vec<Vec<u8>> {
     bodies.push(b"{\"a\":\"\xed\xa0\x80\"}".to_vec());
     bodies.push("[".repeat(100_000).into_bytes());
     bodies.push("{\"a\":".repeat(100_000).into_bytes());
-    bodies.push(format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000)).into_bytes());
     bodies
+}
+
+/// A hundred thousand lists, one in the other: whoever skips a field skips them all, one by one.
+fn deep() -> String {
+    format!("{{\"a\":{}1{}}}", "[".repeat(100_000), "]".repeat(100_000))
 }
 
 /// Values that are JSON, and that hardly anything means; put into every field that a body has.
@@ -134,6 +138,7 @@ fn try_route(caller: &User<'_>, method: &str, path: &str, good: &str, bomb: &[u8
     for body in spoiled(good) {
         answered(&format!("{method} {path} {body:.120}"), post(body.into_bytes()), true);
     }
+    answered(&format!("{method} {path} deep"), post(deep().into_bytes()), true);
     let encoded = post(bomb.to_vec()).header("Content-Encoding", "gzip");
     encoded.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
     answered(&format!("{method} {path} a bomb"), post(bomb.to_vec()), false);

@@ -181,17 +181,22 @@ fn answers_that_are_not_read_hold_up_nobody() {
     let ana = server.owner();
     ana.contacts(500);
     let request = ana.request("GET", "/api/contacts?limit=100");
-    let deaf: Vec<TcpStream> = (0..100)
+    let deaf: Vec<TcpStream> = (0..60)
         .map(|_| {
             let mut stream = connect(&server);
-            // More answers than any buffer holds.
-            let heads = request.head("\r\n").repeat(60);
+            let heads = request.head("\r\n").repeat(30);
             stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
             stream.write_all(heads.as_bytes()).ok();
             stream
         })
         .collect();
-    // While there is room for answers, a hundred people at once ask for one after the other.
+    // While there is room for answers, all of them ask for one after the other.
+    until("the others are served as ever", || {
+        (0..20).all(|_| {
+            let began = Instant::now();
+            ana.get("/api/contacts?limit=5").status == 200 && began.elapsed() < HEALTHY
+        })
+    });
     until("none of them holds a connection to the database", || {
         server.db.count(
             "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -211,7 +216,7 @@ fn bodies_that_drip_hold_up_nobody_and_are_given_up() {
     let began = Instant::now();
     let mut slow: Vec<TcpStream> = (0..CROWD).map(|_| connect(&server)).collect();
     for stream in &mut slow {
-        let head = make_tag(&ana, "Content-Length: 10000");
+        let head = make_tag(&ana, "Content-Length: 1000000");
         stream.write_all(head.as_bytes()).unwrap();
         stream.set_nonblocking(true).unwrap();
     }
