@@ -181,10 +181,10 @@ fn answers_that_are_not_read_hold_up_nobody() {
     let ana = server.owner();
     ana.contacts(500);
     let request = ana.request("GET", "/api/contacts?limit=100");
-    let deaf: Vec<TcpStream> = (0..60)
+    let deaf: Vec<TcpStream> = (0..40)
         .map(|_| {
             let mut stream = connect(&server);
-            let heads = request.head("\r\n").repeat(30);
+            let heads = request.head("\r\n").repeat(20);
             stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
             stream.write_all(heads.as_bytes()).ok();
             stream
