@@ -18,6 +18,7 @@ mod migrate;
 mod paths;
 mod process;
 mod progress;
+mod prove;
 mod scratch;
 mod secrets;
 mod seed;
@@ -47,6 +48,9 @@ usage: cargo xtask <command>
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
   guides [page ...]    run every command of docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the shape of the code
+  prove [name [--runs N] [--seed S]]
+                       try what is said of reliability and security again and again (docs/faults.md); without a name
+                       the list of what can be proved
   bench [name ...] [--seconds N] [--pairs N]
                        measure the release server, or only this of it: idle cost read limit auth import
                        analytics (of RECADO_BENCH_MESSAGES messages, 1 million) and others; needs wrk and
@@ -92,6 +96,7 @@ fn run(args: &[String]) -> Result<()> {
         "test" => test::run(rest),
         "guides" => guides::run(rest),
         "bench" => bench::run(rest),
+        "prove" => prove::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {
             eprint!("{USAGE}");

@@ -72,10 +72,11 @@ impl RedisCounter {
             return Err("Redis failed a moment ago".into());
         };
         match in_time(self.timeout, count(&mut connection, key, limit)).await {
-            Some(Ok((allowed, remaining, reset_at_ms))) => Ok(Verdict {
+            Some(Ok((allowed, remaining, reset_at_ms, wait_ms))) => Ok(Verdict {
                 allowed,
                 remaining,
                 reset_at_ms,
+                wait_ms,
             }),
             Some(Err(error)) => {
                 if !is_refusal(&error) {
@@ -133,7 +134,7 @@ pub(crate) async fn probe(connection: &mut ConnectionManager) -> RedisResult<()>
 }
 
 /// One call of the script: allowed, remaining, reset in milliseconds since the epoch.
-async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64)> {
+async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64, i64)> {
     let window_us = i64::try_from(limit.window.whole_microseconds()).unwrap_or(i64::MAX);
     let key = format!("{PREFIX}{key}");
     let call = |command: &str, script: &str| {

@@ -1,5 +1,6 @@
 -- Counts one hit in the sliding window of KEYS[1], a sorted set of the times of the counted hits.
--- ARGV: the limit; the window in microseconds. Returns: allowed (1 or 0), remaining, reset in milliseconds.
+-- ARGV: the limit; the window in microseconds. Returns: allowed (1 or 0), remaining, reset in milliseconds since 1970,
+-- and the time until then in milliseconds: whoever asks has another clock.
 local limit, window = tonumber(ARGV[1]), tonumber(ARGV[2])
 -- Redis's own clock: the servers' clocks differ. Microseconds since 1970 are exact in a double.
 local time = redis.call('TIME')
@@ -29,4 +30,5 @@ end
 local over = math.max(used - limit, 0)
 local next = redis.call('ZRANGE', KEYS[1], over, over)[1]
 local reset = math.ceil((tonumber(next or now) + window) / 1000)
-return { allowed, math.max(limit - used, 0), reset }
+local wait = math.max(math.ceil(reset - now / 1000), 0)
+return { allowed, math.max(limit - used, 0), reset, wait }

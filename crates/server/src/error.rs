@@ -228,8 +228,7 @@ impl ResponseError for ApiError {
                 response.insert_header((header::ALLOW, allowed.as_str()));
             }
             Self::RateLimited(verdict) => {
-                let wait_ms = verdict.reset_at_ms.saturating_sub(crate::web::limit::epoch_ms());
-                response.insert_header((header::RETRY_AFTER, (wait_ms.max(1) + 999) / 1000));
+                response.insert_header((header::RETRY_AFTER, (verdict.wait_ms.max(1) + 999) / 1000));
             }
             Self::Unavailable(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));

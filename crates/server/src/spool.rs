@@ -88,10 +88,14 @@ impl EventSpool {
 pub async fn receive(services: Data<Services>, event: GatewayEvent) {
     let arrived = (event, services.shared.clock.now());
     let (spool, copy) = (services.shared.spool.clone(), arrived.clone());
-    let task = actix_web::rt::spawn(async move { take_in(&services, arrived).await });
-    if let Err(error) = task.await {
+    or_spooled(&spool, copy, async move { take_in(&services, arrived).await }).await;
+}
+
+/// Does the work to its end. An event whose work panics waits for the database like any other.
+async fn or_spooled(spool: &EventSpool, event: Arrived, work: impl Future<Output = ()> + 'static) {
+    if let Err(error) = actix_web::rt::spawn(work).await {
         tracing::error!(%error, "taking in an event of the payment gateway failed");
-        spool.put(copy);
+        spool.put(event);
     }
 }
 
@@ -123,4 +127,32 @@ async fn take_in(services: &Services, arrived: Arrived) {
         tracing::warn!("an event of the payment gateway waits for a worker");
     }
     services.shared.relays.wake();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrived(body: &[u8]) -> Arrived {
+        (GatewayEvent::read(body), OffsetDateTime::UNIX_EPOCH)
+    }
+
+    #[actix_web::test]
+    async fn an_event_whose_work_panics_is_kept_behind_those_that_wait() {
+        let spool = EventSpool::default();
+        let (first, second) = (arrived(br#"{"event":"FIRST"}"#), arrived(br#"{"event":"SECOND"}"#));
+        spool.put(first.clone());
+        or_spooled(&spool, second.clone(), async { panic!("injected") }).await;
+        assert_eq!(*spool.waiting(), [first, second]);
+        let spool = EventSpool::default();
+        or_spooled(&spool, arrived(b"{}"), async {}).await;
+        assert!(spool.is_empty(), "what was done is not kept");
+    }
+
+    #[test]
+    fn no_flood_of_events_takes_more_than_its_room() {
+        let spool = EventSpool::default();
+        (0..CAPACITY + 10).for_each(|_| spool.put(arrived(b"{}")));
+        assert_eq!(spool.waiting().len(), CAPACITY);
+    }
 }

@@ -3,13 +3,13 @@
 //! A developer and the build machine run the same command. All steps run even when one fails, so that one run shows
 //! everything there is to repair.
 
-mod counts;
+pub(crate) mod counts;
 mod migrations;
-mod rig;
+pub(crate) mod rig;
 mod schema;
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Context, Result, fail};
@@ -198,7 +198,11 @@ fn unit(run: &mut Run) -> Result<()> {
     for (name, value) in rig(run)?.environment() {
         test.env(name, value);
     }
-    let counts = run.counts.get_or_insert_default();
+    counted(&mut test, run.counts.get_or_insert_default())
+}
+
+/// Runs `cargo test`, shows what it says, and adds up its results.
+pub(crate) fn counted(test: &mut Command, counts: &mut Counts) -> Result<()> {
     let mut child = process::start(test.stdout(Stdio::piped()), "cargo test")?;
     let Some(out) = child.stdout.take() else {
         return fail("cargo test has no output");

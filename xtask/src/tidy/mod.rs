@@ -4,12 +4,14 @@
 //! and manifest says about itself, that migrations stop no server, and that links in the documentation lead somewhere.
 
 mod edges;
+mod faults;
 mod layout;
 mod links;
 mod manifests;
 mod migrations;
 mod scanner;
 mod sources;
+pub(crate) mod versions;
 
 use std::path::Path;
 use std::process::Command;
@@ -21,10 +23,16 @@ use crate::{paths, process};
 
 /// One broken rule, at one place.
 #[derive(Debug, PartialEq, Eq)]
-struct Finding {
+pub(crate) struct Finding {
     path: String,
     line: usize,
     message: String,
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}: {}", self.path, self.line, self.message)
+    }
 }
 
 impl Finding {
@@ -45,6 +53,8 @@ pub(crate) fn run() -> Result<()> {
     let packages = packages(&root)?;
     findings.extend(edges::check(&packages));
     findings.extend(edges::domain_reach(&tree()?));
+    findings.extend(faults::check(&root));
+    findings.extend(versions::check(&root));
     for file in &files {
         let Ok(text) = std::fs::read_to_string(root.join(file)) else {
             // Deleted but not committed yet, or not text.
@@ -62,8 +72,8 @@ pub(crate) fn run() -> Result<()> {
             findings.extend(manifests::check(file, &text));
         }
     }
-    for Finding { path, line, message } in &findings {
-        println!("{path}:{line}: {message}");
+    for finding in &findings {
+        println!("{finding}");
     }
     match findings.len() {
         0 => Ok(()),

@@ -70,10 +70,12 @@ impl InProcessCounter {
         if allowed {
             log.times.push_back(now_ms);
         }
+        let reset_at_ms = log.times.front().map_or(now_ms, |oldest| oldest + window_ms);
         Verdict {
             allowed,
             remaining: limit.requests.saturating_sub(used).saturating_sub(u32::from(allowed)),
-            reset_at_ms: log.times.front().map_or(now_ms, |oldest| oldest + window_ms),
+            reset_at_ms,
+            wait_ms: reset_at_ms - now_ms,
         }
     }
 }
@@ -144,7 +146,8 @@ mod tests {
             Verdict {
                 allowed: false,
                 remaining: 0,
-                reset_at_ms: 60_000
+                reset_at_ms: 60_000,
+                wait_ms: 59_990,
             }
         );
         assert!(counter.count("other", LIMIT).allowed);

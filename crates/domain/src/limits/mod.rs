@@ -58,6 +58,9 @@ pub struct Verdict {
     pub remaining: u32,
     /// When the next place frees, in milliseconds since the epoch.
     pub reset_at_ms: i64,
+    /// How long until then, in milliseconds, by the clock that the counter counts by: the caller's own clock may be
+    /// hours away from it.
+    pub wait_ms: i64,
 }
 
 /// The counter cannot be asked; the request goes on.

@@ -1,7 +1,7 @@
 //! Random histories of runs: whatever happens in whatever order, counters and usage equal a recount of the sends.
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::{Config, RngSeed, TestRunner};
 use recado_domain::campaigns::{Campaign, CampaignStatus, CampaignStore, QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
 use recado_domain::whatsapp::DeliveryStore;
@@ -9,6 +9,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use crate::deliveries::news;
+use crate::model::variable;
 use crate::support::{LEASE, World, id};
 
 #[derive(Clone, Debug)]
@@ -115,8 +116,9 @@ fn counters_and_usage_equal_a_recount_after_any_history() {
     let world = runtime.block_on(World::new());
     runtime.block_on(world.people(12));
     let mut runner = TestRunner::new(Config {
-        cases: 40,
+        cases: variable("RECADO_RUNS").unwrap_or(40),
         failure_persistence: None,
+        rng_seed: variable("RECADO_SEED").map_or(RngSeed::Random, RngSeed::Fixed),
         ..Config::default()
     });
     runner

@@ -34,6 +34,7 @@ mod platform_figures;
 mod pool;
 mod preview;
 mod queues;
+mod quota_races;
 mod relay;
 mod reports;
 mod retries;

@@ -4,7 +4,7 @@
 //! Steps are those of workers that do their duty, die, wake up and overtake each other, of people who pause, cancel and try
 //! again, and of the platform's news in any order. Among them are some that a store has to refuse.
 //!
-//! Every failure can be repeated: `MODEL_SEED=7 MODEL_CASES=40 cargo test -p recado-postgres --test it model`. More of
+//! Every failure can be repeated: `RECADO_SEED=7 RECADO_RUNS=40 cargo test -p recado-postgres --test it model`. More of
 //! either tries more.
 
 mod callers;
@@ -34,7 +34,8 @@ const ENOUGH: u32 = 100;
 /// How long a history is.
 const STEPS: std::ops::Range<usize> = 10..60;
 
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
+/// What tests of many histories are told by their environment.
+pub(crate) fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -54,10 +55,10 @@ fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String>
             let steps: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
             let (limit, simulated, steps) = (state.accounts[0].limit, state.simulates, steps.join("\n"));
             format!(
-                "MODEL_SEED={seed} MODEL_CASES={cases}: {reason}\na limit of {limit}, simulated: {simulated}\n{steps}"
+                "RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}\na limit of {limit}, simulated: {simulated}\n{steps}"
             )
         }
-        TestError::Abort(reason) => format!("MODEL_SEED={seed} MODEL_CASES={cases}: {reason}"),
+        TestError::Abort(reason) => format!("RECADO_SEED={seed} RECADO_RUNS={cases}: {reason}"),
     };
     let mut runner = TestRunner::new(config.clone());
     stage.play(|| {
@@ -71,8 +72,8 @@ fn play(stage: Stage, seed: u64, cases: u32, shrinks: u32) -> Result<(), String>
 
 #[test]
 fn the_stores_do_what_the_model_does() {
-    let seed = variable("MODEL_SEED").unwrap_or(SEED);
-    let cases = variable("MODEL_CASES").unwrap_or(CASES);
+    let seed = variable("RECADO_SEED").unwrap_or(SEED);
+    let cases = variable("RECADO_RUNS").unwrap_or(CASES);
     if let Err(wrong) = play(Stage::new(None, ""), seed, cases, 500) {
         panic!("{wrong}");
     }

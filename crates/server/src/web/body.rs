@@ -124,6 +124,10 @@ pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError
 
 fn parse<T: DeserializeOwned + Validate<Context = ()>>(body: &[u8]) -> Result<T, ApiError> {
     refuse_nul(body)?;
+    // What is skipped is not looked at otherwise.
+    if std::str::from_utf8(body).is_err() {
+        return Err(FieldErrors::one("body", "must be UTF-8").into());
+    }
     // serde would read an array as a struct's fields in order.
     if body.trim_ascii_start().starts_with(b"[") {
         return Err(FieldErrors::one("body", "must be an object").into());

@@ -1,7 +1,5 @@
 //! Rate limits on routes: which key a request counts under, and the headers that tell.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use recado_domain::limits::{Limit, Verdict};
 
@@ -35,10 +33,4 @@ pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, verdict: Verdict) 
     for (name, value) in values {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(value));
     }
-}
-
-/// Now, in milliseconds since the epoch: for `Retry-After` alone.
-pub fn epoch_ms() -> i64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
 }

@@ -12,7 +12,7 @@ const REFUSED: &str = "4929531748600002";
 const CCV: &str = "7319";
 
 /// Every text of every table.
-fn dump(server: &Server) -> String {
+pub fn dump(server: &Server) -> String {
     let tables = server
         .db
         .rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");

@@ -1,4 +1,6 @@
 //! Clients that hang up at any moment, inside whatever the server does for them.
+//!
+//! `RECADO_RUNS` (clients) and `RECADO_SEED` make the test longer, and another one.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -8,11 +10,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::harness::dice::Dice;
+use crate::harness::dice::{Dice, runs, seed};
 use crate::harness::people::{User, phone};
 use crate::harness::{DEADLINE, Options, Server, until};
 
-const CLIENTS: usize = 600;
 const THREADS: usize = 12;
 
 /// One of the two tenants: what its requests need, and what none of the other's answers may hold.
@@ -75,8 +76,8 @@ impl Side {
 }
 
 /// Sends one request and perhaps hangs up; the phone that the server said it has kept.
-fn client(port: u16, sides: &[Side; 2], number: usize) -> Option<(usize, String)> {
-    let mut dice = Dice::of(0, u64::try_from(number).unwrap());
+fn client(port: u16, sides: &[Side; 2], seed: u64, number: usize) -> Option<(usize, String)> {
+    let mut dice = Dice::of(seed, u64::try_from(number).unwrap());
     let own = usize::try_from(dice.below(2)).unwrap();
     let (request, made) = sides[own].request(number, &mut dice);
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -119,8 +120,11 @@ fn client(port: u16, sides: &[Side; 2], number: usize) -> Option<(usize, String)
         .map(|made| (own, made))
 }
 
+/// F08.
 #[test]
 fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
+    let (clients, seed) = (usize::try_from(runs(1000)).unwrap(), seed(1));
+    println!("{clients} clients of seed {seed}");
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let (ana, bia) = (server.owner(), server.owner());
     let sides = [Side::of(&ana, "AnaOnly"), Side::of(&bia, "BiaOnly")];
@@ -129,8 +133,8 @@ fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
         for thread in 0..THREADS {
             let (sides, kept, port) = (&sides, &kept, server.port());
             scope.spawn(move || {
-                for number in (thread..CLIENTS).step_by(THREADS) {
-                    if let Some(told) = client(port, sides, number) {
+                for number in (thread..clients).step_by(THREADS) {
+                    if let Some(told) = client(port, sides, seed, number) {
                         kept.lock().unwrap().push(told);
                     }
                 }
@@ -143,7 +147,7 @@ fn clients_that_hang_up_anywhere_leave_nothing_behind_and_learn_nothing() {
         server.db.count(open) == 0
     });
     let kept = kept.into_inner().unwrap();
-    assert!(kept.len() > CLIENTS / 8, "{} writes were acknowledged", kept.len());
+    assert!(kept.len() > clients / 8, "{} writes were acknowledged", kept.len());
     for (own, side) in sides.iter().enumerate() {
         let account = &side.account;
         let rows = server

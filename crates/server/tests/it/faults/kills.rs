@@ -1,8 +1,8 @@
 //! Servers that are killed in the middle of a campaign, at any moment: nobody gets a message twice, nobody is lost, and
 //! what was acknowledged is there.
 //!
-//! `RECADO_KILL_RUNS` (campaigns; 500 of them are a release's proof) and `RECADO_KILL_SEED` make the test longer, and
-//! another one. A failure tells its seed.
+//! `RECADO_RUNS` (campaigns; 500 of them are a release's proof) and `RECADO_SEED` make the test longer, and another
+//! one. A failure tells its seed.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use crate::harness::client::Request;
-use crate::harness::dice::Dice;
+use crate::harness::dice::{Dice, runs, seed};
 use crate::harness::people::{User, phone};
 use crate::harness::setting::{adds_up, calls, counted, ended, lease_ends, silent, status, statuses, usage};
 use crate::harness::{Options, Server, eventually, text, until};
@@ -26,10 +26,6 @@ const IN_FLIGHT: i64 = 50;
 
 /// Once the lease of a killed server is over.
 const FINAL_WITHIN: Duration = Duration::from_secs(10);
-
-fn setting(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
-}
 
 /// Somebody who writes all the time, until the server is gone; what was acknowledged.
 fn writer(create: Request, mark: String) -> std::thread::JoinHandle<Vec<String>> {
@@ -127,7 +123,7 @@ fn nobody_twice_and_nobody_lost(ana: &User<'_>, id: &str, unknown: i64) {
 /// F01, R1, R2.
 #[test]
 fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nobody() {
-    let (runs, seed) = (setting("RECADO_KILL_RUNS", 2), setting("RECADO_KILL_SEED", 20_261_121));
+    let (runs, seed) = (runs(2), seed(20_261_121));
     let options = Options::platform(|platform| platform.latency_ms = 10);
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "1s"));
     for run in 0..runs {

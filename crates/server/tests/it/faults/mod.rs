@@ -1,10 +1,19 @@
 //! The fault matrix: what must hold when a server, the platform or the database fails, and when people get in each
 //! other's way. Each file is a kind of fault.
 
+mod acknowledged;
 mod answers;
+mod bodies;
+mod clocks;
+mod connections;
+mod disks;
+mod fuzz;
 mod kills;
 mod months;
 mod outages;
 mod races;
+mod rollouts;
+mod secrets;
 mod starvation;
 mod stops;
+mod timing;

@@ -61,6 +61,12 @@ impl Request {
         self
     }
 
+    /// The same caller, another path.
+    pub fn path(mut self, path: &str) -> Self {
+        self.path = path.to_owned();
+        self
+    }
+
     pub fn json(self, body: &Value) -> Self {
         self.body("application/json", body.to_string())
     }
@@ -111,6 +117,18 @@ impl Request {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head + last
+    }
+
+    /// The whole request as it goes over the wire, on a connection of its own.
+    pub fn bytes(&self) -> Vec<u8> {
+        let body = self.body.as_deref().unwrap_or_default();
+        let length = match self.body {
+            Some(_) => format!("Content-Length: {}\r\n", body.len()),
+            None => String::new(),
+        };
+        let mut bytes = self.head(&format!("Connection: close\r\n{length}\r\n")).into_bytes();
+        bytes.extend_from_slice(body);
+        bytes
     }
 
     /// The status of the answer, and its head in lower case; whatever the body is.

@@ -43,8 +43,25 @@ impl Cluster {
 
     /// A migrated database of it.
     pub fn database(&self) -> Database {
+        Database::at(&self.url("postgres")).run("CREATE DATABASE recado");
+        self.migrated()
+    }
+
+    /// The same, its tables in this directory.
+    pub fn database_on(&self, directory: &Path) -> Database {
+        if let Some((user, group)) = owner() {
+            chown(directory, Some(user), Some(group)).unwrap();
+        }
         let admin = Database::at(&self.url("postgres"));
-        admin.run("CREATE DATABASE recado");
+        admin.run(&format!(
+            "CREATE TABLESPACE elsewhere LOCATION '{}'",
+            directory.display()
+        ));
+        admin.run("CREATE DATABASE recado TABLESPACE elsewhere");
+        self.migrated()
+    }
+
+    fn migrated(&self) -> Database {
         let url = self.url("recado");
         let migrated = command(&["migrate"], &environment(&url, "http://127.0.0.1:9/v25.0")).output();
         assert!(migrated.as_ref().unwrap().status.success(), "{migrated:?}");

@@ -54,6 +54,18 @@ impl Database {
         *self.client.write().unwrap() = runtime().block_on(connect(&self.url));
     }
 
+    /// The same; false where nobody is there yet.
+    pub fn try_reconnect(&self) -> bool {
+        let connected = runtime().block_on(async {
+            let (client, connection) = tokio_postgres::connect(&self.url, NoTls).await.ok()?;
+            tokio::spawn(connection);
+            Some(client)
+        });
+        let Some(client) = connected else { return false };
+        *self.client.write().unwrap() = client;
+        true
+    }
+
     pub fn url(&self) -> String {
         self.url.clone()
     }

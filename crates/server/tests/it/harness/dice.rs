@@ -2,6 +2,20 @@
 
 use std::time::Duration;
 
+/// How often a test of many rounds tries, where it is told (`RECADO_RUNS`), else so often.
+pub fn runs(otherwise: u64) -> u64 {
+    variable("RECADO_RUNS", otherwise)
+}
+
+/// The seed of its rounds, where it is told (`RECADO_SEED`), else this one.
+pub fn seed(otherwise: u64) -> u64 {
+    variable("RECADO_SEED", otherwise)
+}
+
+fn variable(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |value| value.parse().unwrap())
+}
+
 /// A generator (xorshift64*). The seed must not be 0.
 pub struct Dice(pub u64);
 

@@ -1,0 +1,222 @@
+//! A database whose disk is full, and then is not.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::cluster::Cluster;
+use crate::harness::database::Database;
+use crate::harness::people::{User, phone};
+use crate::harness::setting::{calls, ended, silent, usage};
+use crate::harness::{Server, until};
+
+/// A disk of this size, which only the tables are on; unmounted and removed when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    /// None: whoever runs the tests here may not mount anything.
+    fn mount(megabytes: u32) -> Option<Self> {
+        let path = std::env::temp_dir().join(format!("recado-it-disk-{}", uuid::Uuid::new_v4().simple()));
+        std::fs::create_dir_all(&path).unwrap();
+        let options = format!("size={megabytes}m,mode=0777");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
+            .arg(&path)
+            .output();
+        if mounted.is_ok_and(|mounted| mounted.status.success()) {
+            return Some(Self(path));
+        }
+        std::fs::remove_dir(&path).unwrap();
+        None
+    }
+
+    /// Nothing is left of it.
+    fn fill(&self) -> PathBuf {
+        use std::io::Write as _;
+        let path = self.0.join("filler");
+        let mut filler = std::fs::File::create(&path).unwrap();
+        for piece in [1_000_000, 10_000, 1] {
+            while filler.write_all(&vec![0; piece]).is_ok() {}
+        }
+        path
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        Command::new("umount").arg("-l").arg(&self.0).status().ok();
+        std::fs::remove_dir(&self.0).ok();
+    }
+}
+
+/// Everything but what is looked at in passing.
+fn dump(db: &Database) -> Vec<String> {
+    let tables = db.rows(
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('outbox_events', 'users',
+           'audit_logs', 'audit_counts', 'notifications', 'campaign_queue') ORDER BY 1",
+    );
+    let rows = |table: &Vec<Option<String>>| {
+        let table = table[0].as_deref().unwrap();
+        let text = db.text(&format!(
+            "SELECT md5(string_agg(t::text, '|' ORDER BY t::text)) FROM {table} t"
+        ));
+        format!("{table} {text}")
+    };
+    tables.iter().map(rows).collect()
+}
+
+/// Writes that need room; each has to be refused as a whole.
+fn refused(ana: &User<'_>, round: usize) {
+    let large = "x".repeat(900);
+    let import: String = (0..400).map(|n| format!("{large}{n},{}\n", phone(1000 + n))).collect();
+    let requests = [
+        ana.request("POST", "/api/contacts/import")
+            .body("text/csv", format!("name,phone\n{import}")),
+        ana.request("POST", "/api/segments")
+            .json(&json!({ "name": format!("S{round}") })),
+        ana.request("POST", "/api/campaigns")
+            .json(&json!({ "name": format!("C{round}") })),
+    ];
+    for request in requests {
+        let reply = request.send();
+        if reply.status < 300 {
+            // It found room in a page that was there already.
+            continue;
+        }
+        assert!([500, 503].contains(&reply.status), "{} {}", reply.status, reply.text);
+        for inside in ["disk", "space", "extend", "base/", "pg_tblspc", "SQL"] {
+            assert!(!reply.text.contains(inside), "{}", reply.text);
+        }
+    }
+}
+
+/// F40d: a disk of its own, really full.
+#[test]
+fn a_full_disk_refuses_whole_writes_and_is_forgotten_when_there_is_room() {
+    let Some(disk) = Disk::mount(48) else {
+        // Where nothing can be mounted, the same is done below by hand.
+        eprintln!("not tried: nothing can be mounted here");
+        return;
+    };
+    let cluster = Cluster::start();
+    let server = Server::start_on(
+        cluster.database_on(&disk.0),
+        &silent()
+            .with("CAMPAIGN_MESSAGE_DELAY_MS", "20")
+            .with("SEND_UNKNOWN_TTL", "2s"),
+    );
+    let ana = server.owner();
+    ana.profile();
+    let contacts = 120;
+    ana.contacts(contacts);
+    let id = ana.plain_campaign();
+    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    until("some were sent", || server.whatsapp.counters().accepted >= 20);
+    let filler = disk.fill();
+    let mut failures = 0;
+    until("writes fail for want of room", || {
+        refused(&ana, failures);
+        failures += 1;
+        server.log().contains("53100") || server.log().to_lowercase().contains("no space left")
+    });
+    // What only reads is answered, and the process lives.
+    ana.get("/api/contacts?limit=1").ok();
+    server.get("/healthz").send().ok();
+    std::fs::remove_file(filler).unwrap();
+    until("writes succeed", || {
+        ana.post("/api/tags", json!({ "name": "depois" })).status == 201
+    });
+    let status = ended(&ana, &id);
+    assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
+    let calls = calls(&server);
+    assert!(calls.values().all(|calls| *calls == 1), "{calls:?}");
+    until("nobody is in doubt", || ana.stats(&id)["pending"] == 0);
+    let stats = ana.stats(&id);
+    assert_eq!(stats["total"], contacts);
+    assert_eq!(usage(&server, &ana.account), format!("{} 0", stats["sent"]));
+}
+
+/// Writes of every kind, new ones each time.
+fn writes(ana: &User<'_>, number: usize) -> Vec<(&'static str, String, Value)> {
+    let (contact, tag) = (ana.contact("C", &phone(1000 + number)), ana.tag(&format!("t{number}")));
+    let campaign = ana.plain_campaign();
+    let subscribe =
+        json!({ "plan": "starter", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "529.982.247-25" });
+    let invite = json!({ "email": format!("bia{number}@example.com"), "role": "member" });
+    let new = json!({ "name": "D", "phone": phone(2000 + number), "tag_ids": [tag] });
+    vec![
+        ("POST", "/api/contacts".to_owned(), new),
+        (
+            "PUT",
+            format!("/api/contacts/{contact}"),
+            json!({ "name": "E", "tag_ids": [tag] }),
+        ),
+        ("DELETE", format!("/api/tags/{tag}"), json!({})),
+        ("POST", format!("/api/campaigns/{campaign}/execute"), json!({})),
+        ("POST", "/api/accounts".to_owned(), json!({ "name": "Outra" })),
+        ("POST", "/api/team/invites".to_owned(), invite),
+        ("POST", "/api/billing/subscribe".to_owned(), subscribe),
+    ]
+}
+
+/// The tables that these write to.
+const WRITTEN: &[&str] = &[
+    "accounts",
+    "account_users",
+    "campaign_counter_slots",
+    "campaign_queue",
+    "campaign_sends",
+    "campaigns",
+    "contact_counts",
+    "contact_tags",
+    "contacts",
+    "message_usage_slots",
+    "outbox_events",
+    "subscriptions",
+    "tags",
+    "team_invites",
+];
+
+/// F40d: writes that are refused as a full disk refuses them, one table after the other, leave nothing behind.
+#[test]
+fn what_is_refused_for_want_of_room_leaves_nothing() {
+    let server = Server::start(silent().with("REDIS_URL", "redis://127.0.0.1:1"));
+    let ana = server.owner();
+    ana.profile();
+    server.db.run(
+        "UPDATE accounts SET plan = 'scale';
+         CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+           RAISE EXCEPTION 'could not extend file \"base/5/16384\": No space left on device' USING ERRCODE = '53100';
+         END $$",
+    );
+    let mut refused = 0;
+    for (number, table) in WRITTEN.iter().enumerate() {
+        let writes = writes(&ana, number);
+        until("nothing is written meanwhile", || {
+            server.db.count("FROM outbox_events") == 0
+        });
+        server.db.run(&format!(
+            "CREATE TRIGGER no_room AFTER INSERT OR UPDATE OR DELETE ON {table}
+               FOR EACH STATEMENT EXECUTE FUNCTION no_room()"
+        ));
+        for (method, path, body) in writes {
+            let before = dump(&server.db);
+            let reply = ana.request(method, &path).json(&body).send();
+            // What does not touch this table is done.
+            if reply.status < 500 {
+                continue;
+            }
+            refused += 1;
+            assert!([500, 503].contains(&reply.status), "{table} {path}: {}", reply.text);
+            assert!(!reply.text.contains("16384"), "{}", reply.text);
+            // The attempt of a subscription stays until the gateway has said what became of it.
+            if !path.contains("billing") {
+                assert_eq!(dump(&server.db), before, "{table} {path}: something was written");
+            }
+        }
+        server.db.run(&format!("DROP TRIGGER no_room ON {table}"));
+    }
+    assert!(refused >= 15, "{refused} writes were refused");
+    assert_eq!(ana.post("/api/tags", json!({ "name": "depois" })).status, 201);
+}

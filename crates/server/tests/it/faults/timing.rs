@@ -1,0 +1,100 @@
+//! Whether the time that a refusal takes tells something of the secret that it was compared with.
+//!
+//! A measurement, and so no part of the ordinary tests: `cargo xtask prove timing`. `RECADO_RUNS` is the number of
+//! requests of each kind (a hundred thousand of them are a release's proof).
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use crate::harness::dice::{Dice, runs, seed};
+use crate::harness::{DEADLINE, GATEWAY_TOKEN, Options, Server};
+
+/// Above this, two means differ for a reason (Welch's t; the usual bound for leaks of time).
+const BOUND: f64 = 4.5;
+
+/// Guesses that share more and more with the token, and one of another length.
+fn guesses() -> [String; 5] {
+    let wrong = |right: usize| {
+        let rest = "#".repeat(GATEWAY_TOKEN.len() - right);
+        format!("{}{rest}", &GATEWAY_TOKEN[..right])
+    };
+    let length = GATEWAY_TOKEN.len();
+    [
+        wrong(0),
+        wrong(length / 2),
+        wrong(length - 1),
+        GATEWAY_TOKEN[..length - 1].to_owned(),
+        "x".to_owned(),
+    ]
+}
+
+/// One refusal on an open connection; how long it took, in microseconds.
+fn refusal(stream: &mut TcpStream, request: &[u8], buffer: &mut [u8]) -> f64 {
+    let began = Instant::now();
+    stream.write_all(request).unwrap();
+    let mut read = 0;
+    while !buffer[..read].windows(4).any(|bytes| bytes == b"\r\n\r\n") || buffer[read - 1] != b'}' {
+        let more = stream.read(&mut buffer[read..]).unwrap();
+        assert!(more > 0, "the connection ended");
+        read += more;
+    }
+    let took = began.elapsed().as_secs_f64() * 1e6;
+    assert!(buffer.starts_with(b"HTTP/1.1 401"));
+    took
+}
+
+/// Mean and variance of the faster nine tenths: the slowest are the machine's.
+fn moments(mut samples: Vec<f64>) -> (f64, f64, f64) {
+    samples.sort_by(f64::total_cmp);
+    samples.truncate(samples.len() * 9 / 10);
+    let n = f64::from(u32::try_from(samples.len()).unwrap());
+    let mean = samples.iter().sum::<f64>() / n;
+    let variance = samples.iter().map(|sample| (sample - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    (mean, variance, n)
+}
+
+fn welch(one: (f64, f64, f64), other: (f64, f64, f64)) -> f64 {
+    (one.0 - other.0) / (one.1 / one.2 + other.1 / other.2).sqrt()
+}
+
+/// F39.
+#[test]
+#[ignore = "measures time: cargo xtask prove timing"]
+fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
+    let (runs, mut dice) = (runs(20_000), Dice::of(seed(39), 0));
+    // A counter that is not there counts nobody out.
+    let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:1");
+    let server = Server::start(options.with("RUST_LOG", "off"));
+    let guesses = guesses();
+    let requests = guesses.each_ref().map(|guess| {
+        format!(
+            "POST /api/billing/webhook HTTP/1.1\r\nHost: x\r\ngateway-access-token: {guess}\r\nContent-Length: 0\r\n\r\n"
+        )
+    });
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut buffer = [0; 4096];
+    for _ in 0..500 {
+        refusal(&mut stream, requests[0].as_bytes(), &mut buffer);
+    }
+    let mut samples: [Vec<f64>; 5] = Default::default();
+    for _ in 0..runs {
+        // In another order each time, so that nothing else is measured.
+        let first = usize::try_from(dice.below(5)).unwrap();
+        for at in (first..5).chain(0..first) {
+            samples[at].push(refusal(&mut stream, requests[at].as_bytes(), &mut buffer));
+        }
+    }
+    let figures = samples.map(moments);
+    for (guess, figure) in guesses.iter().zip(figures).skip(1) {
+        let t = welch(figures[0], figure);
+        println!("{guess:<24} {:.2} us, t = {t:.2}", figure.0);
+        // A header that is shorter is read faster, which tells only what the guesser knows.
+        assert!(
+            guess.len() != GATEWAY_TOKEN.len() || t.abs() < BOUND,
+            "{guess}: t = {t}"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! Proofs that other tools give. What is not installed is named, with the command that installs it.
+
+use std::process::{Command, Stdio};
+
+use crate::error::{Result, fail};
+use crate::{paths, process, tidy};
+
+/// Tools that read `Cargo.lock`, and what they are asked.
+const READERS: &[(&str, &[&str])] = &[
+    ("cargo-audit", &["audit"]),
+    ("cargo-deny", &["deny", "check", "advisories", "bans", "sources"]),
+];
+
+/// What decides who may do what, how much, and from which state on: the tests have to notice every change of it.
+const GUARDS: &[&str] = &[
+    "crates/domain/src/campaigns/status.rs",
+    "crates/domain/src/campaigns/outcome.rs",
+    "crates/domain/src/billing/status.rs",
+    "crates/domain/src/limits/in_process.rs",
+    "crates/domain/src/team/*.rs",
+    "crates/domain/src/egress/*.rs",
+];
+
+fn is_installed(program: &str) -> bool {
+    let asked = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    asked.is_ok_and(|status| status.success())
+}
+
+/// The floors of our own, then whatever else is installed.
+pub(super) fn supply() -> Result<()> {
+    let below = tidy::versions::check(&paths::root());
+    if let Some(finding) = below.first() {
+        return fail(finding.to_string());
+    }
+    println!("no dependency is below its floor");
+    let mut missing = Vec::new();
+    for (program, arguments) in READERS {
+        if is_installed(program) {
+            process::run(paths::cargo().args(*arguments), program)?;
+        } else {
+            missing.push(format!("cargo install {program} --locked"));
+        }
+    }
+    if is_installed("osv-scanner") {
+        let mut scanner = Command::new("osv-scanner");
+        scanner
+            .current_dir(paths::root())
+            .args(["scan", "--lockfile", "Cargo.lock"]);
+        process::run(&mut scanner, "osv-scanner")?;
+    } else {
+        missing.push("go install github.com/google/osv-scanner/v2/cmd/osv-scanner@latest".to_owned());
+    }
+    for install in missing {
+        println!("not asked, since it is not installed: {install}");
+    }
+    Ok(())
+}
+
+/// Changes the guards one by one, and wants every change noticed.
+pub(super) fn mutants() -> Result<()> {
+    if !is_installed("cargo-mutants") {
+        return fail("cargo install cargo-mutants --locked");
+    }
+    let mut mutants = paths::cargo();
+    mutants.args(["mutants", "--package", "recado-domain"]);
+    for guard in GUARDS {
+        mutants.args(["--file", guard]);
+    }
+    // The unit tests of the domain alone: nothing else is built.
+    mutants.args(["--", "--lib"]);
+    process::run(&mut mutants, "cargo mutants")
+}
