@@ -17,6 +17,7 @@ mod brand;
 mod campaigns;
 mod contacts;
 mod conversations;
+mod docs;
 mod exports;
 mod folders;
 mod ingestion;
@@ -106,6 +107,8 @@ use Access::{Manage, Platform, Public, Read, Session, Write};
 pub static TABLE: &[RouteSpec] = &[
     route(Method::GET, "/healthz", Public, || web::to(service::health)),
     route(Method::GET, "/readyz", Public, || web::to(service::ready)),
+    route(Method::GET, "/docs", Public, || web::to(docs::page)),
+    route(Method::GET, "/docs/{file}", Public, || web::to(docs::asset)),
     route(Method::GET, "/media/{account}/{file}", Public, || web::to(media::fetch)),
     route(Method::GET, "/api/accounts", Session, || web::to(accounts::list)),
     route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
