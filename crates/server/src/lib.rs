@@ -5,6 +5,7 @@ pub mod app;
 pub mod config;
 pub mod error;
 pub mod logging;
+pub mod reference;
 pub mod rollups;
 pub mod routes;
 pub mod serve;

@@ -37,9 +37,22 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", LAUNCH, "sh"])
             .arg(program)
-            .args(["--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu"])
-            .args(["--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"])
-            .args(["--disable-component-update", "--disable-sync", "--window-size=1280,1600"])
+            .args([
+                "--headless=new",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--disable-background-networking",
+            ])
+            .args([
+                "--disable-component-update",
+                "--disable-sync",
+                "--window-size=1280,1600",
+            ])
             // Whatever the page may ask for elsewhere, it does not get.
             .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
             .arg(format!("--user-data-dir={}", dir.join("chromium").display()))

@@ -54,7 +54,10 @@ fn operations(base: &str) -> Result<usize> {
     let document = Client::new(base, Vec::new()).get("/api/openapi.json")?;
     let count = count(&document.body);
     if document.status != 200 || count == 0 {
-        return fail(format!("/api/openapi.json answered {}, {count} operations", document.status));
+        return fail(format!(
+            "/api/openapi.json answered {}, {count} operations",
+            document.status
+        ));
     }
     Ok(count)
 }

@@ -41,7 +41,9 @@ impl Page {
         let count = self.browser.evaluate(shown)?;
         match there {
             Ok(_) if count == json!(operations) => Ok(()),
-            _ => fail(format!("the page shows {count} operations, the document has {operations}")),
+            _ => fail(format!(
+                "the page shows {count} operations, the document has {operations}"
+            )),
         }
     }
 
@@ -63,21 +65,27 @@ impl Page {
         let paste = format!("reference.pasted({}, {})", json!(scheme), json!(secret));
         self.browser.until("reference.dialogue()", DEADLINE)?;
         self.browser.until(&paste, DEADLINE)?;
-        self.browser.until(&format!("reference.holds({})", json!(scheme)), DEADLINE)?;
+        self.browser
+            .until(&format!("reference.holds({})", json!(scheme)), DEADLINE)?;
         self.browser.until("reference.closed()", DEADLINE).map(drop)
     }
 
     /// Takes a pasted secret away again.
     pub(super) fn leave_authorized(&mut self, scheme: &str) -> Result<()> {
         self.browser.until("reference.dialogue()", DEADLINE)?;
-        self.browser.until(&format!("reference.left({})", json!(scheme)), DEADLINE)?;
+        self.browser
+            .until(&format!("reference.left({})", json!(scheme)), DEADLINE)?;
         self.browser.until("reference.closed()", DEADLINE).map(drop)
     }
 
     pub(super) fn screenshot(&mut self, file: &Path) -> Result<()> {
-        let shot = self.browser.call("Page.captureScreenshot", json!({ "format": "png" }))?;
+        let shot = self
+            .browser
+            .call("Page.captureScreenshot", json!({ "format": "png" }))?;
         let data = shot.get("data").and_then(Value::as_str).unwrap_or_default();
-        let picture = STANDARD.decode(data).context(|| "the browser sent no picture".to_owned())?;
+        let picture = STANDARD
+            .decode(data)
+            .context(|| "the browser sent no picture".to_owned())?;
         std::fs::write(file, picture).context(|| format!("cannot write {}", file.display()))?;
         println!("        {}", file.display());
         Ok(())
@@ -125,7 +133,8 @@ mod tests {
         let logged = |level: &str| json!({ "method": "Log.entryAdded", "params": { "entry": { "level": level } } });
         assert!(wrong(&logged("error")).is_some());
         assert!(wrong(&logged("warning")).is_none());
-        let issue = json!({ "method": "Audits.issueAdded", "params": { "issue": { "code": "ContentSecurityPolicyIssue" } } });
+        let issue =
+            json!({ "method": "Audits.issueAdded", "params": { "issue": { "code": "ContentSecurityPolicyIssue" } } });
         assert!(wrong(&issue).is_some());
         assert!(wrong(&json!({ "method": "Page.loadEventFired" })).is_none());
     }

@@ -94,8 +94,15 @@ impl Job {
         }
         let examples = self.options.examples(operations.len());
         println!("        {} operations, {examples} examples of each", operations.len());
-        let endless: Vec<&str> = operations.iter().filter(|one| one.endless).map(|one| one.path).collect();
-        let owner = [session(env, &seed::user(), seed::EMAIL)?, format!("X-Account-Id: {}", seed::ACCOUNT)];
+        let endless: Vec<&str> = operations
+            .iter()
+            .filter(|one| one.endless)
+            .map(|one| one.path)
+            .collect();
+        let owner = [
+            session(env, &seed::user(), seed::EMAIL)?,
+            format!("X-Account-Id: {}", seed::ACCOUNT),
+        ];
         let admin = [session(env, &token::user_id(seed::ADMIN), seed::ADMIN)?];
         let platforms = |path: &String| path.starts_with("/api/admin/");
         match self.options.only.as_ref().map(platforms) {
@@ -118,7 +125,12 @@ impl Job {
         command.args(["--checks", CHECKS, "--continue-on-failure", "--no-color"]);
         command.args(["--request-timeout", "60", "--generation-database", "none"]);
         command.args(["--suppress-health-check", "all", "--warnings", "off"]);
-        command.args(["--max-examples", &examples.to_string(), "--seed", &self.options.seed.to_string()]);
+        command.args([
+            "--max-examples",
+            &examples.to_string(),
+            "--seed",
+            &self.options.seed.to_string(),
+        ]);
         command.args(["--workers", &self.options.workers.to_string()]);
         if let Some(seconds) = self.options.seconds {
             command.args(["--max-time", &seconds.to_string()]);
@@ -150,7 +162,12 @@ fn operations(document: &Value) -> Vec<Operation<'_>> {
     let paths = document.get("paths").and_then(Value::as_object);
     let mut operations = Vec::new();
     for (path, item) in paths.into_iter().flatten() {
-        for (_, operation) in item.as_object().into_iter().flatten().filter(|(key, _)| methods.contains(&key.as_str())) {
+        for (_, operation) in item
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| methods.contains(&key.as_str()))
+        {
             let stream = "/responses/200/content/text~1event-stream";
             operations.push(Operation {
                 path,
@@ -235,7 +252,10 @@ mod tests {
             "/a": { "get": { "responses": { "200": { "content": { "application/json": {} } } } }, "summary": "x" },
             "/b": { "get": stream },
         } });
-        let found: Vec<_> = operations(&document).iter().map(|one| (one.path, one.endless)).collect();
+        let found: Vec<_> = operations(&document)
+            .iter()
+            .map(|one| (one.path, one.endless))
+            .collect();
         assert_eq!(found, [("/a", false), ("/b", true)]);
     }
 }

@@ -76,7 +76,9 @@ impl MediaAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StoredMedia {
     /// Where anybody can fetch it.
-    #[schemars(example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png")]
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     pub url: String,
     /// What it is, by its first bytes, whatever its name says.
     #[serde(rename = "type")]

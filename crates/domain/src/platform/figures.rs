@@ -12,8 +12,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
-use crate::shared::schema::Day;
 use crate::billing::{Cents, Cycle};
+use crate::shared::schema::Day;
 
 /// Months of a year.
 const MONTHS: i64 = 12;

@@ -92,7 +92,9 @@ pub struct Template {
     #[schemars(example = "Volta às aulas")]
     pub header_text: Option<String>,
     /// Where the header's picture, film or document is; null for a header that is no file.
-    #[schemars(example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png")]
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     pub header_media_url: Option<String>,
     /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go; null while
     /// none is written.

@@ -19,7 +19,11 @@ use crate::wiring::Services;
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct ReplyBody {
     /// What to say: 1 to 4096 characters.
-    #[schemars(required, length(min = 1, max = 4096), example = "Temos, sim! Quer que eu separe um?")]
+    #[schemars(
+        required,
+        length(min = 1, max = 4096),
+        example = "Temos, sim! Quer que eu separe um?"
+    )]
     #[garde(required)]
     text: Option<String>,
 }

@@ -19,7 +19,11 @@ use crate::wiring::Services;
 #[derive(Deserialize, Validate, JsonSchema)]
 pub(crate) struct NewLink {
     /// Where it leads: an address with `http` or `https`, at most 2000 characters.
-    #[schemars(required, length(min = 1, max = 2000), example = "https://loja.example/bolos?de=whatsapp")]
+    #[schemars(
+        required,
+        length(min = 1, max = 2000),
+        example = "https://loja.example/bolos?de=whatsapp"
+    )]
     #[garde(required)]
     original_url: Option<String>,
     /// The campaign that it belongs to: orders that come by the link count for it, too.

@@ -5,12 +5,20 @@ use actix_web::web::Data;
 use serde_json::json;
 
 use crate::error::ApiError;
+use crate::reference;
 use crate::web::reply;
 use crate::wiring::Services;
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn health() -> HttpResponse {
     reply::ok(json!({ "status": "ok" }))
+}
+
+/// `GET /api/openapi.json`: the reference, made once and kept.
+pub(super) async fn openapi() -> HttpResponse {
+    HttpResponse::Ok()
+        .content_type("application/json")
+        .body(reference::bytes())
 }
 
 /// `GET /readyz`: the database answers, has every migration of this version, and the server is not about to stop.

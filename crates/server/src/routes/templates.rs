@@ -4,7 +4,9 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::{FolderId, ProfileId, TemplateId};
-use recado_domain::templates::{Category, HeaderType, MetaStatus, TemplateFilter, TemplateInput, TemplateSort, TemplateType};
+use recado_domain::templates::{
+    Category, HeaderType, MetaStatus, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,7 +43,9 @@ pub(crate) struct TemplateBody {
     #[serde(default, deserialize_with = "nullable")]
     header_text: Option<Option<String>>,
     /// The address of the file of a header of type `image`, `video` or `document`: an answer of the upload.
-    #[schemars(example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png")]
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     #[serde(default, deserialize_with = "nullable")]
     header_media_url: Option<Option<String>>,
     /// The message: at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go.
@@ -109,7 +113,7 @@ pub(super) async fn list(
     params.check()?;
     Ok(match slice {
         Some(slice) => reply::ok(services.templates.slice(&tenant, &filter, &slice).await?),
-        None => reply::wrapped_page(&services.templates.page(&tenant, &filter, page).await?),
+        None => reply::wrapped_page(services.templates.page(&tenant, &filter, page).await?),
     })
 }
 

@@ -121,7 +121,7 @@ pub(super) async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(reply::wrapped_page(&services.webhooks.page(&tenant, page).await?))
+    Ok(reply::wrapped_page(services.webhooks.page(&tenant, page).await?))
 }
 
 /// `POST /api/webhooks`

@@ -44,15 +44,28 @@ fn assets_are_kept_by_whoever_loaded_them() {
     assert!(packed.contains("content-encoding: gzip"), "{packed}");
     let tag = plain.headers["etag"].to_str().unwrap().to_owned();
     assert!(!packed.contains(&tag), "two forms, two tags: {packed}");
-    let again = ask().header("Accept-Encoding", "identity").header("If-None-Match", &tag).send();
+    let again = ask()
+        .header("Accept-Encoding", "identity")
+        .header("If-None-Match", &tag)
+        .send();
     assert_eq!((again.status, again.text.as_str()), (304, ""));
 }
 
 #[test]
 fn nothing_else_is_served() {
     let server = Server::start(Options::default());
-    for path in ["/docs/", "/docs/index.html", "/docs/..%2f..%2fetc%2fpasswd", "/docs/start.js/x", "/docs/LICENSE.gz"] {
+    for path in [
+        "/docs/",
+        "/docs/index.html",
+        "/docs/..%2f..%2fetc%2fpasswd",
+        "/docs/start.js/x",
+        "/docs/LICENSE.gz",
+    ] {
         server.get(path).send().refused(404, "NOT_FOUND");
     }
-    server.get("/docs").method("POST").send().refused(405, "METHOD_NOT_ALLOWED");
+    server
+        .get("/docs")
+        .method("POST")
+        .send()
+        .refused(405, "METHOD_NOT_ALLOWED");
 }
