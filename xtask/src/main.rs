@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod browser;
 mod dev;
 mod error;
 mod http;
@@ -17,6 +18,7 @@ mod migrate;
 mod paths;
 mod process;
 mod progress;
+mod schemathesis;
 mod scratch;
 mod secrets;
 mod seed;
@@ -45,6 +47,10 @@ usage: cargo xtask <command>
                        print a session token for the development server
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
   tidy                 check the rules about the shape of the code
+  browser              look at the page of the reference (/docs) in Chromium, which is installed if need be
+  schemathesis [--examples N | --requests N] [--seconds N] [--seed N] [--workers N] [--only PATH]
+                       try the API against its own document (/api/openapi.json) with schemathesis, which is installed
+                       if need be: N examples of every operation (20), or so many that N requests come together
   bench [name ...] [--seconds N] [--pairs N]
                        measure the release server, or only this of it: idle cost read limit auth import
                        analytics (of RECADO_BENCH_MESSAGES messages, 1 million) and others; needs wrk and
@@ -54,6 +60,7 @@ environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
   TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and a counter store)
   PG_BIN, REDIS_BIN                  where the binaries of PostgreSQL and of Redis are
+  CHROMIUM_BIN                       browser: the program to use
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
 ";
 
@@ -89,6 +96,8 @@ fn run(args: &[String]) -> Result<()> {
         "token" => token::run(rest),
         "test" => test::run(rest),
         "bench" => bench::run(rest),
+        "browser" => none(rest).and_then(|()| browser::run()),
+        "schemathesis" => schemathesis::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {
             eprint!("{USAGE}");

@@ -13,7 +13,7 @@ mod idle;
 mod import;
 mod limit;
 mod load;
-mod memory;
+pub(crate) mod memory;
 mod million;
 mod pace;
 mod platform;

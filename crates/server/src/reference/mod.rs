@@ -1,14 +1,28 @@
 //! The reference of the interface: an OpenAPI 3.1 document, made of the route table, of the types that bodies and answers
 //! are made of, and of what each context says of its operations. Nothing that one of them knows is said twice.
 
+pub(crate) mod analytics;
+pub(crate) mod automations;
 pub(crate) mod campaigns;
 pub(crate) mod contacts;
+pub(crate) mod conversations;
+pub(crate) mod docs;
 mod document;
 mod examples;
+pub(crate) mod exports;
 mod faults;
+pub(crate) mod ingestion;
+pub(crate) mod insights;
+pub(crate) mod links;
+pub(crate) mod media;
+pub(crate) mod notifications;
 mod operation;
+pub(crate) mod platform;
 mod prose;
 mod schemas;
+pub(crate) mod templates;
+pub(crate) mod webhooks;
+pub(crate) mod whatsapp;
 
 use std::sync::LazyLock;
 

@@ -329,6 +329,12 @@ impl Answer {
         }
     }
 
+    /// Or in this form.
+    pub(crate) fn or(mut self, other: Self) -> Self {
+        self.content.extend(other.content);
+        self
+    }
+
     /// With this header.
     pub(crate) fn header(mut self, name: &'static str, description: &'static str, schema: Value) -> Self {
         self.headers.push((name, description, schema));

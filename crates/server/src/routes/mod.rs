@@ -12,27 +12,28 @@ mod accounts;
 mod analytics;
 mod api_keys;
 mod audit;
-mod automations;
+pub(crate) mod automations;
 mod billing;
 mod brand;
 pub(crate) mod campaigns;
 pub(crate) mod contacts;
-mod conversations;
+pub(crate) mod conversations;
+mod docs;
 mod exports;
 mod folders;
-mod ingestion;
-mod insights;
-mod links;
+pub(crate) mod ingestion;
+pub(crate) mod insights;
+pub(crate) mod links;
 mod media;
 mod notifications;
-mod platform;
+pub(crate) mod platform;
 mod segments;
 mod service;
 mod tags;
 mod team;
-mod templates;
-mod webhooks;
-mod whatsapp;
+pub(crate) mod templates;
+pub(crate) mod webhooks;
+pub(crate) mod whatsapp;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,8 +126,10 @@ impl RouteSpec {
 pub static TABLE: &[RouteSpec] = &[
     undescribed!(GET, "/healthz", Public, service::health),
     undescribed!(GET, "/readyz", Public, service::ready),
+    route!(GET, "/docs", Public, docs::page),
+    route!(GET, "/docs/{file}", Public, docs::asset),
     undescribed!(GET, "/api/openapi.json", Public, service::openapi),
-    undescribed!(GET, "/media/{account}/{file}", Public, media::fetch),
+    route!(GET, "/media/{account}/{file}", Public, media::fetch),
     undescribed!(GET, "/api/accounts", Session, accounts::list),
     undescribed!(POST, "/api/accounts", Session, accounts::create),
     undescribed!(POST, "/api/accounts/switch", Session, accounts::switch),
@@ -161,14 +164,14 @@ pub static TABLE: &[RouteSpec] = &[
     route!(PUT, "/api/contacts/{id}", Write, contacts::update),
     route!(DELETE, "/api/contacts/{id}", Write, contacts::delete),
     route!(PUT, "/api/contacts/{id}/tags", Write, contacts::set_tags),
-    undescribed!(GET, "/api/conversations", Read, conversations::list),
-    undescribed!(PUT, "/api/conversations/{id}", Write, conversations::update),
-    undescribed!(GET, "/api/conversations/{id}/messages", Read, conversations::messages),
-    undescribed!(POST, "/api/conversations/{id}/messages", Write, conversations::reply),
-    undescribed!(GET, "/api/notifications", Read, notifications::list),
-    undescribed!(GET, "/api/notifications/stream", Read, notifications::stream),
-    undescribed!(POST, "/api/notifications/read-all", Read, notifications::read_all),
-    undescribed!(POST, "/api/notifications/{id}/read", Read, notifications::read),
+    route!(GET, "/api/conversations", Read, conversations::list),
+    route!(PUT, "/api/conversations/{id}", Write, conversations::update),
+    route!(GET, "/api/conversations/{id}/messages", Read, conversations::messages),
+    route!(POST, "/api/conversations/{id}/messages", Write, conversations::reply),
+    route!(GET, "/api/notifications", Read, notifications::list),
+    route!(GET, "/api/notifications/stream", Read, notifications::stream),
+    route!(POST, "/api/notifications/read-all", Read, notifications::read_all),
+    route!(POST, "/api/notifications/{id}/read", Read, notifications::read),
     undescribed!(GET, "/api/tags", Read, tags::list),
     undescribed!(POST, "/api/tags", Write, tags::create),
     undescribed!(DELETE, "/api/tags/{id}", Write, tags::delete),
@@ -182,33 +185,32 @@ pub static TABLE: &[RouteSpec] = &[
     undescribed!(GET, "/api/folders", Read, folders::list),
     undescribed!(POST, "/api/folders", Write, folders::create),
     undescribed!(DELETE, "/api/folders/{id}", Write, folders::delete),
-    undescribed!(GET, "/api/templates", Read, templates::list),
-    undescribed!(POST, "/api/templates", Write, templates::create),
-    undescribed!(POST, "/api/templates/media/upload", Write, media::upload)
-        .at_most(Limit::TEMPLATE_MEDIA, "template-media"),
-    undescribed!(POST, "/api/templates/sync", Write, templates::sync),
-    undescribed!(GET, "/api/templates/{id}", Read, templates::get),
-    undescribed!(PUT, "/api/templates/{id}", Write, templates::update),
-    undescribed!(DELETE, "/api/templates/{id}", Write, templates::delete),
-    undescribed!(POST, "/api/templates/{id}/submit", Write, templates::submit),
-    undescribed!(GET, "/api/whatsapp/profiles", Read, whatsapp::list),
-    undescribed!(POST, "/api/whatsapp/profiles", Write, whatsapp::create),
-    undescribed!(PUT, "/api/whatsapp/profiles/{id}", Write, whatsapp::update),
-    undescribed!(DELETE, "/api/whatsapp/profiles/{id}", Write, whatsapp::delete),
-    undescribed!(GET, "/api/whatsapp/webhook", Public, whatsapp::handshake),
-    undescribed!(POST, "/api/whatsapp/webhook", Public, whatsapp::callback),
-    undescribed!(POST, "/api/hooks/{id}", Public, webhooks::receive),
-    undescribed!(GET, "/api/webhooks", Read, webhooks::list),
-    undescribed!(POST, "/api/webhooks", Write, webhooks::create),
-    undescribed!(GET, "/api/webhooks/logs", Read, webhooks::logs),
-    undescribed!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::redeliver),
-    undescribed!(GET, "/api/webhooks/events", Read, webhooks::events),
-    undescribed!(GET, "/api/webhooks/{id}", Read, webhooks::get),
-    undescribed!(PUT, "/api/webhooks/{id}", Write, webhooks::update),
-    undescribed!(DELETE, "/api/webhooks/{id}", Write, webhooks::delete),
-    undescribed!(POST, "/api/webhooks/{id}/rotate-secret", Write, webhooks::rotate_secret),
-    undescribed!(POST, "/api/webhooks/{id}/test", Write, webhooks::test),
-    undescribed!(POST, "/api/webhooks/{id}/recover", Write, webhooks::recover),
+    route!(GET, "/api/templates", Read, templates::list),
+    route!(POST, "/api/templates", Write, templates::create),
+    route!(POST, "/api/templates/media/upload", Write, media::upload).at_most(Limit::TEMPLATE_MEDIA, "template-media"),
+    route!(POST, "/api/templates/sync", Write, templates::sync),
+    route!(GET, "/api/templates/{id}", Read, templates::get),
+    route!(PUT, "/api/templates/{id}", Write, templates::update),
+    route!(DELETE, "/api/templates/{id}", Write, templates::delete),
+    route!(POST, "/api/templates/{id}/submit", Write, templates::submit),
+    route!(GET, "/api/whatsapp/profiles", Read, whatsapp::list),
+    route!(POST, "/api/whatsapp/profiles", Write, whatsapp::create),
+    route!(PUT, "/api/whatsapp/profiles/{id}", Write, whatsapp::update),
+    route!(DELETE, "/api/whatsapp/profiles/{id}", Write, whatsapp::delete),
+    route!(GET, "/api/whatsapp/webhook", Public, whatsapp::handshake),
+    route!(POST, "/api/whatsapp/webhook", Public, whatsapp::callback),
+    route!(POST, "/api/hooks/{id}", Public, webhooks::receive),
+    route!(GET, "/api/webhooks", Read, webhooks::list),
+    route!(POST, "/api/webhooks", Write, webhooks::create),
+    route!(GET, "/api/webhooks/logs", Read, webhooks::logs),
+    route!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::redeliver),
+    route!(GET, "/api/webhooks/events", Read, webhooks::events),
+    route!(GET, "/api/webhooks/{id}", Read, webhooks::get),
+    route!(PUT, "/api/webhooks/{id}", Write, webhooks::update),
+    route!(DELETE, "/api/webhooks/{id}", Write, webhooks::delete),
+    route!(POST, "/api/webhooks/{id}/rotate-secret", Write, webhooks::rotate_secret),
+    route!(POST, "/api/webhooks/{id}/test", Write, webhooks::test),
+    route!(POST, "/api/webhooks/{id}/recover", Write, webhooks::recover),
     route!(GET, "/api/campaigns", Read, campaigns::list),
     route!(POST, "/api/campaigns", Write, campaigns::create).at_most(Limit::API, "camp-create"),
     route!(GET, "/api/campaigns/{id}", Read, campaigns::get),
@@ -228,43 +230,43 @@ pub static TABLE: &[RouteSpec] = &[
     route!(POST, "/api/campaigns/{id}/test", Write, campaigns::test).at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
     route!(GET, "/api/campaigns/{id}/stats", Read, campaigns::stats),
     route!(GET, "/api/campaigns/{id}/sends", Read, campaigns::sends),
-    undescribed!(POST, "/api/events", Write, ingestion::events),
-    undescribed!(POST, "/api/orders", Write, ingestion::orders),
-    undescribed!(POST, "/api/carts", Write, ingestion::carts),
-    undescribed!(POST, "/api/ad-spend", Write, ingestion::ad_spend),
-    undescribed!(GET, "/api/links", Read, links::list),
-    undescribed!(POST, "/api/links", Write, links::create),
-    undescribed!(GET, "/r/{code}", Public, links::follow),
-    undescribed!(GET, "/api/automations", Read, automations::list),
-    undescribed!(POST, "/api/automations", Write, automations::create),
-    undescribed!(PUT, "/api/automations/{id}", Write, automations::update),
-    undescribed!(POST, "/api/automations/{id}/executions", Write, automations::record),
-    undescribed!(GET, "/api/analytics", Read, insights::dashboard),
-    undescribed!(GET, "/api/analytics/messages", Read, insights::messages),
-    undescribed!(GET, "/api/analytics/campaigns", Read, insights::campaigns),
-    undescribed!(GET, "/api/analytics/heatmap", Read, insights::heat_map),
-    undescribed!(GET, "/api/analytics/export", Read, exports::export),
-    undescribed!(GET, "/api/analytics/rfm", Read, insights::rfm),
+    route!(POST, "/api/events", Write, ingestion::events),
+    route!(POST, "/api/orders", Write, ingestion::orders),
+    route!(POST, "/api/carts", Write, ingestion::carts),
+    route!(POST, "/api/ad-spend", Write, ingestion::ad_spend),
+    route!(GET, "/api/links", Read, links::list),
+    route!(POST, "/api/links", Write, links::create),
+    route!(GET, "/r/{code}", Public, links::follow),
+    route!(GET, "/api/automations", Read, automations::list),
+    route!(POST, "/api/automations", Write, automations::create),
+    route!(PUT, "/api/automations/{id}", Write, automations::update),
+    route!(POST, "/api/automations/{id}/executions", Write, automations::record),
+    route!(GET, "/api/analytics", Read, insights::dashboard),
+    route!(GET, "/api/analytics/messages", Read, insights::messages),
+    route!(GET, "/api/analytics/campaigns", Read, insights::campaigns),
+    route!(GET, "/api/analytics/heatmap", Read, insights::heat_map),
+    route!(GET, "/api/analytics/export", Read, exports::export),
+    route!(GET, "/api/analytics/rfm", Read, insights::rfm),
     // The role is looked at by the use case: a wrong one is answered with 200.
-    undescribed!(POST, "/api/analytics/rfm/recalculate", Read, insights::recalculate),
-    undescribed!(GET, "/api/analytics/revenue", Read, analytics::revenue),
-    undescribed!(GET, "/api/analytics/ecommerce", Read, analytics::ecommerce),
-    undescribed!(GET, "/api/analytics/automations", Read, analytics::automations),
-    undescribed!(GET, "/api/analytics/metrics", Read, analytics::metrics),
-    undescribed!(GET, "/api/analytics/metrics/{name}", Read, analytics::metric),
+    route!(POST, "/api/analytics/rfm/recalculate", Read, insights::recalculate),
+    route!(GET, "/api/analytics/revenue", Read, analytics::revenue),
+    route!(GET, "/api/analytics/ecommerce", Read, analytics::ecommerce),
+    route!(GET, "/api/analytics/automations", Read, analytics::automations),
+    route!(GET, "/api/analytics/metrics", Read, analytics::metrics),
+    route!(GET, "/api/analytics/metrics/{name}", Read, analytics::metric),
     undescribed!(
         GET,
         "/api/analytics/metrics/{name}/top-contacts",
         Read,
         analytics::top_contacts
     ),
-    undescribed!(GET, "/api/analytics/metrics/{name}/activity", Read, analytics::activity),
-    undescribed!(GET, "/api/admin/accounts", Platform, platform::list),
-    undescribed!(POST, "/api/admin/accounts", Platform, platform::create),
-    undescribed!(GET, "/api/admin/accounts/{id}", Platform, platform::get),
-    undescribed!(PUT, "/api/admin/accounts/{id}", Platform, platform::update),
-    undescribed!(DELETE, "/api/admin/accounts/{id}", Platform, platform::delete),
-    undescribed!(POST, "/api/admin/accounts/{id}/action", Platform, platform::act)
+    route!(GET, "/api/analytics/metrics/{name}/activity", Read, analytics::activity),
+    route!(GET, "/api/admin/accounts", Platform, platform::list),
+    route!(POST, "/api/admin/accounts", Platform, platform::create),
+    route!(GET, "/api/admin/accounts/{id}", Platform, platform::get),
+    route!(PUT, "/api/admin/accounts/{id}", Platform, platform::update),
+    route!(DELETE, "/api/admin/accounts/{id}", Platform, platform::delete),
+    route!(POST, "/api/admin/accounts/{id}/action", Platform, platform::act)
         .at_most_by_person(Limit::API, "admin-action"),
     undescribed!(
         POST,
@@ -273,9 +275,9 @@ pub static TABLE: &[RouteSpec] = &[
         platform::start_support
     )
     .at_most_by_person(Limit::API, "admin-support"),
-    undescribed!(POST, "/api/admin/stop-support", Platform, platform::stop_support),
-    undescribed!(GET, "/api/admin/stats", Platform, platform::stats),
-    undescribed!(GET, "/api/admin/revenue", Platform, platform::revenue),
-    undescribed!(GET, "/api/admin/revenue/daily", Platform, platform::daily_revenue),
-    undescribed!(GET, "/api/admin/churn", Platform, platform::churn),
+    route!(POST, "/api/admin/stop-support", Platform, platform::stop_support),
+    route!(GET, "/api/admin/stats", Platform, platform::stats),
+    route!(GET, "/api/admin/revenue", Platform, platform::revenue),
+    route!(GET, "/api/admin/revenue/daily", Platform, platform::daily_revenue),
+    route!(GET, "/api/admin/churn", Platform, platform::churn),
 ];

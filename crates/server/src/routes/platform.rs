@@ -8,8 +8,8 @@ use recado_domain::accounts::{AccountHint, AccountStatus, Session};
 use recado_domain::billing;
 use recado_domain::platform::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin};
 use recado_domain::shared::{AccountId, PageQuery};
-use serde::Deserialize;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::{Json, MaybeJson};
@@ -22,40 +22,87 @@ use crate::wiring::Services;
 /// The days of a series: by default, and at most.
 const DAYS: (i64, i64) = (30, 365);
 
-/// Body of `POST /api/admin/accounts`.
-#[derive(Deserialize, Validate)]
+/// An account, as an administrator writes it.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct NewAccount {
+pub(crate) struct NewAccount {
+    /// The account's name: 1 to 200 characters.
+    #[schemars(required, length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
+    /// Its slug: 1 to 50 lowercase letters, digits and hyphens; made of the name where it is absent.
+    #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
+    /// The id of its plan; `free` where it is absent.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
 }
 
-/// Body of `PUT /api/admin/accounts/<id>`.
-#[derive(Deserialize, Validate)]
+/// What of an account changes.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct ChangedAccount {
+pub(crate) struct ChangedAccount {
+    /// The account's name: 1 to 200 characters.
+    #[schemars(length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
+    /// Its slug: 1 to 50 lowercase letters, digits and hyphens.
+    #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
+    /// The address of its logo, with `http` or `https`: at most 2048 characters.
+    #[schemars(length(max = 2048), example = "https://loja.example/logo.png")]
     #[serde(default, deserialize_with = "nullable")]
     logo_url: Option<Option<String>>,
+    /// The id of its plan.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
+    /// Whether it may work.
+    #[schemars(with = "Option<AccountStatus>")]
     status: Option<String>,
 }
 
-/// Body of `POST /api/admin/accounts/<id>/action`.
-#[derive(Deserialize, Validate)]
+/// What is to be done with an account.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct Action {
+pub(crate) struct Action {
+    /// What: `suspend`, `reactivate` or `change_plan`.
+    #[schemars(required, extend("enum" = ["suspend", "reactivate", "change_plan"]), example = &"suspend")]
     action: Option<String>,
+    /// The id of the plan that `change_plan` changes to.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
 }
 
-/// Body of `POST /api/admin/accounts/<id>/support`.
-#[derive(Default, Deserialize, Validate)]
+/// Why an account is entered.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct SupportReason {
+pub(crate) struct SupportReason {
+    /// Why, for its audit log: at most 500 characters.
+    #[schemars(length(max = 500), example = "ticket 7")]
     reason: Option<String>,
+}
+
+/// What was done.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Told {
+    /// What was done, in words for people.
+    #[schemars(example = "Account suspended")]
+    message: &'static str,
+}
+
+/// The account that support mode is in.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Entered {
+    /// The account's id.
+    account_id: AccountId,
+    /// The account's name.
+    #[schemars(example = "Loja Exemplo")]
+    account_name: String,
+}
+
+/// The account that support mode led back to.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Left {
+    /// The account's id; null where there is none to return to.
+    account_id: Option<AccountId>,
 }
 
 /// The person behind a request, as the platform knows them.
@@ -152,7 +199,7 @@ pub(super) async fn act(
     };
     let acted = services.admin.accounts.act(&admin, id, &input).await;
     services.shared.memory.forget_account(id);
-    Ok(reply::ok(json!({ "message": acted? })))
+    Ok(reply::ok(Told { message: acted? }))
 }
 
 /// `POST /api/admin/accounts/<id>/support`
@@ -176,7 +223,10 @@ pub(super) async fn start_support(
         services.shared.memory.forget_standing(session.user_id, account);
     }
     let mode = SupportMode::new(started?, original);
-    let answer = reply::ok(json!({ "account_id": id, "account_name": mode.account_name }));
+    let answer = reply::ok(Entered {
+        account_id: id,
+        account_name: mode.account_name.clone(),
+    });
     let cookie = services.authenticator.support.write(session.user_id, &mode);
     let active = cookies::active_account(id, services.shared.config.cookie_secure);
     with_cookies(answer, &[cookie, active])
@@ -219,7 +269,7 @@ pub(super) async fn stop_support(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let answer = reply::ok(json!({ "account_id": original }));
+    let answer = reply::ok(Left { account_id: original });
     with_cookies(answer, &[services.authenticator.support.remove(), active])
 }
 
