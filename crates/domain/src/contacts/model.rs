@@ -18,7 +18,7 @@ pub struct Tag {
     /// Its name, unique in the account: 1 to 100 characters.
     #[schemars(example = &"vip")]
     pub name: String,
-    /// Its colour, for the eye: `#` and six hexadecimal digits; null for none.
+    /// Its colour, for the eye: at most 32 characters of your choice; null for none.
     #[schemars(example = &"#22c55e")]
     pub color: Option<String>,
 }

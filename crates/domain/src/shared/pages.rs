@@ -84,6 +84,7 @@ pub struct Slice<T> {
     /// The items, in the order of the list.
     pub data: Vec<T>,
     /// What to send as `cursor` to get the items that follow; null at the end of the list.
+    #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-000037386ae0")]
     #[serde(rename = "nextCursor")]
     pub next_cursor: Option<String>,
     /// Whether any items follow.
