@@ -3,6 +3,7 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
+use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind, WebhookLogId, timestamp};
 use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput};
 use schemars::JsonSchema;
