@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod browser;
 mod dev;
 mod error;
 mod guides;
@@ -19,6 +20,7 @@ mod paths;
 mod process;
 mod progress;
 mod prove;
+mod schemathesis;
 mod scratch;
 mod secrets;
 mod seed;
@@ -51,6 +53,10 @@ usage: cargo xtask <command>
   prove [name [--runs N] [--seed S]]
                        try what is said of reliability and security again and again (docs/faults.md); without a name
                        the list of what can be proved
+  browser              look at the page of the reference (/docs) in Chromium, which is installed if need be
+  schemathesis [--examples N | --requests N] [--seconds N] [--seed N] [--workers N] [--only PATH]
+                       try the API against its own document (/api/openapi.json) with schemathesis, which is installed
+                       if need be: N examples of every operation (20), or so many that N requests come together
   bench [name ...] [--seconds N] [--pairs N]
                        measure the release server, or only this of it: idle cost read limit auth import
                        analytics (of RECADO_BENCH_MESSAGES messages, 1 million) and others; needs wrk and
@@ -60,6 +66,7 @@ environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
   TEST_DATABASE_URL, TEST_REDIS_URL  test: the same (a superuser's URL, and a counter store)
   PG_BIN, REDIS_BIN                  where the binaries of PostgreSQL and of Redis are
+  CHROMIUM_BIN                       browser: the program to use
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
 ";
 
@@ -97,6 +104,8 @@ fn run(args: &[String]) -> Result<()> {
         "guides" => guides::run(rest),
         "bench" => bench::run(rest),
         "prove" => prove::run(rest),
+        "browser" => none(rest).and_then(|()| browser::run()),
+        "schemathesis" => schemathesis::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {
             eprint!("{USAGE}");

@@ -14,6 +14,9 @@ use crate::{paths, process, state};
 /// The log of a server that runs in the directory; beside it stands its process number.
 pub(crate) const SERVER_LOG: &str = "server.log";
 
+/// The same of the stand-ins for the outside world.
+pub(crate) const SIMULATORS_LOG: &str = "simulators.log";
+
 /// The same of a second server beside it.
 pub(crate) const OTHER_LOG: &str = "other.log";
 
@@ -56,7 +59,7 @@ fn sweep(state: &Path) {
                     process::stop_left_over(&dir.join(log), &program);
                 }
             }
-            process::stop_left_over(&dir.join("simulators.log"), &paths::built("recado-simulators"));
+            process::stop_left_over(&dir.join(SIMULATORS_LOG), &paths::built("recado-simulators"));
             let _ = postgres::stop_left_over(&dir.join("postgres"));
             redis::stop_left_over(&dir.join("redis"));
             let _ = fs::remove_dir_all(&dir);

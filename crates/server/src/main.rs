@@ -1,5 +1,6 @@
-//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `health`.
+//! `recado`: `serve` (the default), `worker`, `migrate`, `rollups`, `health`, `openapi`.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -11,7 +12,7 @@ use recado_server::{health, logging, serve};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | rollups (verify | rebuild) [--account ID] | \
-    health [--worker]]";
+    health [--worker] | openapi]";
 
 fn main() -> ExitCode {
     // A `.env` file is a convenience of development; what is set already wins over it.
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["rollups", "rebuild", "--account", id] => sums(Task::Rebuild, Some(id)),
         ["health"] => health::ask(health::Process::Server),
         ["health", "--worker"] => health::ask(health::Process::Worker),
+        ["openapi"] => print_reference(),
         _ => {
             tell(USAGE);
             return ExitCode::from(2);
@@ -48,6 +50,15 @@ fn sums(task: Task, account: Option<&str>) -> anyhow::Result<()> {
     match rollups::run(task, account)? {
         true => Ok(()),
         false => anyhow::bail!("sums are kept that are not those of their rows"),
+    }
+}
+
+/// Writes the reference; whoever reads it may have enough of it at any time.
+fn print_reference() -> anyhow::Result<()> {
+    let text = format!("{:#}\n", recado_server::reference::document());
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::web::cors::cors;
 use crate::web::request::around;
 use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunDesk};
-use crate::{app, logging};
+use crate::{app, logging, reference};
 
 /// How long a client may take over its request head, and be idle between requests.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -96,6 +96,8 @@ async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting
 async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let bind = shared.config.bind;
+    // The reference is made before anybody asks for it.
+    reference::bytes();
     // Made here once, so that what cannot work is told before the port is taken.
     Services::new(shared, threads)?;
     let wired = shared.clone();

@@ -11,13 +11,13 @@ const SAMPLES_EVERY: Duration = Duration::from_millis(50);
 
 /// In MiB.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Memory {
-    pub(super) now: f64,
-    pub(super) peak: f64,
+pub(crate) struct Memory {
+    pub(crate) now: f64,
+    pub(crate) peak: f64,
 }
 
 /// Resident memory, and the most there was of it since the process started.
-pub(super) fn of(process: u32) -> Result<Memory> {
+pub(crate) fn of(process: u32) -> Result<Memory> {
     let path = format!("/proc/{process}/status");
     let text = fs::read_to_string(&path).context(|| format!("cannot read {path} (memory is measured on Linux)"))?;
     match (field(&text, "VmRSS:"), field(&text, "VmHWM:")) {
@@ -27,7 +27,7 @@ pub(super) fn of(process: u32) -> Result<Memory> {
 }
 
 /// Runs `work`, and answers what it answers and the most memory that the process had meanwhile.
-pub(super) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+pub(crate) fn peak_during<T>(process: u32, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let sampler = scope.spawn(|| {

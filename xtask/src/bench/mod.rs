@@ -17,7 +17,7 @@ mod import;
 mod isolation;
 mod limit;
 mod load;
-mod memory;
+pub(crate) mod memory;
 mod million;
 mod overload;
 mod pace;

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::dev::Stack;
+use crate::dev::product::Product;
 use crate::error::{Context, Result, fail};
 use crate::scratch::Scratch;
-use crate::services::find_postgres;
+use crate::services::postgres::Purpose;
+use crate::services::{find_postgres, free_port};
 use crate::{paths, signals, state};
 
 /// Where the guides are, from the repository.
@@ -27,10 +28,11 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let pages = chosen(&all()?, args)?;
     signals::install()?;
     let scratch = Scratch::new()?;
-    let stack = Stack::start(&scratch.dir)?;
+    let bind = format!("127.0.0.1:{}", free_port()?);
+    let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
     for path in &pages {
         let begun = Instant::now();
-        run_page(path, &stack, &scratch.dir)?;
+        run_page(path, &product, &scratch.dir)?;
         println!(
             "{}: every command works ({:.1} s)",
             name(path),
@@ -65,15 +67,15 @@ fn chosen(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
     names.iter().map(find).collect()
 }
 
-fn run_page(path: &Path, stack: &Stack, scratch: &Path) -> Result<()> {
+fn run_page(path: &Path, product: &Product, scratch: &Path) -> Result<()> {
     let text = fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?;
     let script = page::script(&text);
-    let server_env = state::write_running(scratch, stack.environment())?;
+    let server_env = state::write_running(scratch, &product.env)?;
     let out = Command::new("bash")
         .arg("-c")
         .arg(script)
         .current_dir(paths::root())
-        .envs(stack.variables(&server_env)?)
+        .envs(product.variables(&server_env)?)
         .env("PATH", programs()?)
         .output()
         .context(|| "cannot run bash".to_owned())?;

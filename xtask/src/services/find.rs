@@ -90,6 +90,28 @@ pub(crate) fn wrk_or_install() -> Result<PathBuf> {
     }
 }
 
+/// What Chromium is called where it is packaged.
+const CHROMIUM: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
+
+/// A browser, installed if need be.
+pub(crate) fn chromium_or_install() -> Result<PathBuf> {
+    if let Some(file) = std::env::var_os("CHROMIUM_BIN") {
+        return Ok(PathBuf::from(file));
+    }
+    let found = || CHROMIUM.iter().find_map(|name| on_path(name));
+    if let Some(file) = found() {
+        return Ok(file);
+    }
+    let tried = match install::apt(&["chromium"]) {
+        Ok(()) => "apt-get brought none".to_owned(),
+        Err(failure) => failure.to_string(),
+    };
+    match found() {
+        Some(file) => Ok(file),
+        None => fail(format!("Chromium is needed: install it, or set CHROMIUM_BIN ({tried})")),
+    }
+}
+
 /// The binary of Redis, installed if need be.
 pub(crate) fn redis_or_install() -> Result<PathBuf> {
     if let Some(file) = std::env::var_os("REDIS_BIN") {

@@ -45,6 +45,11 @@ impl Redis {
         (self.port, &self.password)
     }
 
+    /// Forgets everything that was counted.
+    pub(crate) fn forget(&self) {
+        let _ = say(self.port, &self.password, "FLUSHALL");
+    }
+
     pub(crate) fn alive(&mut self) -> Result<()> {
         self.process.alive()
     }

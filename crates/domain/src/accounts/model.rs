@@ -1,16 +1,18 @@
 //! Accounts, memberships, sessions.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, timestamp};
 
 /// Whether an account may work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccountStatus {
-    /// It may.
+    /// It works.
     Active,
     /// A platform administrator has stopped it: nobody gets an account context, nothing is sent.
     Suspended,
@@ -37,28 +39,33 @@ impl std::str::FromStr for AccountStatus {
     }
 }
 
-/// A tenant, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A tenant: everything else belongs to one.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Account {
-    /// Its id.
+    /// The account's id.
     pub id: AccountId,
-    /// Its name, 1 to 200 characters.
+    /// Its name: 1 to 200 characters.
+    #[schemars(example = &"Loja da Ana")]
     pub name: String,
-    /// Unique; lowercase letters, digits and hyphens, at most 50.
+    /// A unique short name, made of the name: lowercase letters, digits and hyphens, at most 50.
+    #[schemars(example = &"loja-da-ana")]
     pub slug: String,
-    /// Where its logo is.
+    /// The address of its logo; null for none.
+    #[schemars(example = &"https://example.com/logo.png")]
     pub logo_url: Option<String>,
-    /// A plan id of the catalogue.
+    /// The id of its plan: `free`, `starter`, `growth` or `scale`.
+    #[schemars(example = &"free")]
     pub plan: String,
     /// Whether it may work.
     pub status: AccountStatus,
-    /// When it was made.
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A user's place in an account, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A user's place in an account.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Membership {
     /// The account's id.
     pub account_id: AccountId,

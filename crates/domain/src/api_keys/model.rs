@@ -1,31 +1,38 @@
 //! Keys as they are published, and what authentication needs to know of one.
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::accounts::AccountStatus;
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, ApiKeyId, FieldErrors, StoreError, UserId, timestamp};
 
 /// How every key begins; tells a key from a session token before either is parsed.
 pub const KEY_PREFIX: &str = "svc_live_sk_";
 
-/// A key, as published. The key itself is not kept: nothing here can be presented.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An API key. The key itself is not kept: nothing here can be presented.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ApiKey {
-    /// Its id.
+    /// The id of the key.
     pub id: ApiKeyId,
-    /// What it is for, in its maker's words; 1 to 100 characters.
+    /// What it is for, in its maker's words: 1 to 100 characters.
+    #[schemars(example = &"Shop integration")]
     pub name: String,
-    /// How it begins: the same for every key.
+    /// Its first 12 characters: the same for every key.
+    #[schemars(example = &"svc_live_sk_")]
     pub key_prefix: String,
-    /// Its last four characters.
+    /// Its last four characters, to tell keys apart.
+    #[schemars(example = &"x9Qa")]
     pub key_hint: String,
-    /// When it was last presented, to the minute.
+    /// When it was last used, to the minute; null when it never was.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_used_at: Option<OffsetDateTime>,
-    /// When it was made.
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

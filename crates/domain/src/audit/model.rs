@@ -1,33 +1,40 @@
 //! Entries of the audit log, and what is asked of it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, AuditLogId, StoreError, UserId, timestamp};
 
-/// An entry, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// An entry of the audit log.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AuditLog {
-    /// Its id.
+    /// The entry's id.
     pub id: AuditLogId,
-    /// Whose log it is in.
+    /// The account in whose log it stands.
     pub account_id: AccountId,
-    /// Who did it, for an API key its creator; none when the system did.
+    /// The user who did it (of an API key: who created the key); null when the system did.
     pub user_id: Option<UserId>,
-    /// What was done: the stored word, also one that a later version wrote.
+    /// What was done: `create`, `update`, `delete`, `restore`, `login` or `export`.
+    #[schemars(example = &"update")]
     pub action: String,
     /// To what kind of thing.
+    #[schemars(example = &"campaign")]
     pub entity_type: String,
-    /// To which one.
+    /// The id of that thing; null where there is no single one.
     pub entity_id: Option<Uuid>,
-    /// What changed.
+    /// What changed, as an object whose fields depend on the action; null where nothing more is told.
+    #[schemars(with = "Option<serde_json::Map<String, Value>>", example = serde_json::json!({ "previousStatus": "sending" }))]
     pub changes: Option<Value>,
-    /// From which address.
+    /// The client address that it was done from; null when it is not known.
+    #[schemars(example = &"203.0.113.7")]
     pub ip_address: Option<String>,
-    /// When.
+    /// When it was done.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

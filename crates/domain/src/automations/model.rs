@@ -1,9 +1,11 @@
 //! Automations and their executions, as stored and published.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::words;
 use crate::shared::{AutomationId, ExecutionId, FieldErrors, StoreError, timestamp};
 
@@ -29,19 +31,22 @@ words! {
     }
 }
 
-/// An automation, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An automation that runs in a system of the account, and whose executions are reported here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Automation {
-    /// Its id.
+    /// The automation's id.
     pub id: AutomationId,
-    /// 1 to 200 characters, sanitized.
+    /// Its name: 1 to 200 characters, without HTML tags and control characters.
+    #[schemars(example = "Carrinho abandonado")]
     pub name: String,
     /// Whether it runs.
     pub status: AutomationStatus,
-    /// When it was made.
+    /// When the automation was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When the automation was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
@@ -64,15 +69,21 @@ pub struct AutomationChange {
     pub status: Option<AutomationStatus>,
 }
 
-/// What a caller wrote of an execution, unchecked but for types.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// One time that an automation ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ExecutionInput {
-    /// By which it is told apart; one that is known already changes nothing.
+    /// The id that it is told apart by: one that is known already changes nothing. Absent, the execution is new.
     pub id: Option<ExecutionId>,
+    /// How it ended.
+    #[schemars(required, with = "ExecutionStatus")]
     pub status: Option<String>,
+    /// When it began: the moment that it is counted at.
+    #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub started_at: Option<OffsetDateTime>,
+    /// When it ended: at `started_at` or later.
+    #[schemars(required, with = "Timestamp")]
     #[serde(with = "timestamp::option")]
     pub finished_at: Option<OffsetDateTime>,
 }

@@ -1,5 +1,6 @@
 //! The catalogue: what each plan costs and allows.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Cents, Cycle};
@@ -7,19 +8,24 @@ use super::{Cents, Cycle};
 /// The plan of an account that pays nothing.
 pub const FREE_PLAN: &str = "free";
 
-/// How much a plan allows; as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// How much a plan allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlanLimits {
-    /// Contacts in the account.
+    /// How many contacts.
+    #[schemars(example = 5000)]
     pub contacts: i64,
-    /// Outbound messages in a calendar month (UTC).
+    /// How many outbound messages in a calendar month (UTC).
+    #[schemars(example = 5000)]
     pub messages_per_month: i64,
-    /// Automations.
+    /// How many automations.
+    #[schemars(example = 5)]
     pub automations: i64,
-    /// Members of the team.
+    /// How many members of the team.
+    #[schemars(example = 5)]
     pub team_members: i64,
-    /// Connected numbers.
+    /// How many connected WhatsApp numbers.
+    #[schemars(example = 1)]
     pub whatsapp_numbers: i64,
 }
 

@@ -1,22 +1,28 @@
 //! How much of a plan an account uses.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::PlanLimits;
 use crate::shared::FieldErrors;
 
-/// What an account has, as published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// What an account has and uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Usage {
-    /// Contacts.
+    /// How many contacts it has.
+    #[schemars(example = 1840)]
     pub contacts: i64,
-    /// Outbound messages of this month (UTC).
+    /// How many outbound messages it sent in this calendar month (UTC).
+    #[schemars(example = 920)]
     pub messages: i64,
-    /// Automations.
+    /// How many automations it has.
+    #[schemars(example = 2)]
     pub automations: i64,
-    /// Members of the team.
+    /// How many members its team has.
+    #[schemars(example = 3)]
     pub team: i64,
-    /// Connected numbers.
+    /// How many WhatsApp numbers it has connected.
+    #[schemars(example = 1)]
     pub whatsapp: i64,
 }
 

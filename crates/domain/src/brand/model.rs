@@ -1,5 +1,6 @@
 //! The brand context, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -7,6 +8,7 @@ use time::OffsetDateTime;
 use url::Url;
 
 use super::{ExtractError, PageRefusal};
+use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, StoreError, timestamp};
 
 /// The longest value of a field, in characters.
@@ -24,41 +26,53 @@ pub const FACTS: [&str; 6] = [
 
 const WEBSITE_URL: &str = "website_url";
 
-/// What an account's business is, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What an account's business is.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct BrandContext {
-    /// What it is.
+    /// What is known of it.
     #[serde(flatten)]
     pub facts: BrandFacts,
-    /// Its website, an http or https address.
+    /// The address of its website, http or https; null when it is not known.
+    #[schemars(example = &"https://example.com/")]
     pub website_url: Option<String>,
-    /// What was read last, and by whom; none before the first reading.
+    /// What the last reading of the website found: its address and title, the size and hash of its text, the AI model
+    /// and what it used. Null before the first reading.
+    #[schemars(with = "Option<serde_json::Map<String, Value>>", example = serde_json::json!({ "url": "https://example.com/", "title": "Loja da Ana", "text_chars": 5120, "model": "example-model" }))]
     pub raw_scrape_data: Option<Value>,
-    /// When the website was last read.
+    /// When the website was last read; null when it never was.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_scraped_at: Option<OffsetDateTime>,
-    /// When it was first written.
+    /// When the brand context was first written.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When it was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
 
 /// What a page says of a business.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BrandFacts {
-    /// How it is called.
+    /// The name of the business.
+    #[schemars(example = &"Loja da Ana")]
     pub company_name: Option<String>,
-    /// What it is.
+    /// What the business is.
+    #[schemars(example = &"A family shop for running shoes.")]
     pub description: Option<String>,
     /// What it offers.
+    #[schemars(example = &"Running shoes, socks, gait analysis.")]
     pub products_services: Option<String>,
-    /// How it speaks.
+    /// How it speaks to its customers.
+    #[schemars(example = &"Warm and direct, without jargon.")]
     pub tone_of_voice: Option<String>,
-    /// To whom.
+    /// Whom it speaks to.
+    #[schemars(example = &"Amateur runners of 25 to 45 years.")]
     pub target_audience: Option<String>,
     /// What it stands for.
+    #[schemars(example = &"Honest advice, fair prices.")]
     pub brand_values: Option<String>,
 }
 

@@ -1,18 +1,20 @@
 //! Who a campaign goes to.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::segments::AudienceFilters;
 use crate::shared::{SegmentId, TagId};
 
-/// The `segment_config` of a campaign, as written and published.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Whom a campaign goes to, by tags and filters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SegmentConfig {
-    /// Bearers of any of these tags; empty counts as absent.
+    /// Contacts that bear any of these tags; absent or empty for no tag.
+    #[schemars(with = "Option<Vec<TagId>>")]
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
     pub tag_ids: Vec<TagId>,
-    /// What narrows whatever source is used.
+    /// Conditions that narrow the audience, whatever it comes from.
     pub filters: AudienceFilters,
 }
 

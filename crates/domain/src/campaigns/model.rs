@@ -1,65 +1,77 @@
 //! Campaigns, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{Audience, CampaignStatus, Refusal, SegmentConfig, Variables};
+use crate::shared::schema::Timestamp;
 use crate::shared::words;
 use crate::shared::{
     AccountId, CampaignId, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId, timestamp,
 };
 
-/// A campaign, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A campaign: one template message to many contacts.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Campaign {
-    /// Its id.
+    /// The campaign's id.
     pub id: CampaignId,
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account_id: AccountId,
-    /// 1 to 200 characters, sanitized.
+    /// Its name: 1 to 200 characters, without HTML tags and control characters.
+    #[schemars(example = &"Volta às aulas")]
     pub name: String,
-    /// What is sent.
+    /// The template whose message is sent; null while none is chosen.
     pub template_id: Option<TemplateId>,
-    /// To the members of this segment.
+    /// The segment whose contacts it goes to; null for none.
     pub segment_id: Option<SegmentId>,
-    /// To the bearers of these tags; and what narrows every source.
+    /// Tags whose bearers it goes to, and filters that narrow every source; null for none.
     pub segment_config: Option<SegmentConfig>,
-    /// To the contacts in these RFM segments.
+    /// The RFM segments whose contacts it goes to, by their published names; empty for none.
+    #[schemars(example = ["champions"])]
     pub rfm_segments: Vec<String>,
-    /// When it is to start by itself.
+    /// When it is to start by itself, once it is scheduled; null for no time.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub scheduled_at: Option<OffsetDateTime>,
     /// Who scheduled it last: its start is theirs. Told by the audit log alone.
     #[serde(skip)]
     pub scheduled_by: Option<Scheduler>,
-    /// What stands in the placeholders for each contact.
+    /// What stands in the template's placeholders for each contact; null for the defaults.
     pub variables: Option<Variables>,
-    /// The folder it lies in.
+    /// The folder that it lies in; null for none.
     pub folder_id: Option<FolderId>,
-    /// Where it is in its life.
+    /// Where the campaign is in its life.
     pub status: CampaignStatus,
-    /// How many sends its run has; 0 before.
+    /// How many contacts its run goes to; 0 before the run.
+    #[schemars(example = 1840)]
     pub total_recipients: i64,
-    /// Whether its run called no platform, because no number was connected.
+    /// Whether its run called nobody, because no WhatsApp number was connected.
     pub simulated: bool,
-    /// When its run began.
+    /// When its run began; null before.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub executed_at: Option<OffsetDateTime>,
-    /// When its run ended.
+    /// When its run ended; null before.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub completed_at: Option<OffsetDateTime>,
-    /// Since when its run waits for somebody; the status stays `sending`.
+    /// Since when its run is paused, while the status stays `sending`; null when it is not paused.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
-    /// What it waits for.
+    /// Why its run is paused; null when it is not.
+    #[schemars(example = &"paused by ana@example.com")]
     pub pause_reason: Option<String>,
-    /// Who made it.
+    /// The user who created it; null when that user is gone.
     pub created_by: Option<UserId>,
-    /// When it was made.
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When it was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
@@ -128,20 +140,23 @@ pub struct CampaignQuery {
     pub folder_id: Option<FolderId>,
 }
 
-/// How a run went, as published by `execute`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// How a run went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunReport {
-    /// How many sends it has.
+    /// How many contacts it went to.
+    #[schemars(example = 1840)]
     pub total: i64,
-    /// How many the platform accepted, whatever became of them since.
+    /// How many messages WhatsApp accepted, whatever became of them since.
+    #[schemars(example = 1832)]
     pub sent: i64,
-    /// How many it did not, the unknown ones among them.
+    /// How many it did not accept; messages whose fate is not known yet are among them.
+    #[schemars(example = 8)]
     pub failed: i64,
-    /// Whether no platform was called.
+    /// Whether nobody was called, because no WhatsApp number is connected.
     pub simulated: bool,
-    /// Where the campaign ended.
+    /// The status that the campaign ended in; `sending` when its run was paused.
     pub status: CampaignStatus,
-    /// There and true when the run waits for somebody.
+    /// True when the run was paused; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }

@@ -1,6 +1,7 @@
 //! What a run would be: to whom, with which words, and everything that speaks against it. Pure: the store looks, this
 //! judges, and nothing is written.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::script::values;
@@ -34,21 +35,22 @@ pub struct SurveyedContact {
     pub recipient: Recipient,
 }
 
-/// What a run would be, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// What a run would be.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Preview {
-    /// How many it would go to.
+    /// How many contacts it would go to.
+    #[schemars(example = 1840)]
     pub recipients: i64,
-    /// What the first of them would read; nothing without a template.
+    /// What the first three of them would read; empty without a template.
     pub messages: Vec<PreviewMessage>,
-    /// What speaks against it.
+    /// Everything that would refuse the run; empty when nothing does.
     pub refusals: Vec<PreviewRefusal>,
 }
 
-/// One message.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A message as one contact would read it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PreviewMessage {
-    /// To whom.
+    /// Whom the message would go to.
     pub contact: PreviewContact,
     /// What they would read.
     #[serde(flatten)]
@@ -56,22 +58,27 @@ pub struct PreviewMessage {
 }
 
 /// To whom a message would go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewContact {
-    /// Their id.
+    /// The contact's id.
     pub id: ContactId,
-    /// Their name.
+    /// The contact's name.
+    #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// E.164.
+    /// The contact's phone number in E.164 form.
+    #[schemars(example = &"+5511961234567")]
     pub phone: String,
 }
 
-/// One thing that speaks against a run, in the words of the refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One thing that would refuse a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
-    /// The published word for it.
+    /// A fixed word for it: `status`, `no_template`, `template_not_approved`, `segment_deleted`, `no_recipients`,
+    /// `empty_placeholder`, `no_active_plan` or `quota_exceeded`.
+    #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,
-    /// What `execute` would say.
+    /// The message that `execute` would answer.
+    #[schemars(example = &"the run needs 1840 messages, and 250 of this month's 250 are left")]
     pub message: String,
 }
 

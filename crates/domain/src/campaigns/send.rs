@@ -1,9 +1,11 @@
 //! One message to one contact: its status only ever moves forward.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::words;
 use crate::shared::{ContactId, SendId, timestamp};
 
@@ -40,36 +42,43 @@ impl SendStatus {
     }
 }
 
-/// The contact of a send, as published with it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The contact that a message went to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SendContact {
-    /// Their name.
+    /// The contact's name.
+    #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// E.164.
+    /// The contact's phone number in E.164 form; null when it has none any more.
+    #[schemars(example = &"+5511961234567")]
     pub phone: Option<String>,
-    /// Their e-mail address.
+    /// The contact's e-mail address; null when it is not known.
+    #[schemars(example = &"ana@example.com")]
     pub email: Option<String>,
 }
 
-/// A send, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One message of a campaign to one contact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CampaignSend {
-    /// Its id.
+    /// The id of this send.
     pub id: SendId,
-    /// To whom.
+    /// The id of the contact that it goes to.
     pub contact_id: ContactId,
-    /// What became of it.
+    /// What became of the message.
     pub status: SendStatus,
-    /// When the platform accepted it.
+    /// When WhatsApp accepted the message; null when it did not.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub sent_at: Option<OffsetDateTime>,
-    /// The platform's error code.
+    /// WhatsApp's error code, where the send failed by one; else null.
+    #[schemars(example = 131026)]
     pub error_code: Option<i64>,
-    /// Why it failed.
+    /// Why the send failed; null when it did not.
+    #[schemars(example = &"Message undeliverable")]
     pub error_message: Option<String>,
-    /// The platform's id of the message.
+    /// WhatsApp's id of the message; null before it was accepted.
+    #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
-    /// To whom.
+    /// The contact that it goes to.
     pub contacts: SendContact,
 }
 
@@ -86,21 +95,26 @@ pub struct Recipient {
     pub attributes: Map<String, Value>,
 }
 
-/// How many sends are in each status now: a send that was read is no longer counted as delivered. As published by
-/// `stats`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// How many sends are in each status now: a send that was read is no longer counted as delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SendCounts {
-    /// All of them; what the others add up to.
+    /// All sends; the sum of the other numbers.
+    #[schemars(example = 1840)]
     pub total: i64,
-    /// Not known to have left.
+    /// Not sent yet, or not known to have been.
+    #[schemars(example = 0)]
     pub pending: i64,
-    /// Accepted, and nothing more is known.
+    /// Accepted by WhatsApp, and nothing more is known.
+    #[schemars(example = 212)]
     pub sent: i64,
     /// On the phone, and not opened.
+    #[schemars(example = 640)]
     pub delivered: i64,
     /// Opened.
+    #[schemars(example = 980)]
     pub read: i64,
-    /// Lost.
+    /// Failed: they will not arrive.
+    #[schemars(example = 8)]
     pub failed: i64,
 }
 

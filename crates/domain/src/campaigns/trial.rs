@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, json};
 use thiserror::Error;
@@ -42,14 +43,16 @@ pub struct TrialContact {
     pub opted_out: bool,
 }
 
-/// How a test went, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// How a test went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrialReport {
-    /// Whether it counts as sent: every one that is reported does.
+    /// Whether the message was sent: always true, as anything else is answered as an error.
+    #[schemars(example = true)]
     pub sent: bool,
-    /// Whether no platform was called, because no number is connected.
+    /// Whether nobody was called, because no WhatsApp number is connected.
     pub simulated: bool,
-    /// The platform's id of the message.
+    /// WhatsApp's id of the message; null when the test was simulated.
+    #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -14,9 +15,12 @@ use crate::shared::FieldErrors;
 /// The longest mapping of one placeholder, in characters.
 const MAPPING_CHARS: usize = 1024;
 
-/// The mappings of a campaign by placeholder number, as written and published.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// What stands in each placeholder, by its number: text in which `{name}`, `{first_name}`, `{phone}`, `{email}` and
+/// `{attributes.<name>}` stand for the contact's own values, each with an optional fallback after `|`. Placeholders that
+/// are not named: `{{1}}` is the contact's first name, all others the template's example.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
+#[schemars(example = serde_json::json!({ "1": "{first_name|cliente}", "2": "{attributes.coupon|PROMO10}" }))]
 pub struct Variables(pub BTreeMap<String, String>);
 
 /// What of a contact can stand in a placeholder.

@@ -1,48 +1,60 @@
 //! Contacts and tags.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::Phone;
+use crate::shared::schema::Timestamp;
 use crate::shared::{ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, timestamp};
 
-/// A label on contacts, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A label on contacts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Tag {
-    /// Its id.
+    /// The tag's id.
     pub id: TagId,
-    /// Unique in the account, 1 to 100 characters.
+    /// Its name, unique in the account: 1 to 100 characters.
+    #[schemars(example = &"vip")]
     pub name: String,
-    /// For the eye, for example `#22c55e`.
+    /// Its colour, for the eye: at most 32 characters of your choice; null for none.
+    #[schemars(example = &"#22c55e")]
     pub color: Option<String>,
 }
 
-/// A person an account writes to, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A person an account writes to.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Contact {
-    /// Its id.
+    /// The contact's id.
     pub id: ContactId,
-    /// 1 to 200 characters.
+    /// The person's name: 1 to 200 characters.
+    #[schemars(example = &"Ana Lima")]
     pub name: String,
-    /// E.164; none for a person known by the platform's user id only.
+    /// The phone number in E.164 form, unique in the account; null for a person known by `wa_user_id` only.
+    #[schemars(example = &"+5511961234567")]
     pub phone: Option<String>,
-    /// An e-mail address.
+    /// The e-mail address; null when it is not known.
+    #[schemars(example = &"ana@example.com")]
     pub email: Option<String>,
-    /// The platform's user id, where the phone is hidden.
+    /// The id that WhatsApp gives a person whose phone number it hides; null when it is not known.
+    #[schemars(example = &"BR.1234567890")]
     pub wa_user_id: Option<String>,
-    /// Whatever the account knows of the person; strings, numbers and booleans.
+    /// Whatever the account knows of the person: names of your choice with texts, numbers and booleans.
+    #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
     pub attributes: Map<String, Value>,
-    /// The labels, by name.
+    /// The contact's tags, in the order of their names.
     pub tags: Vec<Tag>,
-    /// When the person asked for no more messages.
+    /// When the person asked for no more messages; null while they may be written to.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub opted_out_at: Option<OffsetDateTime>,
-    /// When it was made.
+    /// When the contact was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When the contact was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }

@@ -1,51 +1,59 @@
 //! Conversations and messages.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
+use crate::shared::schema::Timestamp;
 use crate::shared::{
     ContactId, ConversationId, FieldErrors, GatewayError, MessageId, SliceQuery, StoreError, timestamp,
 };
 
-/// What is said with one contact, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What is said with one contact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Conversation {
-    /// Its id.
+    /// The conversation's id.
     pub id: ConversationId,
-    /// With whom; a contact has one conversation.
+    /// The contact it is held with; a contact has one conversation.
     pub contact_id: ContactId,
     /// Whether somebody still looks after it.
     pub status: ConversationStatus,
-    /// When the latest message was written.
+    /// When the latest message was written, by either side.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub last_message_at: OffsetDateTime,
-    /// When it began here.
+    /// When the conversation began here.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// A message, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Message {
-    /// Its id.
+    /// The message's id.
     pub id: MessageId,
-    /// Where it was said.
+    /// The conversation that it belongs to.
     pub conversation_id: ConversationId,
     /// Who wrote it.
     pub direction: Direction,
-    /// The platform's word for its kind, for example `text` or `image`.
+    /// WhatsApp's word for its kind, for example `text`, `image` or `button`.
+    #[schemars(example = &"text")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// What can be read of it: the text, a caption, a button's label.
+    /// What can be read of it: the text, a caption, a button's label; null where nothing can.
+    #[schemars(example = "Oi! Ainda tem o bolo de cenoura?")]
     pub text: Option<String>,
     /// What became of it.
     pub status: MessageStatus,
-    /// The platform's id of it.
+    /// WhatsApp's id of the message; null while it is not known.
+    #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
     pub wa_message_id: Option<String>,
     /// When it was written, by the clock of whoever wrote it.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

@@ -43,7 +43,8 @@ impl From<ConversationStatus> for ConversationEvent {
 }
 
 words! {
-    /// Who wrote a message.
+    /// Who wrote a message: `inbound` is the contact, `outbound` the account.
+    #[schemars(rename = "MessageDirection")]
     Direction {
         /// The contact.
         Inbound = "inbound",

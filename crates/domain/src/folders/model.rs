@@ -1,5 +1,6 @@
 //! Folders, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -16,14 +17,15 @@ words! {
     }
 }
 
-/// A folder, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A folder of campaigns or of templates.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Folder {
-    /// Its id.
+    /// The folder's id.
     pub id: FolderId,
-    /// 1 to 100 characters, sanitized.
+    /// Its name: 1 to 100 characters.
+    #[schemars(example = &"Black Friday")]
     pub name: String,
-    /// What it holds, for good.
+    /// What it holds; it never changes.
     pub kind: FolderKind,
 }
 

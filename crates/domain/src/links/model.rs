@@ -1,27 +1,34 @@
 //! Links, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{CampaignId, FieldErrors, LinkId, StoreError, timestamp};
 
-/// A link, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A short link, whose clicks are counted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Link {
-    /// Its id.
+    /// The link's id.
     pub id: LinkId,
     /// What stands in its address.
+    #[schemars(example = &"Ab3dE9x_2")]
     pub short_code: String,
-    /// Its address.
+    /// Its address, for messages.
+    #[schemars(example = "https://api.recado.example/r/Ab3dE9x_2")]
     pub short_url: String,
     /// Where it leads.
+    #[schemars(example = "https://loja.example/bolos?de=whatsapp")]
     pub original_url: String,
-    /// Whose campaign it belongs to: orders that come by the link count for that, too.
+    /// The campaign that it belongs to: orders that come by the link count for it, too. Null for none.
     pub campaign_id: Option<CampaignId>,
     /// How often it was followed.
+    #[schemars(example = 212)]
     pub clicks: i64,
-    /// When it was made.
+    /// When the link was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use uuid::Uuid;
@@ -71,17 +72,22 @@ impl MediaAddress {
     }
 }
 
-/// An uploaded file, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An uploaded file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StoredMedia {
-    /// Where it can be fetched.
+    /// Where anybody can fetch it.
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     pub url: String,
-    /// What it is, by its content.
+    /// What it is, by its first bytes, whatever its name says.
     #[serde(rename = "type")]
     pub kind: MediaType,
     /// How long it is, in bytes.
+    #[schemars(example = 48213)]
     pub size: u64,
     /// What the caller called it: the last part of the name alone, at most 255 characters.
+    #[schemars(example = "bolo.png")]
     pub name: String,
 }
 

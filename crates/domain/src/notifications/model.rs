@@ -1,30 +1,38 @@
 //! Notifications, as they are shown.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, NotificationId, SliceQuery, StoreError, timestamp};
 
-/// A notification, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Something that the people of an account are told.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Notification {
-    /// Its id.
+    /// The notification's id.
     pub id: NotificationId,
-    /// How it is shown: the stored word, also one that a later version wrote.
+    /// How it is shown: `info`, `success`, `warning` or `error`; further words may come.
+    #[schemars(example = &"success")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// One line.
+    /// What happened, in one line.
+    #[schemars(example = "Campaign completed")]
     pub title: String,
-    /// One or two sentences.
+    /// What happened, in one or two sentences.
+    #[schemars(example = "\"Volta às aulas\" reached 1832 of 1840 contacts.")]
     pub message: String,
-    /// What a program needs to act on it.
+    /// What a program needs to act on it: an object whose names depend on what happened.
+    #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({"campaign_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007"}))]
     pub data: Value,
-    /// When anybody of the account marked it as read.
+    /// When anybody of the account marked it as read; null while nobody did.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub read_at: Option<OffsetDateTime>,
-    /// When it came to be.
+    /// When it happened.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

@@ -6,10 +6,14 @@
 //! - A subscription lives from its creation until it is cancelled or inactivated, whichever came first.
 //! - Churn of a span: of those that lived when it began, the share that ended in it.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
 use time::{Date, Duration, OffsetDateTime, UtcOffset};
 
 use crate::billing::{Cents, Cycle};
+use crate::shared::schema::Day;
 
 /// Months of a year.
 const MONTHS: i64 = 12;
@@ -49,6 +53,20 @@ impl Percent {
             half_even(i128::from(part) * 10_000, i128::from(whole))
         };
         Self { hundredths }
+    }
+}
+
+impl JsonSchema for Percent {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "number", "minimum": 0, "maximum": 100 })
     }
 }
 
@@ -114,17 +132,33 @@ impl SubscriptionFigures {
     }
 }
 
-/// The platform at a glance, as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The platform at a glance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlatformStats {
+    /// How many accounts there are.
+    #[schemars(example = 412)]
     total_accounts: i64,
+    /// How many people there are.
+    #[schemars(example = 903)]
     total_users: i64,
+    /// How many contacts all accounts have.
+    #[schemars(example = 1204311)]
     total_contacts: i64,
+    /// How many conversations all accounts have.
+    #[schemars(example = 84210)]
     total_conversations: i64,
+    /// What all subscriptions bring a month, in cents.
+    #[schemars(example = 4120000)]
     mrr: Cents,
+    /// What they bring a year: twelve times `mrr`, in cents.
+    #[schemars(example = 49440000)]
     arr: Cents,
+    /// How many accounts have a paid subscription.
+    #[schemars(example = 207)]
     paying_accounts: i64,
+    /// Subscriptions that ended in the last 30 days, of a hundred that lived before.
+    #[schemars(example = 1.94)]
     churn_rate: Percent,
 }
 
@@ -144,12 +178,21 @@ impl PlatformStats {
     }
 }
 
-/// What comes in, as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PlatformRevenueOverview")]
 pub struct RevenueOverview {
+    /// What all subscriptions bring a month, in cents.
+    #[schemars(example = 4120000)]
     total_mrr: Cents,
+    /// What they bring a year: twelve times `total_mrr`, in cents.
+    #[schemars(example = 49440000)]
     total_arr: Cents,
+    /// How many accounts have a paid subscription.
+    #[schemars(example = 207)]
     paying_accounts: i64,
+    /// Subscriptions that ended in the last 30 days, of a hundred that lived before.
+    #[schemars(example = 1.94)]
     churn_rate_30d: Percent,
 }
 
@@ -176,12 +219,19 @@ pub struct Revenue {
 /// The same with its day; days on which nothing was paid are left out.
 pub type DayRevenue = (Date, Revenue);
 
-/// A day of the revenue, as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What was paid on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "PlatformRevenueDay")]
 pub struct RevenueDay {
+    /// The day (UTC).
+    #[schemars(with = "Day")]
     #[serde(serialize_with = "as_date")]
     date: Date,
+    /// How much was paid, in cents.
+    #[schemars(example = 139300)]
     revenue: Cents,
+    /// In how many payments.
+    #[schemars(example = 7)]
     payments: i64,
 }
 
@@ -216,14 +266,24 @@ pub struct DayChurn {
     pub ended_of_these: i64,
 }
 
-/// A day of the churn, as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What became of subscriptions on a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ChurnDay {
+    /// The day (UTC).
+    #[schemars(with = "Day")]
     #[serde(serialize_with = "as_date")]
     date: Date,
+    /// How many ended.
+    #[schemars(example = 1)]
     cancelled: i64,
+    /// What these brought a month, in cents.
+    #[schemars(example = 19900)]
     churned_mrr: Cents,
+    /// How many lived when the day began.
+    #[schemars(example = 207)]
     active_start: i64,
+    /// How many of these ended on it, of a hundred.
+    #[schemars(example = 0.48)]
     churn_rate: Percent,
 }
 

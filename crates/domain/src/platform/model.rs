@@ -1,5 +1,6 @@
 //! Accounts as the platform sees them, who acts on them, and why that may fail.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -7,6 +8,7 @@ use time::OffsetDateTime;
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::Cents;
 use crate::media::MediaStoreError;
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, Audit, AuditAction, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp};
 use crate::team::NewInvite;
 
@@ -47,30 +49,39 @@ pub struct Administered {
     pub owner_invite: Option<NewInvite>,
 }
 
-/// An account in the list, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An account, as administrators list it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountRow {
-    /// Its id.
+    /// The account's id.
     pub id: AccountId,
-    /// Its name.
+    /// The account's name.
+    #[schemars(example = "Loja Exemplo")]
     pub company_name: String,
     /// Its slug.
+    #[schemars(example = "loja-exemplo")]
     pub slug: String,
-    /// The address of its owner; of several, of whoever has been one for longest.
+    /// The e-mail address of its owner; of several, of whoever has been one for longest. Null without an owner.
+    #[schemars(example = "ana@example.com")]
     pub owner_email: Option<String>,
-    /// Its plan id.
+    /// The id of its plan.
+    #[schemars(example = &"growth")]
     pub plan: String,
     /// Whether it may work.
     pub status: AccountStatus,
     /// How many people are in it, support mode aside.
+    #[schemars(example = 3)]
     pub users: i64,
     /// How many contacts it has.
+    #[schemars(example = 1840)]
     pub contacts: i64,
     /// How many messages it sent in the last 30 days: of campaigns, and replies.
+    #[schemars(example = 5120)]
     pub messages_30d: i64,
-    /// What it pays a month.
+    /// What it pays a month, in cents.
+    #[schemars(example = 19900)]
     pub mrr: Cents,
-    /// When it was made.
+    /// When the account was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
@@ -86,38 +97,44 @@ pub struct AccountFilter {
     pub status: Option<AccountStatus>,
 }
 
-/// Somebody in an account, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Somebody in an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountUser {
     /// The account.
     pub account_id: AccountId,
-    /// The person.
+    /// The person's id.
     pub user_id: UserId,
-    /// Their address.
+    /// The person's e-mail address.
+    #[schemars(example = "ana@example.com")]
     pub email: String,
-    /// Their name.
+    /// The person's name; null when it is not known.
+    #[schemars(example = "Ana Lima")]
     pub name: Option<String>,
-    /// What they may do.
+    /// What the person may do.
     pub role: Role,
-    /// When they last chose the account.
+    /// When the person last switched to the account; null for never.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_active_at: Option<OffsetDateTime>,
-    /// Since when.
+    /// Since when the person is in it.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// What an account has, as published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// What an account has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountMetrics {
-    /// Its contacts.
+    /// How many contacts.
+    #[schemars(example = 1840)]
     pub contacts: i64,
-    /// Its conversations.
+    /// How many conversations.
+    #[schemars(example = 320)]
     pub conversations: i64,
 }
 
-/// One account in full, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// One account in full.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AccountDetail {
     /// The account.
     #[serde(flatten)]

@@ -1,29 +1,34 @@
 //! Conditions on contacts.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, timestamp};
 
 /// How many attributes may be named, and how long they may be together.
 const ATTRIBUTES: usize = 100;
 const ATTRIBUTE_BYTES: usize = 16 * 1024;
 
-/// Conditions that a contact has to meet, all of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// Conditions that a contact has to meet, all of them. Any other name is refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AudienceFilters {
-    /// Made at this moment or later.
+    /// Only contacts created at this moment or later.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub created_after: Option<OffsetDateTime>,
-    /// Made before this moment.
+    /// Only contacts created before this moment.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option", skip_serializing_if = "Option::is_none")]
     pub created_before: Option<OffsetDateTime>,
-    /// Has an e-mail address, or has none.
+    /// True: only contacts with an e-mail address; false: only those without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub has_email: Option<bool>,
-    /// Has each of these attributes with just this value.
+    /// Only contacts that have each of these attributes with exactly this value (a text, number, boolean or null).
+    #[schemars(example = serde_json::json!({ "city": "Campinas" }))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attributes: Option<Map<String, Value>>,
 }

@@ -1,29 +1,36 @@
 //! Segments, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::AudienceFilters;
+use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, SegmentId, StoreError, timestamp};
 
-/// A named set of contacts, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A named set of contacts.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Segment {
-    /// Its id.
+    /// The segment's id.
     pub id: SegmentId,
-    /// 1 to 100 characters, sanitized.
+    /// Its name: 1 to 100 characters.
+    #[schemars(example = &"Campinas, com e-mail")]
     pub name: String,
-    /// For people; at most 1000 characters.
+    /// What it is for, in words for people: at most 1,000 characters; null for none.
+    #[schemars(example = &"For the opening of the new shop")]
     pub description: Option<String>,
-    /// Whoever meets these conditions belongs to it, too; without any, nobody but its members does.
+    /// Contacts that meet these conditions belong to it beside its members; without any, its members alone do.
     pub filters: AudienceFilters,
-    /// How many contacts it holds: members and matches, each once, as of this reading.
+    /// How many contacts it holds right now: members and those that meet its conditions, each counted once.
+    #[schemars(example = 312)]
     pub members: i64,
-    /// When it was made.
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When its name, description or filters last changed.
+    /// When its name, description or filters were last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }

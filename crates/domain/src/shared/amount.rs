@@ -1,10 +1,12 @@
 //! Exact decimal numbers: money in currency units, quantities, the values of metrics. Never a binary float.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 
 use rust_decimal::{Decimal, RoundingStrategy};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -136,6 +138,23 @@ impl Serialize for Amount {
 impl<'de> Deserialize<'de> for Amount {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Digits)
+    }
+}
+
+impl JsonSchema for Amount {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Amount".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        match generator.contract().is_serialize() {
+            true => json_schema!({ "type": "number" }),
+            false => json_schema!({ "type": ["number", "string"], "pattern": r"^-?[0-9]+(\.[0-9]+)?$" }),
+        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! The registry of typed ids: a contact's id cannot be passed where a campaign's is wanted.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,6 +22,20 @@ macro_rules! ids {
         impl From<$name> for Uuid {
             fn from(id: $name) -> Self {
                 id.0
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+                Uuid::json_schema(generator)
             }
         }
 

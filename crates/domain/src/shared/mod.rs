@@ -7,6 +7,7 @@ mod ids;
 mod network;
 mod pages;
 mod ports;
+pub mod schema;
 mod tenant;
 pub mod text;
 pub mod timestamp;

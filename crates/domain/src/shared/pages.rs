@@ -1,5 +1,6 @@
 //! Bounded lists: by page number (offset) or by position (cursor).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Asks for one numbered page. Built clamped: `page` is at least 1, `limit` between 1 and the list's maximum.
@@ -35,11 +36,12 @@ impl PageQuery {
 }
 
 /// One numbered page and the exact total.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
-    /// The items, in order.
+    /// The items, in the order of the list.
     pub data: Vec<T>,
-    /// How many items the whole list has.
+    /// How many items the whole list has, exactly.
     pub total: i64,
     /// The page number, from 1.
     pub page: i64,
@@ -76,14 +78,16 @@ pub struct SliceQuery {
 }
 
 /// Some items, and where the next ones begin.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "{T}Slice")]
 pub struct Slice<T> {
-    /// The items, in order.
+    /// The items, in the order of the list.
     pub data: Vec<T>,
-    /// The position to continue from; none at the end.
+    /// What to send as `cursor` to get the items that follow; null at the end of the list.
+    #[schemars(example = &"0190a1b2-c3d4-7e5f-8a9b-000037386ae0")]
     #[serde(rename = "nextCursor")]
     pub next_cursor: Option<String>,
-    /// Whether anything follows.
+    /// Whether any items follow.
     #[serde(rename = "hasMore")]
     pub has_more: bool,
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::json;
@@ -14,14 +15,15 @@ use crate::shared::{AccountId, Audit, AuditAction, Event, FieldErrors, Role, Sto
 /// How often an attempt is decided anew because the invite was changed meanwhile.
 const TRIES: usize = 4;
 
-/// What joining came to, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What joining came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Accepted {
     /// One sentence for the person.
+    #[schemars(example = &"You are now a member of Loja da Ana.")]
     pub message: String,
-    /// Where they are a member now.
+    /// The account that they are a member of now.
     pub account_id: AccountId,
-    /// As what.
+    /// What they may do there.
     pub role: Role,
 }
 

@@ -1,47 +1,56 @@
 //! Members, invites, and why something about them did not happen.
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::InviteStatus;
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
 
-/// A person in an account, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A person in an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Member {
-    /// The person.
+    /// The person's user id.
     pub user_id: UserId,
-    /// Their address, as the identity provider gave it.
+    /// Their e-mail address, as the identity provider gave it.
+    #[schemars(example = &"ana@example.com")]
     pub email: String,
-    /// Their name, when the provider gave one.
+    /// Their name; null when the identity provider gave none.
+    #[schemars(example = &"Ana Lima")]
     pub name: Option<String>,
-    /// What they may do.
+    /// What they may do in the account.
     pub role: Role,
-    /// When they last switched into the account.
+    /// When they last switched to the account; null when they never did.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_active_at: Option<OffsetDateTime>,
     /// Since when they are in it.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
 
-/// An invitation into an account, as published. Its token is published once, by the use case that makes it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// An invitation into an account. Its token is told once, when it is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Invite {
-    /// Its id.
+    /// The invite's id.
     pub id: InviteId,
-    /// Whom it is for, as it was typed.
+    /// The e-mail address that it is for, as it was typed.
+    #[schemars(example = &"bia@example.com")]
     pub email: String,
     /// The role that it gives.
     pub role: Role,
-    /// How it stands.
+    /// What became of it.
     pub status: InviteStatus,
     /// From this moment on nobody can accept it.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub expires_at: OffsetDateTime,
-    /// When it was made.
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

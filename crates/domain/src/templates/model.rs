@@ -1,5 +1,6 @@
 //! Templates, as stored and published.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
@@ -7,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::MetaStatus;
 use crate::media::{MediaStoreError, MediaType};
+use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, FieldErrors, FolderId, GatewayError, PageQuery, ProfileId, SliceQuery, StoreError, TemplateId,
     timestamp, words,
@@ -67,53 +69,70 @@ impl HeaderType {
     }
 }
 
-/// A message template, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A message template: the only form in which a business may begin a conversation on WhatsApp.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Template {
-    /// Its id.
+    /// The template's id.
     pub id: TemplateId,
-    /// Whose it is.
+    /// The account that it belongs to.
     pub account_id: AccountId,
-    /// `^[a-z0-9_]{1,512}$`, unique in the account together with the language.
+    /// Its name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
+    #[schemars(example = &"volta_as_aulas")]
     pub name: String,
-    /// What it is for.
+    /// What it is for; WhatsApp prices and limits by it.
     pub category: Category,
-    /// `pt_BR` or `pt`.
+    /// The language of its texts, for example `pt_BR` or `pt`.
+    #[schemars(example = &"pt_BR")]
     pub language: String,
-    /// One message or a carousel.
+    /// One message, or one with a row of cards.
     pub template_type: TemplateType,
     /// What stands above the body.
     pub header_type: HeaderType,
-    /// The header's text, at most 60 characters.
+    /// The header's text, at most 60 characters, with at most one placeholder; null for a header that is no text.
+    #[schemars(example = "Volta às aulas")]
     pub header_text: Option<String>,
-    /// Where the header's picture, film or file is.
+    /// Where the header's picture, film or document is; null for a header that is no file.
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     pub header_media_url: Option<String>,
-    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ...
+    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go; null while
+    /// none is written.
+    #[schemars(example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     pub body_text: Option<String>,
-    /// At most 60 characters, no placeholders.
+    /// What stands below the body, at most 60 characters, without placeholders; null for nothing.
+    #[schemars(example = "Responda SAIR para não receber mais")]
     pub footer_text: Option<String>,
-    /// At most 10, in the platform's shape.
+    /// At most 10 buttons, in WhatsApp's own form.
+    #[schemars(example = serde_json::json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
     pub buttons: Vec<Value>,
-    /// One example a placeholder (`example_values` of the input).
+    /// One example of each placeholder of the texts, in their order (`example_values` of the input).
+    #[schemars(example = ["Ana", "VOLTA10"])]
     pub variables: Vec<String>,
-    /// 2 to 10 cards for a carousel, in the platform's shape.
+    /// 2 to 10 cards of a carousel, in WhatsApp's own form; empty for a standard template.
+    #[schemars(example = serde_json::json!([]))]
     pub carousel_cards: Vec<Value>,
-    /// The folder it lies in.
+    /// The folder that it lies in; null for none.
     pub folder_id: Option<FolderId>,
-    /// The number whose business account it was submitted to.
+    /// The WhatsApp number whose business account it was submitted to; null before.
     pub profile_id: Option<ProfileId>,
-    /// The platform's id, once submitted.
+    /// WhatsApp's id of the template; null before it was submitted.
+    #[schemars(example = "1795233629837000")]
     pub meta_template_id: Option<String>,
-    /// The platform's verdict.
+    /// WhatsApp's verdict on it.
     pub meta_status: MetaStatus,
-    /// Why the platform refused it.
+    /// Why WhatsApp refused it; null when it did not.
+    #[schemars(example = serde_json::Value::Null)]
     pub rejection_reason: Option<String>,
-    /// How the platform rates it by what people make of it: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`; none before it said.
+    /// How WhatsApp rates it by what people make of it: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`; null before it said.
+    #[schemars(example = &"GREEN")]
     pub quality_score: Option<String>,
-    /// When it was made.
+    /// When the template was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When the template was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }

@@ -1,5 +1,6 @@
 //! What a recipient reads: a template's texts with values in the places of their placeholders.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -7,35 +8,43 @@ use super::parts::{component, items, text};
 use super::placeholders::fill;
 use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType};
 
-/// A message as it is read, as published.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A message as it is read.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Rendered {
-    /// What stands above the body.
+    /// What kind of header stands above the body.
     pub header_type: HeaderType,
-    /// The header, where it is text.
+    /// The header's text; null where it is none.
+    #[schemars(example = &"Só esta semana")]
     pub header: Option<String>,
-    /// Where the header's picture, film or file is.
+    /// The address of the header's image, video or document; null where there is none.
+    #[schemars(example = &"https://media.example.com/media/0190a1b2/banner.png")]
     pub header_media_url: Option<String>,
-    /// The message.
+    /// The text of the message.
+    #[schemars(example = &"Oi Ana, use VOLTA10 e ganhe 10% de desconto.")]
     pub body: Option<String>,
-    /// What stands below it.
+    /// The text below it; null for none.
+    #[schemars(example = &"Responda SAIR para não receber mais.")]
     pub footer: Option<String>,
-    /// In the platform's shape, with their values in place of their examples.
+    /// The buttons, in the shape of WhatsApp's API, with the contact's values filled in.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>", example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero!" }]))]
     pub buttons: Vec<Value>,
-    /// The cards of a carousel.
+    /// The cards of a carousel; empty for any other template.
     pub cards: Vec<RenderedCard>,
 }
 
-/// A card as it is read.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A card of a carousel as it is read.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RenderedCard {
-    /// A picture or a film.
+    /// Whether the card shows an image or a video.
     pub header_type: HeaderType,
-    /// Where it is.
+    /// The address of that image or video.
+    #[schemars(example = &"https://media.example.com/media/0190a1b2/card.png")]
     pub header_media_url: String,
-    /// Its text.
+    /// The text of the card.
+    #[schemars(example = &"Tênis em promoção")]
     pub body: String,
-    /// As those of a message.
+    /// The card's buttons, in the shape of WhatsApp's API.
+    #[schemars(with = "Vec<serde_json::Map<String, Value>>", example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Ver" }]))]
     pub buttons: Vec<Value>,
 }
 

@@ -1,5 +1,6 @@
 //! What of a template goes to the platform.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -52,14 +53,17 @@ pub(super) struct FileSlot<'a> {
     pub(super) handle: &'a mut String,
 }
 
-/// The answer to a submission, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// WhatsApp's answer to a submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Submission {
-    /// The platform's id of the template.
+    /// WhatsApp's id of the template.
+    #[schemars(example = "1795233629837000")]
     pub meta_template_id: String,
-    /// The platform's word for its state.
+    /// WhatsApp's word for its state, for example `PENDING`, `APPROVED` or `REJECTED`.
+    #[schemars(example = &"PENDING")]
     pub status: String,
-    /// The category the platform put it into.
+    /// The category that WhatsApp put it into, which may be another than was asked for.
+    #[schemars(example = &"MARKETING")]
     pub category: String,
 }
 

@@ -1,6 +1,7 @@
 //! Taking over what the platform knows: which template of ours is which of its, and what follows. Pure; nothing that
 //! somebody wrote here and did not submit yet is ever overwritten.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use time::OffsetDateTime;
@@ -12,14 +13,17 @@ use super::{
 use crate::shared::ProfileId;
 use crate::whatsapp::RemoteTemplate;
 
-/// What a synchronisation did, as published.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// What a synchronisation did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SyncReport {
-    /// Templates that were not known here.
+    /// How many templates were not known here.
+    #[schemars(example = 3)]
     pub created: usize,
-    /// Templates of which something changed.
+    /// How many templates changed in something.
+    #[schemars(example = 1)]
     pub updated: usize,
-    /// Templates that are as they were.
+    /// How many templates are as they were.
+    #[schemars(example = 12)]
     pub unchanged: usize,
 }
 

@@ -1,17 +1,20 @@
 //! Endpoints, logs and the feed, as they are published and kept.
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, timestamp, words,
 };
 
 words! {
-    /// Who calls whom.
+    /// Who calls whom: `outbound`, Recado calls the account's address; `inbound`, the account calls Recado.
+    #[schemars(rename = "WebhookDirection")]
     Direction {
         /// We call the account's address.
         Outbound = "outbound",
@@ -40,32 +43,40 @@ words! {
     }
 }
 
-/// An endpoint, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A webhook endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Webhook {
-    /// Its id.
+    /// The endpoint's id.
     pub id: WebhookId,
-    /// What it is for, in its maker's words; 1 to 100 characters.
+    /// What it is for, in the account's own words: 1 to 100 characters.
+    #[schemars(example = &"CRM")]
     pub name: String,
-    /// Where it is; an inbound one has none.
+    /// Where it is; null for an inbound one.
+    #[schemars(example = "https://crm.example/recado")]
     pub url: Option<String>,
-    /// The kinds of events that it is told, or `*`.
+    /// The kinds of events that it is told, or `*` for all.
+    #[schemars(example = ["message.received", "campaign.finished"])]
     pub events: Vec<String>,
     /// Who calls whom.
     pub direction: Direction,
     /// Whether it is switched on.
+    #[schemars(example = true)]
     pub is_active: bool,
     /// The last four characters of its secret.
+    #[schemars(example = "9f3a")]
     pub secret_hint: String,
-    /// When deliveries switched it off.
+    /// When deliveries switched it off; null when they did not.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub disabled_at: Option<OffsetDateTime>,
-    /// Why.
+    /// Why they did; null when they did not.
     pub disabled_reason: Option<DisabledReason>,
-    /// When it was made.
+    /// When the endpoint was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it was last changed.
+    /// When the endpoint was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }
@@ -114,50 +125,64 @@ pub struct WebhookInput {
     pub is_active: Option<bool>,
 }
 
-/// Something that happened, as it is delivered and as it stands in the feed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// Something that happened, as it is delivered to endpoints and as it stands in the feed.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[schemars(rename = "WebhookEvent")]
 pub struct Body {
     /// Its id: the `webhook-id` of every delivery.
     pub id: WebhookEventId,
-    /// What happened: a stored word, also one that a later version wrote.
+    /// What happened; further words may come.
+    #[schemars(example = "message.received")]
     #[serde(rename = "type")]
     pub kind: String,
-    /// When.
+    /// When it happened.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub timestamp: OffsetDateTime,
-    /// To whom.
+    /// The account that it happened in.
     pub account_id: AccountId,
-    /// What it says.
+    /// What it says: an object whose names depend on what happened.
+    #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({"conversation_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007", "text": "Oi!"}))]
     pub data: Value,
 }
 
 /// One attempt to deliver, or one call that was received.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WebhookLog {
-    /// Its id.
+    /// The log's id.
     pub id: WebhookLogId,
-    /// Of which endpoint; it may be deleted by now.
+    /// The endpoint; it may be deleted by now.
     pub endpoint_id: WebhookId,
     /// Who called whom.
     pub direction: Direction,
-    /// What was told.
+    /// The kind of event that was told.
+    #[schemars(example = "message.received")]
     pub event_type: String,
     /// What was sent or received.
+    #[schemars(example = serde_json::json!({"type": "message.received", "data": {"text": "Oi!"}}))]
     pub payload: Value,
-    /// What was answered; null without an answer.
+    /// The HTTP status that was answered; null without an answer.
+    #[schemars(example = 200)]
     pub response_status: Option<i32>,
     /// Which attempt it was, from 1.
+    #[schemars(example = 1)]
     pub attempt: i32,
-    /// How long it took.
+    /// How long it took, in milliseconds; null for calls that were received.
+    #[schemars(example = 84)]
     pub duration_ms: Option<i32>,
-    /// Why there was no answer.
+    /// Why there was no answer: `refused`, `resolution`, `connection`, `tls`, `timed_out` or `broken`; for a call that
+    /// was received, why it was refused. Null when there is nothing to say.
+    #[schemars(example = &"timed_out")]
     pub error: Option<String>,
-    /// The `webhook-id`.
+    /// The `webhook-id` of the delivery.
+    #[schemars(example = "0190a1b2-c3d4-7e5f-8a9b-000000000007")]
     pub message_id: String,
-    /// When the next attempt follows.
+    /// When the next attempt follows; null when none does.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub next_attempt_at: Option<OffsetDateTime>,
     /// When it happened.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }

@@ -1,32 +1,41 @@
 //! Connected numbers.
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
+use crate::shared::schema::Timestamp;
 use crate::shared::{FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
 /// The platform's code of a message to somebody who stopped marketing messages.
 pub const STOPPED_MARKETING: i64 = 131_050;
 
-/// A connected WhatsApp number, as published: the token is never part of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A connected WhatsApp number. Its access token is never part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Profile {
-    /// Its id.
+    /// The profile's id.
     pub id: ProfileId,
-    /// 1 to 100 characters.
+    /// What the account calls it: 1 to 100 characters.
+    #[schemars(example = "Loja Exemplo")]
     pub name: String,
-    /// The platform's id of the number, digits.
+    /// WhatsApp's id of the number.
+    #[schemars(example = "106540352242922")]
     pub phone_number_id: String,
-    /// The platform's id of the business account, digits.
+    /// WhatsApp's id of the business account.
+    #[schemars(example = "102290129340398")]
     pub waba_id: String,
-    /// The number's own pace; none for the server's default delay between messages.
+    /// How many messages a second campaigns send from it, 1 to 1000; null for the server's default pause between two
+    /// messages.
+    #[schemars(range(min = 1, max = 1000), example = 20)]
     pub messages_per_second: Option<i32>,
-    /// When it was connected.
+    /// When the number was connected.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
-    /// When it last changed.
+    /// When the profile was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
 }

@@ -3,8 +3,9 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::automations::{AutomationInput, ExecutionInput};
+use recado_domain::automations::{AutomationInput, AutomationStatus, ExecutionInput};
 use recado_domain::shared::AutomationId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -14,17 +15,23 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/automations` and `PUT /api/automations/<id>`.
-#[derive(Deserialize, Validate)]
+/// An automation, as it is written.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct AutomationBody {
+pub(crate) struct AutomationBody {
+    /// Its name: 1 to 200 characters, after HTML tags, control characters and needless white space are taken out.
+    #[schemars(length(min = 1, max = 200), example = "Carrinho abandonado")]
     name: Option<String>,
+    /// Whether it runs; how many may be active is a limit of the plan.
+    #[schemars(with = "Option<AutomationStatus>")]
     status: Option<String>,
 }
 
-/// Body of `POST /api/automations/<id>/executions`.
-#[derive(Deserialize, Validate)]
-pub(super) struct ExecutionsBody {
+/// Executions of an automation.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct ExecutionsBody {
+    /// 1 to 1000 executions; one that is wrong refuses all.
+    #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     executions: Option<Vec<ExecutionInput>>,
 }

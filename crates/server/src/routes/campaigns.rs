@@ -3,10 +3,11 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::campaigns::{CampaignInput, CampaignQuery, CampaignSort, SegmentConfig, Variables};
+use recado_domain::campaigns::{CampaignInput, CampaignQuery, CampaignSort, CampaignStatus, SegmentConfig, Variables};
+use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, FolderId, SegmentId, TemplateId, timestamp};
-use serde::{Deserialize, Deserializer};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
 use crate::error::ApiError;
@@ -16,23 +17,35 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
 
-/// Body of `POST /api/campaigns` and `PUT /api/campaigns/<id>`.
-#[derive(Deserialize, Validate)]
+/// A campaign, as it is written. Whom it goes to: the union of its segment, tags and RFM segments, or all contacts
+/// where none is named; never contacts without a phone number, or who asked for no more messages.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct CampaignBody {
+pub(crate) struct CampaignBody {
+    /// Its name: 1 to 200 characters, after HTML tags, control characters and needless white space are taken out.
+    #[schemars(length(min = 1, max = 200), example = &"Volta às aulas")]
     name: Option<String>,
+    /// The template whose message is sent.
     #[serde(default, deserialize_with = "nullable")]
     template_id: Option<Option<TemplateId>>,
+    /// The segment whose contacts it goes to.
     #[serde(default, deserialize_with = "nullable")]
     segment_id: Option<Option<SegmentId>>,
+    /// Tags whose bearers it goes to, and filters that narrow every source.
     #[serde(default, deserialize_with = "nullable")]
     segment_config: Option<Option<SegmentConfig>>,
+    /// The RFM segments whose contacts it goes to, by their published names.
+    #[schemars(length(max = 20), inner(length(min = 1, max = 50)), example = ["champions", "loyal"])]
     #[serde(default, deserialize_with = "nullable")]
     rfm_segments: Option<Option<Vec<String>>>,
+    /// When it is to start, once it is scheduled; storing it schedules nothing.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "moment")]
     scheduled_at: Option<Option<OffsetDateTime>>,
+    /// What stands in the template's placeholders for each contact.
     #[serde(default, deserialize_with = "nullable")]
     variables: Option<Option<Variables>>,
+    /// The folder that it lies in.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
@@ -132,10 +145,12 @@ pub(super) async fn send(
     Ok(reply::ok(services.campaigns.announce(&tenant, id).await?))
 }
 
-/// Body of `POST /api/campaigns/<id>/schedule`.
-#[derive(Default, Deserialize, Validate)]
+/// When a campaign is to start.
+#[derive(Default, Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct ScheduleBody {
+pub(crate) struct ScheduleBody {
+    /// A moment in the future; absent or null: the `scheduled_at` that the campaign has.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(default, deserialize_with = "timestamp::option::deserialize")]
     scheduled_at: Option<OffsetDateTime>,
 }
@@ -188,6 +203,14 @@ pub(super) async fn retry_failed(
     Ok(reply::ok(services.campaigns.retry_failed(&tenant, id).await?))
 }
 
+/// Where a campaign is now.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Cancelled {
+    /// Its status: `cancelled`.
+    #[schemars(example = &"cancelled")]
+    status: CampaignStatus,
+}
+
 /// `POST /api/campaigns/<id>/cancel`
 pub(super) async fn cancel(
     services: Data<Services>,
@@ -195,7 +218,7 @@ pub(super) async fn cancel(
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     let status = services.campaigns.cancel(&tenant, id).await?;
-    Ok(reply::ok(json!({ "status": status })))
+    Ok(reply::ok(Cancelled { status }))
 }
 
 /// `POST /api/campaigns/<id>/preview`: who a run would go to, what they would read, what speaks against it.
@@ -207,10 +230,12 @@ pub(super) async fn preview(
     Ok(reply::ok(services.campaigns.preview(&tenant, id).await?))
 }
 
-/// Body of `POST /api/campaigns/<id>/test`.
-#[derive(Deserialize, Validate)]
+/// Where a test goes.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct TrialBody {
+pub(crate) struct TrialBody {
+    /// The phone number: E.164, or a Brazilian national number.
+    #[schemars(required, example = &"+5511961234567")]
     phone: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use actix_web::web::{Data, Payload};
 use garde::Validate;
 use recado_domain::contacts::{ContactFilter, ContactInput, ContactQuery, ImportFormat};
 use recado_domain::shared::{ContactId, TagId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -24,25 +25,38 @@ const FILES: &[(&str, ImportFormat)] = &[
     ("application/jsonl", ImportFormat::JsonLines),
 ];
 
-/// Body of `POST /api/contacts` and `PUT /api/contacts/<id>`.
-#[derive(Deserialize, Validate)]
+/// A contact, as it is written.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct ContactBody {
+pub(crate) struct ContactBody {
+    /// The person's name: 1 to 200 characters.
+    #[schemars(length(min = 1, max = 200), example = &"Ana Lima")]
     name: Option<String>,
+    /// The phone number: E.164, or a Brazilian national number, which is completed. A contact needs it, or `wa_user_id`.
+    #[schemars(example = &"+5511961234567")]
     #[serde(default, deserialize_with = "nullable")]
     phone: Option<Option<String>>,
+    /// The e-mail address.
+    #[schemars(example = &"ana@example.com")]
     #[serde(default, deserialize_with = "nullable")]
     email: Option<Option<String>>,
+    /// The id that WhatsApp gives a person whose phone number it hides.
+    #[schemars(example = &"BR.1234567890")]
     #[serde(default, deserialize_with = "nullable")]
     wa_user_id: Option<Option<String>>,
+    /// True records that the person asked for no more messages, false takes that back.
     opted_out: Option<bool>,
+    /// Whatever the account knows of the person: names of your choice with texts, numbers and booleans.
+    #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]
     attributes: Option<Map<String, Value>>,
+    /// The ids of the contact's tags.
     tag_ids: Option<Vec<TagId>>,
 }
 
-/// Body of `PUT /api/contacts/<id>/tags`.
-#[derive(Deserialize, Validate)]
-pub(super) struct TagsBody {
+/// The tags of a contact, as they are written.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct TagsBody {
+    /// The ids of all tags that the contact is to bear.
     #[garde(required)]
     tag_ids: Option<Vec<TagId>>,
 }

@@ -5,6 +5,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::conversations::{ConversationQuery, ConversationStatus};
 use recado_domain::shared::{ConversationId, FieldErrors};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -14,16 +15,24 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/conversations/<id>/messages`.
-#[derive(Deserialize, Validate)]
-pub(super) struct ReplyBody {
+/// A reply.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct ReplyBody {
+    /// What to say: 1 to 4096 characters.
+    #[schemars(
+        required,
+        length(min = 1, max = 4096),
+        example = "Temos, sim! Quer que eu separe um?"
+    )]
     #[garde(required)]
     text: Option<String>,
 }
 
-/// Body of `PUT /api/conversations/<id>`.
-#[derive(Deserialize, Validate)]
-pub(super) struct ConversationBody {
+/// Whether somebody still looks after a conversation.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct ConversationBody {
+    /// Its new status.
+    #[schemars(required, with = "ConversationStatus")]
     #[garde(required)]
     status: Option<String>,
 }

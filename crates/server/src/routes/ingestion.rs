@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, OrderInput};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -12,30 +13,38 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/orders`.
-#[derive(Deserialize, Validate)]
-pub(super) struct OrdersBody {
+/// Orders.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct OrdersBody {
+    /// 1 to 1000 orders; one that is wrong refuses all.
+    #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     orders: Option<Vec<OrderInput>>,
 }
 
-/// Body of `POST /api/carts`.
-#[derive(Deserialize, Validate)]
-pub(super) struct CartsBody {
+/// Carts.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct CartsBody {
+    /// 1 to 1000 carts; one that is wrong refuses all.
+    #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     carts: Option<Vec<CartInput>>,
 }
 
-/// Body of `POST /api/ad-spend`.
-#[derive(Deserialize, Validate)]
-pub(super) struct AdSpendBody {
+/// What was spent on ads.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct AdSpendBody {
+    /// 1 to 1000 entries; one that is wrong refuses all.
+    #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     entries: Option<Vec<AdSpendInput>>,
 }
 
-/// Body of `POST /api/events`.
-#[derive(Deserialize, Validate)]
-pub(super) struct EventsBody {
+/// Events of metrics.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct EventsBody {
+    /// 1 to 1000 events; one that is wrong refuses all.
+    #[schemars(required, length(min = 1, max = 1000))]
     #[garde(required)]
     events: Option<Vec<EventInput>>,
 }

@@ -3,7 +3,8 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use recado_domain::analytics::{Period, RfmError};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::analytics::span;
 use crate::error::ApiError;
@@ -52,14 +53,31 @@ pub(super) async fn rfm(services: Data<Services>, Proved(tenant): Caller) -> Res
     Ok(reply::ok(services.rfm.report(&tenant).await?))
 }
 
+/// What became of the wish for a calculation.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Started {
+    /// That it has started; absent when it was refused.
+    #[schemars(example = "The recalculation has started")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'static str>,
+    /// Why it was refused; absent when it has started.
+    #[schemars(example = "This takes the role owner or admin")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
 /// `POST /api/analytics/rfm/recalculate`: a wrong role is told so in a 200, as published.
 pub(super) async fn recalculate(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
     match services.rfm.recalculate(&tenant).await {
         Ok(()) => {
             services.shared.customers.notify_one();
-            Ok(reply::ok(json!({ "message": "The recalculation has started" })))
+            let message = Some("The recalculation has started");
+            Ok(reply::ok(Started { message, error: None }))
         }
-        Err(refused @ RfmError::NotPermitted) => Ok(reply::ok(json!({ "error": refused.to_string() }))),
+        Err(refused @ RfmError::NotPermitted) => {
+            let error = Some(refused.to_string());
+            Ok(reply::ok(Started { message: None, error }))
+        }
         Err(RfmError::Store(error)) => Err(error.into()),
     }
 }

@@ -5,6 +5,7 @@ use actix_web::http::header;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::CampaignId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -14,11 +15,18 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Named, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/links`.
-#[derive(Deserialize, Validate)]
-pub(super) struct NewLink {
+/// A link, as it is written.
+#[derive(Deserialize, Validate, JsonSchema)]
+pub(crate) struct NewLink {
+    /// Where it leads: an address with `http` or `https`, at most 2000 characters.
+    #[schemars(
+        required,
+        length(min = 1, max = 2000),
+        example = "https://loja.example/bolos?de=whatsapp"
+    )]
     #[garde(required)]
     original_url: Option<String>,
+    /// The campaign that it belongs to: orders that come by the link count for it, too.
     #[garde(skip)]
     campaign_id: Option<CampaignId>,
 }

@@ -5,33 +5,35 @@ use actix_web::http::Method;
 use actix_web::{Route, web};
 use recado_domain::limits::Limit;
 
+use crate::reference::{self, Described};
 use crate::web::limit::{RateKey, RateRule};
 
-mod accounts;
+pub(crate) mod accounts;
 mod analytics;
-mod api_keys;
-mod audit;
-mod automations;
-mod billing;
-mod brand;
-mod campaigns;
-mod contacts;
-mod conversations;
+pub(crate) mod api_keys;
+pub(crate) mod audit;
+pub(crate) mod automations;
+pub(crate) mod billing;
+pub(crate) mod brand;
+pub(crate) mod campaigns;
+pub(crate) mod contacts;
+pub(crate) mod conversations;
+mod docs;
 mod exports;
-mod folders;
-mod ingestion;
-mod insights;
-mod links;
+pub(crate) mod folders;
+pub(crate) mod ingestion;
+pub(crate) mod insights;
+pub(crate) mod links;
 mod media;
 mod notifications;
-mod platform;
-mod segments;
-mod service;
-mod tags;
-mod team;
-mod templates;
-mod webhooks;
-mod whatsapp;
+pub(crate) mod platform;
+pub(crate) mod segments;
+pub(crate) mod service;
+pub(crate) mod tags;
+pub(crate) mod team;
+pub(crate) mod templates;
+pub(crate) mod webhooks;
+pub(crate) mod whatsapp;
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,16 +64,26 @@ pub struct RouteSpec {
     pub rate: Option<RateRule>,
     /// What answers.
     pub handler: fn() -> Route,
+    /// What the reference says of it.
+    pub described: Described,
 }
 
-const fn route(method: Method, path: &'static str, access: Access, handler: fn() -> Route) -> RouteSpec {
-    RouteSpec {
-        method,
-        path,
-        access,
-        rate: None,
-        handler,
-    }
+/// A route; its handler and what the reference says of it bear the same name.
+macro_rules! route {
+    ($method:ident, $path:literal, $access:ident, $context:ident::$handler:ident) => {
+        RouteSpec {
+            method: Method::$method,
+            path: $path,
+            access: Access::$access,
+            rate: None,
+            handler: || web::to($context::$handler),
+            described: Described {
+                name: concat!(stringify!($context), "_", stringify!($handler)),
+                tag: &reference::$context::TAG,
+                operation: reference::$context::$handler,
+            },
+        }
+    };
 }
 
 impl RouteSpec {
@@ -100,307 +112,161 @@ impl RouteSpec {
     }
 }
 
-use Access::{Manage, Platform, Public, Read, Session, Write};
-
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
-    route(Method::GET, "/healthz", Public, || web::to(service::health)),
-    route(Method::GET, "/readyz", Public, || web::to(service::ready)),
-    route(Method::GET, "/media/{account}/{file}", Public, || web::to(media::fetch)),
-    route(Method::GET, "/api/accounts", Session, || web::to(accounts::list)),
-    route(Method::POST, "/api/accounts", Session, || web::to(accounts::create)),
-    route(Method::POST, "/api/accounts/switch", Session, || {
-        web::to(accounts::switch)
-    }),
-    route(Method::POST, "/api/auth/accept-invite", Session, || {
-        web::to(team::accept)
-    })
-    .at_most_by_address(Limit::AUTH, "accept-invite"),
-    route(Method::GET, "/api/team/members", Read, || web::to(team::members)),
-    route(Method::PUT, "/api/team/members/{id}", Manage, || {
-        web::to(team::change_role)
-    }),
-    route(Method::DELETE, "/api/team/members/{id}", Manage, || {
-        web::to(team::remove)
-    }),
-    route(Method::GET, "/api/team/invites", Manage, || web::to(team::invites)),
-    route(Method::POST, "/api/team/invites", Manage, || web::to(team::invite)),
-    route(Method::DELETE, "/api/team/invites/{id}", Manage, || {
-        web::to(team::revoke)
-    }),
-    route(Method::GET, "/api/api-keys", Read, || web::to(api_keys::list)),
-    route(Method::POST, "/api/api-keys", Manage, || web::to(api_keys::create)).at_most(Limit::API, "api-keys"),
-    route(Method::DELETE, "/api/api-keys/{id}", Manage, || {
-        web::to(api_keys::delete)
-    }),
-    route(Method::GET, "/api/audit-logs", Read, || web::to(audit::list)).at_most(Limit::API, "audit-logs"),
-    route(Method::GET, "/api/billing/plans", Public, || web::to(billing::plans)),
-    route(Method::POST, "/api/billing/subscribe", Manage, || {
-        web::to(billing::subscribe)
-    })
-    .at_most(Limit::API, "billing-subscribe"),
-    route(Method::GET, "/api/billing/subscription", Read, || {
-        web::to(billing::subscription)
-    }),
-    route(Method::PUT, "/api/billing/subscription", Manage, || {
-        web::to(billing::change)
-    }),
-    route(Method::POST, "/api/billing/cancel", Manage, || web::to(billing::cancel))
-        .at_most(Limit::API, "billing-cancel"),
-    route(Method::GET, "/api/billing/history", Read, || web::to(billing::history)),
-    route(Method::GET, "/api/billing/payment-status", Read, || {
-        web::to(billing::payment_status)
-    }),
-    route(Method::POST, "/api/billing/webhook", Public, || {
-        web::to(billing::callback)
-    })
-    .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
-    route(Method::GET, "/api/brand-context", Read, || web::to(brand::get)),
-    route(Method::PUT, "/api/brand-context", Write, || web::to(brand::update)),
-    route(Method::POST, "/api/brand-context/scrape", Write, || {
-        web::to(brand::scrape)
-    })
-    .at_most(Limit::API, "brand-scrape"),
-    route(Method::GET, "/api/contacts", Read, || web::to(contacts::list)),
-    route(Method::POST, "/api/contacts", Write, || web::to(contacts::create)),
-    route(Method::POST, "/api/contacts/import", Write, || {
-        web::to(contacts::import)
-    }),
-    route(Method::GET, "/api/contacts/{id}", Read, || web::to(contacts::get)),
-    route(Method::PUT, "/api/contacts/{id}", Write, || web::to(contacts::update)),
-    route(Method::DELETE, "/api/contacts/{id}", Write, || {
-        web::to(contacts::delete)
-    }),
-    route(Method::PUT, "/api/contacts/{id}/tags", Write, || {
-        web::to(contacts::set_tags)
-    }),
-    route(Method::GET, "/api/conversations", Read, || web::to(conversations::list)),
-    route(Method::PUT, "/api/conversations/{id}", Write, || {
-        web::to(conversations::update)
-    }),
-    route(Method::GET, "/api/conversations/{id}/messages", Read, || {
-        web::to(conversations::messages)
-    }),
-    route(Method::POST, "/api/conversations/{id}/messages", Write, || {
-        web::to(conversations::reply)
-    }),
-    route(Method::GET, "/api/notifications", Read, || web::to(notifications::list)),
-    route(Method::GET, "/api/notifications/stream", Read, || {
-        web::to(notifications::stream)
-    }),
-    route(Method::POST, "/api/notifications/read-all", Read, || {
-        web::to(notifications::read_all)
-    }),
-    route(Method::POST, "/api/notifications/{id}/read", Read, || {
-        web::to(notifications::read)
-    }),
-    route(Method::GET, "/api/tags", Read, || web::to(tags::list)),
-    route(Method::POST, "/api/tags", Write, || web::to(tags::create)),
-    route(Method::DELETE, "/api/tags/{id}", Write, || web::to(tags::delete)),
-    route(Method::GET, "/api/segments", Read, || web::to(segments::list)),
-    route(Method::POST, "/api/segments", Write, || web::to(segments::create)),
-    route(Method::GET, "/api/segments/{id}", Read, || web::to(segments::get)),
-    route(Method::PUT, "/api/segments/{id}", Write, || web::to(segments::update)),
-    route(Method::DELETE, "/api/segments/{id}", Write, || {
-        web::to(segments::delete)
-    }),
-    route(Method::POST, "/api/segments/{id}/members", Write, || {
-        web::to(segments::add_members)
-    }),
-    route(Method::DELETE, "/api/segments/{id}/members", Write, || {
-        web::to(segments::remove_members)
-    }),
-    route(Method::GET, "/api/folders", Read, || web::to(folders::list)),
-    route(Method::POST, "/api/folders", Write, || web::to(folders::create)),
-    route(Method::DELETE, "/api/folders/{id}", Write, || web::to(folders::delete)),
-    route(Method::GET, "/api/templates", Read, || web::to(templates::list)),
-    route(Method::POST, "/api/templates", Write, || web::to(templates::create)),
-    route(Method::POST, "/api/templates/media/upload", Write, || {
-        web::to(media::upload)
-    })
-    .at_most(Limit::TEMPLATE_MEDIA, "template-media"),
-    route(Method::POST, "/api/templates/sync", Write, || web::to(templates::sync)),
-    route(Method::GET, "/api/templates/{id}", Read, || web::to(templates::get)),
-    route(Method::PUT, "/api/templates/{id}", Write, || web::to(templates::update)),
-    route(Method::DELETE, "/api/templates/{id}", Write, || {
-        web::to(templates::delete)
-    }),
-    route(Method::POST, "/api/templates/{id}/submit", Write, || {
-        web::to(templates::submit)
-    }),
-    route(Method::GET, "/api/whatsapp/profiles", Read, || web::to(whatsapp::list)),
-    route(Method::POST, "/api/whatsapp/profiles", Write, || {
-        web::to(whatsapp::create)
-    }),
-    route(Method::PUT, "/api/whatsapp/profiles/{id}", Write, || {
-        web::to(whatsapp::update)
-    }),
-    route(Method::DELETE, "/api/whatsapp/profiles/{id}", Write, || {
-        web::to(whatsapp::delete)
-    }),
-    route(Method::GET, "/api/whatsapp/webhook", Public, || {
-        web::to(whatsapp::handshake)
-    }),
-    route(Method::POST, "/api/whatsapp/webhook", Public, || {
-        web::to(whatsapp::callback)
-    }),
-    route(Method::POST, "/api/hooks/{id}", Public, || web::to(webhooks::receive)),
-    route(Method::GET, "/api/webhooks", Read, || web::to(webhooks::list)),
-    route(Method::POST, "/api/webhooks", Write, || web::to(webhooks::create)),
-    route(Method::GET, "/api/webhooks/logs", Read, || web::to(webhooks::logs)),
-    route(Method::POST, "/api/webhooks/logs/{id}/redeliver", Write, || {
-        web::to(webhooks::redeliver)
-    }),
-    route(Method::GET, "/api/webhooks/events", Read, || web::to(webhooks::events)),
-    route(Method::GET, "/api/webhooks/{id}", Read, || web::to(webhooks::get)),
-    route(Method::PUT, "/api/webhooks/{id}", Write, || web::to(webhooks::update)),
-    route(Method::DELETE, "/api/webhooks/{id}", Write, || {
-        web::to(webhooks::delete)
-    }),
-    route(Method::POST, "/api/webhooks/{id}/rotate-secret", Write, || {
-        web::to(webhooks::rotate_secret)
-    }),
-    route(Method::POST, "/api/webhooks/{id}/test", Write, || {
-        web::to(webhooks::test)
-    }),
-    route(Method::POST, "/api/webhooks/{id}/recover", Write, || {
-        web::to(webhooks::recover)
-    }),
-    route(Method::GET, "/api/campaigns", Read, || web::to(campaigns::list)),
-    route(Method::POST, "/api/campaigns", Write, || web::to(campaigns::create)).at_most(Limit::API, "camp-create"),
-    route(Method::GET, "/api/campaigns/{id}", Read, || web::to(campaigns::get)),
-    route(Method::PUT, "/api/campaigns/{id}", Write, || web::to(campaigns::update)).at_most(Limit::API, "camp-mut"),
-    route(Method::DELETE, "/api/campaigns/{id}", Write, || {
-        web::to(campaigns::delete)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/execute", Write, || {
-        web::to(campaigns::execute)
-    })
-    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
-    route(Method::POST, "/api/campaigns/{id}/send", Write, || {
-        web::to(campaigns::send)
-    })
-    .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
-    route(Method::POST, "/api/campaigns/{id}/schedule", Write, || {
-        web::to(campaigns::schedule)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/unschedule", Write, || {
-        web::to(campaigns::unschedule)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/pause", Write, || {
-        web::to(campaigns::pause)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/resume", Write, || {
-        web::to(campaigns::resume)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/retry-failed", Write, || {
-        web::to(campaigns::retry_failed)
-    })
-    .at_most(Limit::CAMPAIGN_SEND, "campaign-retry"),
-    route(Method::POST, "/api/campaigns/{id}/cancel", Write, || {
-        web::to(campaigns::cancel)
-    })
-    .at_most(Limit::API, "camp-mut"),
-    route(Method::POST, "/api/campaigns/{id}/preview", Read, || {
-        web::to(campaigns::preview)
-    }),
-    route(Method::POST, "/api/campaigns/{id}/test", Write, || {
-        web::to(campaigns::test)
-    })
-    .at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
-    route(Method::GET, "/api/campaigns/{id}/stats", Read, || {
-        web::to(campaigns::stats)
-    }),
-    route(Method::GET, "/api/campaigns/{id}/sends", Read, || {
-        web::to(campaigns::sends)
-    }),
-    route(Method::POST, "/api/events", Write, || web::to(ingestion::events)),
-    route(Method::POST, "/api/orders", Write, || web::to(ingestion::orders)),
-    route(Method::POST, "/api/carts", Write, || web::to(ingestion::carts)),
-    route(Method::POST, "/api/ad-spend", Write, || web::to(ingestion::ad_spend)),
-    route(Method::GET, "/api/links", Read, || web::to(links::list)),
-    route(Method::POST, "/api/links", Write, || web::to(links::create)),
-    route(Method::GET, "/r/{code}", Public, || web::to(links::follow)),
-    route(Method::GET, "/api/automations", Read, || web::to(automations::list)),
-    route(Method::POST, "/api/automations", Write, || web::to(automations::create)),
-    route(Method::PUT, "/api/automations/{id}", Write, || {
-        web::to(automations::update)
-    }),
-    route(Method::POST, "/api/automations/{id}/executions", Write, || {
-        web::to(automations::record)
-    }),
-    route(Method::GET, "/api/analytics", Read, || web::to(insights::dashboard)),
-    route(Method::GET, "/api/analytics/messages", Read, || {
-        web::to(insights::messages)
-    }),
-    route(Method::GET, "/api/analytics/campaigns", Read, || {
-        web::to(insights::campaigns)
-    }),
-    route(Method::GET, "/api/analytics/heatmap", Read, || {
-        web::to(insights::heat_map)
-    }),
-    route(Method::GET, "/api/analytics/export", Read, || web::to(exports::export)),
-    route(Method::GET, "/api/analytics/rfm", Read, || web::to(insights::rfm)),
+    route!(GET, "/healthz", Public, service::health),
+    route!(GET, "/readyz", Public, service::ready),
+    route!(GET, "/docs", Public, docs::page),
+    route!(GET, "/docs/{file}", Public, docs::asset),
+    route!(GET, "/api/openapi.json", Public, service::openapi),
+    route!(GET, "/media/{account}/{file}", Public, media::fetch),
+    route!(GET, "/api/accounts", Session, accounts::list),
+    route!(POST, "/api/accounts", Session, accounts::create),
+    route!(POST, "/api/accounts/switch", Session, accounts::switch),
+    route!(POST, "/api/auth/accept-invite", Session, team::accept).at_most_by_address(Limit::AUTH, "accept-invite"),
+    route!(GET, "/api/team/members", Read, team::members),
+    route!(PUT, "/api/team/members/{id}", Manage, team::change_role),
+    route!(DELETE, "/api/team/members/{id}", Manage, team::remove),
+    route!(GET, "/api/team/invites", Manage, team::invites),
+    route!(POST, "/api/team/invites", Manage, team::invite),
+    route!(DELETE, "/api/team/invites/{id}", Manage, team::revoke),
+    route!(GET, "/api/api-keys", Read, api_keys::list),
+    route!(POST, "/api/api-keys", Manage, api_keys::create).at_most(Limit::API, "api-keys"),
+    route!(DELETE, "/api/api-keys/{id}", Manage, api_keys::delete),
+    route!(GET, "/api/audit-logs", Read, audit::list).at_most(Limit::API, "audit-logs"),
+    route!(GET, "/api/billing/plans", Public, billing::plans),
+    route!(POST, "/api/billing/subscribe", Manage, billing::subscribe).at_most(Limit::API, "billing-subscribe"),
+    route!(GET, "/api/billing/subscription", Read, billing::subscription),
+    route!(PUT, "/api/billing/subscription", Manage, billing::change),
+    route!(POST, "/api/billing/cancel", Manage, billing::cancel).at_most(Limit::API, "billing-cancel"),
+    route!(GET, "/api/billing/history", Read, billing::history),
+    route!(GET, "/api/billing/payment-status", Read, billing::payment_status),
+    route!(POST, "/api/billing/webhook", Public, billing::callback)
+        .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
+    route!(GET, "/api/brand-context", Read, brand::get),
+    route!(PUT, "/api/brand-context", Write, brand::update),
+    route!(POST, "/api/brand-context/scrape", Write, brand::scrape).at_most(Limit::API, "brand-scrape"),
+    route!(GET, "/api/contacts", Read, contacts::list),
+    route!(POST, "/api/contacts", Write, contacts::create),
+    route!(POST, "/api/contacts/import", Write, contacts::import),
+    route!(GET, "/api/contacts/{id}", Read, contacts::get),
+    route!(PUT, "/api/contacts/{id}", Write, contacts::update),
+    route!(DELETE, "/api/contacts/{id}", Write, contacts::delete),
+    route!(PUT, "/api/contacts/{id}/tags", Write, contacts::set_tags),
+    route!(GET, "/api/conversations", Read, conversations::list),
+    route!(PUT, "/api/conversations/{id}", Write, conversations::update),
+    route!(GET, "/api/conversations/{id}/messages", Read, conversations::messages),
+    route!(POST, "/api/conversations/{id}/messages", Write, conversations::reply),
+    route!(GET, "/api/notifications", Read, notifications::list),
+    route!(GET, "/api/notifications/stream", Read, notifications::stream),
+    route!(POST, "/api/notifications/read-all", Read, notifications::read_all),
+    route!(POST, "/api/notifications/{id}/read", Read, notifications::read),
+    route!(GET, "/api/tags", Read, tags::list),
+    route!(POST, "/api/tags", Write, tags::create),
+    route!(DELETE, "/api/tags/{id}", Write, tags::delete),
+    route!(GET, "/api/segments", Read, segments::list),
+    route!(POST, "/api/segments", Write, segments::create),
+    route!(GET, "/api/segments/{id}", Read, segments::get),
+    route!(PUT, "/api/segments/{id}", Write, segments::update),
+    route!(DELETE, "/api/segments/{id}", Write, segments::delete),
+    route!(POST, "/api/segments/{id}/members", Write, segments::add_members),
+    route!(DELETE, "/api/segments/{id}/members", Write, segments::remove_members),
+    route!(GET, "/api/folders", Read, folders::list),
+    route!(POST, "/api/folders", Write, folders::create),
+    route!(DELETE, "/api/folders/{id}", Write, folders::delete),
+    route!(GET, "/api/templates", Read, templates::list),
+    route!(POST, "/api/templates", Write, templates::create),
+    route!(POST, "/api/templates/media/upload", Write, media::upload).at_most(Limit::TEMPLATE_MEDIA, "template-media"),
+    route!(POST, "/api/templates/sync", Write, templates::sync),
+    route!(GET, "/api/templates/{id}", Read, templates::get),
+    route!(PUT, "/api/templates/{id}", Write, templates::update),
+    route!(DELETE, "/api/templates/{id}", Write, templates::delete),
+    route!(POST, "/api/templates/{id}/submit", Write, templates::submit),
+    route!(GET, "/api/whatsapp/profiles", Read, whatsapp::list),
+    route!(POST, "/api/whatsapp/profiles", Write, whatsapp::create),
+    route!(PUT, "/api/whatsapp/profiles/{id}", Write, whatsapp::update),
+    route!(DELETE, "/api/whatsapp/profiles/{id}", Write, whatsapp::delete),
+    route!(GET, "/api/whatsapp/webhook", Public, whatsapp::handshake),
+    route!(POST, "/api/whatsapp/webhook", Public, whatsapp::callback),
+    route!(POST, "/api/hooks/{id}", Public, webhooks::receive),
+    route!(GET, "/api/webhooks", Read, webhooks::list),
+    route!(POST, "/api/webhooks", Write, webhooks::create),
+    route!(GET, "/api/webhooks/logs", Read, webhooks::logs),
+    route!(POST, "/api/webhooks/logs/{id}/redeliver", Write, webhooks::redeliver),
+    route!(GET, "/api/webhooks/events", Read, webhooks::events),
+    route!(GET, "/api/webhooks/{id}", Read, webhooks::get),
+    route!(PUT, "/api/webhooks/{id}", Write, webhooks::update),
+    route!(DELETE, "/api/webhooks/{id}", Write, webhooks::delete),
+    route!(POST, "/api/webhooks/{id}/rotate-secret", Write, webhooks::rotate_secret),
+    route!(POST, "/api/webhooks/{id}/test", Write, webhooks::test),
+    route!(POST, "/api/webhooks/{id}/recover", Write, webhooks::recover),
+    route!(GET, "/api/campaigns", Read, campaigns::list),
+    route!(POST, "/api/campaigns", Write, campaigns::create).at_most(Limit::API, "camp-create"),
+    route!(GET, "/api/campaigns/{id}", Read, campaigns::get),
+    route!(PUT, "/api/campaigns/{id}", Write, campaigns::update).at_most(Limit::API, "camp-mut"),
+    route!(DELETE, "/api/campaigns/{id}", Write, campaigns::delete).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/execute", Write, campaigns::execute)
+        .at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route!(POST, "/api/campaigns/{id}/send", Write, campaigns::send).at_most(Limit::CAMPAIGN_SEND, "campaign-send"),
+    route!(POST, "/api/campaigns/{id}/schedule", Write, campaigns::schedule).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/unschedule", Write, campaigns::unschedule).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/pause", Write, campaigns::pause).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/resume", Write, campaigns::resume).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/retry-failed", Write, campaigns::retry_failed)
+        .at_most(Limit::CAMPAIGN_SEND, "campaign-retry"),
+    route!(POST, "/api/campaigns/{id}/cancel", Write, campaigns::cancel).at_most(Limit::API, "camp-mut"),
+    route!(POST, "/api/campaigns/{id}/preview", Read, campaigns::preview),
+    route!(POST, "/api/campaigns/{id}/test", Write, campaigns::test).at_most(Limit::CAMPAIGN_SEND, "campaign-test"),
+    route!(GET, "/api/campaigns/{id}/stats", Read, campaigns::stats),
+    route!(GET, "/api/campaigns/{id}/sends", Read, campaigns::sends),
+    route!(POST, "/api/events", Write, ingestion::events),
+    route!(POST, "/api/orders", Write, ingestion::orders),
+    route!(POST, "/api/carts", Write, ingestion::carts),
+    route!(POST, "/api/ad-spend", Write, ingestion::ad_spend),
+    route!(GET, "/api/links", Read, links::list),
+    route!(POST, "/api/links", Write, links::create),
+    route!(GET, "/r/{code}", Public, links::follow),
+    route!(GET, "/api/automations", Read, automations::list),
+    route!(POST, "/api/automations", Write, automations::create),
+    route!(PUT, "/api/automations/{id}", Write, automations::update),
+    route!(POST, "/api/automations/{id}/executions", Write, automations::record),
+    route!(GET, "/api/analytics", Read, insights::dashboard),
+    route!(GET, "/api/analytics/messages", Read, insights::messages),
+    route!(GET, "/api/analytics/campaigns", Read, insights::campaigns),
+    route!(GET, "/api/analytics/heatmap", Read, insights::heat_map),
+    route!(GET, "/api/analytics/export", Read, exports::export),
+    route!(GET, "/api/analytics/rfm", Read, insights::rfm),
     // The role is looked at by the use case: a wrong one is answered with 200.
-    route(Method::POST, "/api/analytics/rfm/recalculate", Read, || {
-        web::to(insights::recalculate)
-    }),
-    route(Method::GET, "/api/analytics/revenue", Read, || {
-        web::to(analytics::revenue)
-    }),
-    route(Method::GET, "/api/analytics/ecommerce", Read, || {
-        web::to(analytics::ecommerce)
-    }),
-    route(Method::GET, "/api/analytics/automations", Read, || {
-        web::to(analytics::automations)
-    }),
-    route(Method::GET, "/api/analytics/metrics", Read, || {
-        web::to(analytics::metrics)
-    }),
-    route(Method::GET, "/api/analytics/metrics/{name}", Read, || {
-        web::to(analytics::metric)
-    }),
-    route(Method::GET, "/api/analytics/metrics/{name}/top-contacts", Read, || {
-        web::to(analytics::top_contacts)
-    }),
-    route(Method::GET, "/api/analytics/metrics/{name}/activity", Read, || {
-        web::to(analytics::activity)
-    }),
-    route(Method::GET, "/api/admin/accounts", Platform, || web::to(platform::list)),
-    route(Method::POST, "/api/admin/accounts", Platform, || {
-        web::to(platform::create)
-    }),
-    route(Method::GET, "/api/admin/accounts/{id}", Platform, || {
-        web::to(platform::get)
-    }),
-    route(Method::PUT, "/api/admin/accounts/{id}", Platform, || {
-        web::to(platform::update)
-    }),
-    route(Method::DELETE, "/api/admin/accounts/{id}", Platform, || {
-        web::to(platform::delete)
-    }),
-    route(Method::POST, "/api/admin/accounts/{id}/action", Platform, || {
-        web::to(platform::act)
-    })
-    .at_most_by_person(Limit::API, "admin-action"),
-    route(Method::POST, "/api/admin/accounts/{id}/support", Platform, || {
-        web::to(platform::start_support)
-    })
+    route!(POST, "/api/analytics/rfm/recalculate", Read, insights::recalculate),
+    route!(GET, "/api/analytics/revenue", Read, analytics::revenue),
+    route!(GET, "/api/analytics/ecommerce", Read, analytics::ecommerce),
+    route!(GET, "/api/analytics/automations", Read, analytics::automations),
+    route!(GET, "/api/analytics/metrics", Read, analytics::metrics),
+    route!(GET, "/api/analytics/metrics/{name}", Read, analytics::metric),
+    route!(
+        GET,
+        "/api/analytics/metrics/{name}/top-contacts",
+        Read,
+        analytics::top_contacts
+    ),
+    route!(GET, "/api/analytics/metrics/{name}/activity", Read, analytics::activity),
+    route!(GET, "/api/admin/accounts", Platform, platform::list),
+    route!(POST, "/api/admin/accounts", Platform, platform::create),
+    route!(GET, "/api/admin/accounts/{id}", Platform, platform::get),
+    route!(PUT, "/api/admin/accounts/{id}", Platform, platform::update),
+    route!(DELETE, "/api/admin/accounts/{id}", Platform, platform::delete),
+    route!(POST, "/api/admin/accounts/{id}/action", Platform, platform::act)
+        .at_most_by_person(Limit::API, "admin-action"),
+    route!(
+        POST,
+        "/api/admin/accounts/{id}/support",
+        Platform,
+        platform::start_support
+    )
     .at_most_by_person(Limit::API, "admin-support"),
-    route(Method::POST, "/api/admin/stop-support", Platform, || {
-        web::to(platform::stop_support)
-    }),
-    route(Method::GET, "/api/admin/stats", Platform, || web::to(platform::stats)),
-    route(Method::GET, "/api/admin/revenue", Platform, || {
-        web::to(platform::revenue)
-    }),
-    route(Method::GET, "/api/admin/revenue/daily", Platform, || {
-        web::to(platform::daily_revenue)
-    }),
-    route(Method::GET, "/api/admin/churn", Platform, || web::to(platform::churn)),
+    route!(POST, "/api/admin/stop-support", Platform, platform::stop_support),
+    route!(GET, "/api/admin/stats", Platform, platform::stats),
+    route!(GET, "/api/admin/revenue", Platform, platform::revenue),
+    route!(GET, "/api/admin/revenue/daily", Platform, platform::daily_revenue),
+    route!(GET, "/api/admin/churn", Platform, platform::churn),
 ];

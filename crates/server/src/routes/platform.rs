@@ -4,14 +4,14 @@ use actix_web::cookie::Cookie;
 use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::accounts::{AccountHint, AccountStatus, Session};
+use recado_domain::accounts::{Account, AccountHint, AccountStatus, Session};
 use recado_domain::billing;
 use recado_domain::platform::{AccountFilter, AccountInput, AccountPatch, ActionInput, Admin, Administered};
 use recado_domain::shared::{AccountId, PageQuery};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::team;
+use super::team::MadeInvite;
 use crate::error::ApiError;
 use crate::web::body::{Json, MaybeJson};
 use crate::web::query::Params;
@@ -23,42 +23,93 @@ use crate::wiring::Services;
 /// The days of a series: by default, and at most.
 const DAYS: (i64, i64) = (30, 365);
 
-/// Body of `POST /api/admin/accounts`.
-#[derive(Deserialize, Validate)]
+/// An account, as an administrator writes it.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct NewAccount {
+pub(crate) struct NewAccount {
+    /// The account's name: 1 to 200 characters.
+    #[schemars(required, length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
+    /// Its slug: 1 to 50 lowercase letters, digits and hyphens; made of the name where it is absent.
+    #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
+    /// The id of its plan; `free` where it is absent.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
+    /// The address of whom is to be its first owner: they are invited, where nobody has been an owner yet.
+    #[schemars(example = "ana@example.com")]
     owner_email: Option<String>,
 }
 
-/// Body of `PUT /api/admin/accounts/<id>`.
-#[derive(Deserialize, Validate)]
+/// What of an account changes.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct ChangedAccount {
+pub(crate) struct ChangedAccount {
+    /// The account's name: 1 to 200 characters.
+    #[schemars(length(min = 1, max = 200), example = "Loja Exemplo")]
     name: Option<String>,
+    /// Its slug: 1 to 50 lowercase letters, digits and hyphens.
+    #[schemars(example = "loja-exemplo")]
     slug: Option<String>,
+    /// The address of its logo, with `http` or `https`: at most 2048 characters.
+    #[schemars(length(max = 2048), example = "https://loja.example/logo.png")]
     #[serde(default, deserialize_with = "nullable")]
     logo_url: Option<Option<String>>,
+    /// The id of its plan.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
+    /// Whether it may work.
+    #[schemars(with = "Option<AccountStatus>")]
     status: Option<String>,
+    /// The address of whom is to be its first owner: they are invited, where nobody has been an owner yet.
+    #[schemars(example = "ana@example.com")]
     owner_email: Option<String>,
 }
 
-/// Body of `POST /api/admin/accounts/<id>/action`.
-#[derive(Deserialize, Validate)]
+/// What is to be done with an account.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct Action {
+pub(crate) struct Action {
+    /// What: `suspend`, `reactivate` or `change_plan`.
+    #[schemars(required, extend("enum" = ["suspend", "reactivate", "change_plan"]), example = &"suspend")]
     action: Option<String>,
+    /// The id of the plan that `change_plan` changes to.
+    #[schemars(example = &"growth")]
     plan: Option<String>,
 }
 
-/// Body of `POST /api/admin/accounts/<id>/support`.
-#[derive(Default, Deserialize, Validate)]
+/// Why an account is entered.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct SupportReason {
+pub(crate) struct SupportReason {
+    /// Why, for its audit log: at most 500 characters.
+    #[schemars(length(max = 500), example = "ticket 7")]
     reason: Option<String>,
+}
+
+/// What was done.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Told {
+    /// What was done, in words for people.
+    #[schemars(example = "Account suspended")]
+    message: &'static str,
+}
+
+/// The account that support mode is in.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Entered {
+    /// The account's id.
+    account_id: AccountId,
+    /// The account's name.
+    #[schemars(example = "Loja Exemplo")]
+    account_name: String,
+}
+
+/// The account that support mode led back to.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Left {
+    /// The account's id; null where there is none to return to.
+    account_id: Option<AccountId>,
 }
 
 /// The person behind a request, as the platform knows them.
@@ -117,14 +168,24 @@ pub(super) async fn create(
     Ok(reply::created(administered(&services, &made)))
 }
 
-/// The account, and what is told of its owner's invite only now.
-fn administered(services: &Services, made: &Administered) -> Value {
-    let mut told = json!(made.account);
-    if let (Value::Object(fields), Some(invite)) = (&mut told, &made.owner_invite) {
+/// An account, as an administrator made or changed it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct AdministeredAccount<'a> {
+    #[serde(flatten)]
+    account: &'a Account,
+    /// The invite of its first owner, where the request named one; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner_invite: Option<MadeInvite<'a>>,
+}
+
+fn administered<'a>(services: &Services, made: &'a Administered) -> AdministeredAccount<'a> {
+    if made.owner_invite.is_some() {
         services.shared.mailed.notify_one();
-        fields.insert("owner_invite".to_owned(), team::told_once(invite));
     }
-    told
+    AdministeredAccount {
+        account: &made.account,
+        owner_invite: made.owner_invite.as_ref().map(MadeInvite::from),
+    }
 }
 
 /// `GET /api/admin/accounts/<id>`
@@ -177,7 +238,7 @@ pub(super) async fn act(
     };
     let acted = services.admin.accounts.act(&admin, id, &input).await;
     services.shared.memory.forget_account(id);
-    Ok(reply::ok(json!({ "message": acted? })))
+    Ok(reply::ok(Told { message: acted? }))
 }
 
 /// `POST /api/admin/accounts/<id>/support`
@@ -201,7 +262,10 @@ pub(super) async fn start_support(
         services.shared.memory.forget_standing(session.user_id, account);
     }
     let mode = SupportMode::new(started?, original);
-    let answer = reply::ok(json!({ "account_id": id, "account_name": mode.account_name }));
+    let answer = reply::ok(Entered {
+        account_id: id,
+        account_name: mode.account_name.clone(),
+    });
     let cookie = services.authenticator.support.write(session.user_id, &mode);
     let active = cookies::active_account(id, services.shared.config.cookie_secure);
     with_cookies(answer, &[cookie, active])
@@ -244,7 +308,7 @@ pub(super) async fn stop_support(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let answer = reply::ok(json!({ "account_id": original }));
+    let answer = reply::ok(Left { account_id: original });
     with_cookies(answer, &[services.authenticator.support.remove(), active])
 }
 

@@ -4,7 +4,10 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::{FolderId, ProfileId, TemplateId};
-use recado_domain::templates::{Category, MetaStatus, TemplateFilter, TemplateInput, TemplateSort};
+use recado_domain::templates::{
+    Category, HeaderType, MetaStatus, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,38 +18,67 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
 
-/// Body of `POST /api/templates` and `PUT /api/templates/<id>`.
-#[derive(Deserialize, Validate)]
+/// A template, as it is written.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct TemplateBody {
+pub(crate) struct TemplateBody {
+    /// Its name: 1 to 512 lowercase letters, digits and underscores, unique in the account together with `language`.
+    #[schemars(regex(pattern = r"^[a-z0-9_]{1,512}$"), example = &"volta_as_aulas")]
     name: Option<String>,
+    /// What it is for.
+    #[schemars(with = "Option<Category>")]
     category: Option<String>,
+    /// The language of its texts: two or three lowercase letters, maybe followed by `_` and two capital letters.
+    #[schemars(example = &"pt_BR")]
     language: Option<String>,
+    /// One message, or one with a row of cards.
+    #[schemars(with = "Option<TemplateType>")]
     template_type: Option<String>,
+    /// What stands above the body; `none` where it is absent.
+    #[schemars(with = "Option<HeaderType>")]
     #[serde(default, deserialize_with = "nullable")]
     header_type: Option<Option<String>>,
+    /// The text of a header of type `text`: at most 60 characters, with at most one placeholder.
+    #[schemars(length(max = 60), example = "Volta às aulas")]
     #[serde(default, deserialize_with = "nullable")]
     header_text: Option<Option<String>>,
+    /// The address of the file of a header of type `image`, `video` or `document`: an answer of the upload.
+    #[schemars(
+        example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
+    )]
     #[serde(default, deserialize_with = "nullable")]
     header_media_url: Option<Option<String>>,
+    /// The message: at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go.
+    #[schemars(length(max = 1024), example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     #[serde(default, deserialize_with = "nullable")]
     body_text: Option<Option<String>>,
+    /// What stands below the body: at most 60 characters, without placeholders.
+    #[schemars(length(max = 60), example = "Responda SAIR para não receber mais")]
     #[serde(default, deserialize_with = "nullable")]
     footer_text: Option<Option<String>>,
+    /// At most 10 buttons, in WhatsApp's own form: objects with `type` (`QUICK_REPLY`, `URL`, `PHONE_NUMBER`,
+    /// `COPY_CODE`), `text` and what the type takes.
+    #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
     buttons: Option<Option<Vec<Value>>>,
+    /// One example of each placeholder of the texts, in their order; answered as `variables`.
+    #[schemars(example = ["Ana", "VOLTA10"])]
     #[serde(default, deserialize_with = "nullable")]
     example_values: Option<Option<Vec<String>>>,
+    /// The cards of a carousel, 2 to 10, in WhatsApp's own form.
+    #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
     carousel_cards: Option<Option<Vec<Value>>>,
+    /// The folder that it lies in.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
 }
 
-/// Body of `POST /api/templates/<id>/submit` and `POST /api/templates/sync`.
-#[derive(Default, Deserialize, Validate)]
+/// Which number is meant.
+#[derive(Default, Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct SubmitBody {
+pub(crate) struct SubmitBody {
+    /// The WhatsApp number whose business account is meant; absent: the one that was connected first.
     profile_id: Option<ProfileId>,
 }
 
@@ -81,7 +113,7 @@ pub(super) async fn list(
     params.check()?;
     Ok(match slice {
         Some(slice) => reply::ok(services.templates.slice(&tenant, &filter, &slice).await?),
-        None => reply::wrapped_page(&services.templates.page(&tenant, &filter, page).await?),
+        None => reply::wrapped_page(services.templates.page(&tenant, &filter, page).await?),
     })
 }
 

@@ -3,11 +3,12 @@
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
-use recado_domain::shared::{WebhookId, WebhookKind, WebhookLogId, timestamp};
-use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, WebhookInput};
+use recado_domain::shared::schema::Timestamp;
+use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind, WebhookLogId, timestamp};
+use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput};
+use schemars::JsonSchema;
 use secrecy::ExposeSecret as _;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -21,15 +22,26 @@ use crate::wiring::Services;
 /// The default and the largest number of logs.
 const LOGS: (i64, i64) = (50, 100);
 
-/// Body of `POST /api/webhooks` and `PUT /api/webhooks/<id>`.
-#[derive(Deserialize, Validate)]
+/// A webhook endpoint, as it is written.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct WebhookBody {
+pub(crate) struct WebhookBody {
+    /// What it is for: 1 to 100 characters.
+    #[schemars(length(min = 1, max = 100), example = &"CRM")]
     name: Option<String>,
+    /// Where it is: an `https` address with at most 2048 characters that is reached from the internet. An outbound
+    /// endpoint needs one, an inbound one has none.
+    #[schemars(length(max = 2048), example = "https://crm.example/recado")]
     #[serde(default, deserialize_with = "nullable")]
     url: Option<Option<String>>,
+    /// The kinds of events that it is told, 1 to 50 of them, or `*` for all.
+    #[schemars(length(min = 1, max = 50), example = ["message.received", "campaign.finished"])]
     events: Option<Vec<String>>,
+    /// Who calls whom: `outbound` where it is absent. It cannot be changed later.
+    #[schemars(with = "Option<Direction>")]
     direction: Option<String>,
+    /// Whether it is switched on; true where it is absent.
+    #[schemars(example = true)]
     is_active: Option<bool>,
 }
 
@@ -45,22 +57,61 @@ impl From<WebhookBody> for WebhookInput {
     }
 }
 
-/// Body of `POST /api/webhooks/<id>/recover`.
-#[derive(Deserialize, Validate)]
+/// Since when what was missed is to be delivered again.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct RecoverBody {
+pub(crate) struct RecoverBody {
+    /// The moment: not in the future; what happened longer than 30 days ago is not kept.
+    #[schemars(required, with = "Timestamp")]
     #[serde(default, with = "timestamp::option")]
     since: Option<OffsetDateTime>,
 }
 
-/// The endpoint with what is told of it only now.
-fn told_once(made: &NewWebhook) -> Value {
-    let mut told = json!(made.webhook);
-    if let Value::Object(fields) = &mut told {
-        fields.insert("secret".to_owned(), json!(made.secret.expose_secret()));
-        fields.insert("signing_secret".to_owned(), json!(made.signing_secret.expose_secret()));
+/// An endpoint with its secrets, which are shown only here.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct ToldOnce {
+    /// The endpoint.
+    #[serde(flatten)]
+    webhook: Webhook,
+    /// Its secret: 32 bytes in hexadecimal.
+    #[schemars(example = "8f0c2d4e6a8b0c1d2e3f4a5b6c7d8e9f0a1b2c3d4e5f60718293a4b5c6d79f3a")]
+    secret: String,
+    /// The same bytes as libraries of the Standard Webhooks specification take them: `whsec_` and base64.
+    #[schemars(example = "whsec_jwwtTmqLDB0uP0pbbH2OnwobLD1OX2BxgpOktcbXnzo=")]
+    signing_secret: String,
+}
+
+/// A delivery that will be made.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Queued {
+    /// The `webhook-id` that it will bear.
+    message_id: WebhookEventId,
+}
+
+/// Deliveries that will be made.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Recovering {
+    /// How many.
+    #[schemars(example = 12)]
+    queued: i64,
+}
+
+/// A call was taken.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Received {
+    /// True.
+    #[schemars(example = true)]
+    received: bool,
+}
+
+impl From<NewWebhook> for ToldOnce {
+    fn from(made: NewWebhook) -> Self {
+        Self {
+            secret: made.secret.expose_secret().to_owned(),
+            signing_secret: made.signing_secret.expose_secret().to_owned(),
+            webhook: made.webhook,
+        }
     }
-    told
 }
 
 /// `GET /api/webhooks`
@@ -71,7 +122,7 @@ pub(super) async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(reply::wrapped_page(&services.webhooks.page(&tenant, page).await?))
+    Ok(reply::wrapped_page(services.webhooks.page(&tenant, page).await?))
 }
 
 /// `POST /api/webhooks`
@@ -81,7 +132,7 @@ pub(super) async fn create(
     Json(body): Json<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
     let made = services.webhooks.create(&tenant, body.into()).await?;
-    Ok(reply::created(told_once(&made)))
+    Ok(reply::created(ToldOnce::from(made)))
 }
 
 /// `GET /api/webhooks/<id>`
@@ -120,7 +171,7 @@ pub(super) async fn rotate_secret(
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
     let made = services.webhooks.rotate_secret(&tenant, id).await?;
-    Ok(reply::ok(told_once(&made)))
+    Ok(reply::ok(ToldOnce::from(made)))
 }
 
 /// `POST /api/webhooks/<id>/test`
@@ -131,7 +182,7 @@ pub(super) async fn test(
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.test(&tenant, id).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(json!({ "message_id": event })))
+    Ok(reply::accepted(Queued { message_id: event }))
 }
 
 /// `POST /api/webhooks/<id>/recover`
@@ -143,7 +194,7 @@ pub(super) async fn recover(
 ) -> Result<HttpResponse, ApiError> {
     let queued = services.webhooks.recover(&tenant, id, body.since).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(json!({ "queued": queued })))
+    Ok(reply::accepted(Recovering { queued }))
 }
 
 /// `GET /api/webhooks/logs`
@@ -171,7 +222,7 @@ pub(super) async fn redeliver(
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.redeliver(&tenant, id).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(json!({ "message_id": event })))
+    Ok(reply::accepted(Queued { message_id: event }))
 }
 
 /// `GET /api/webhooks/events`
@@ -205,5 +256,5 @@ pub(super) async fn receive(
         body: &body,
     };
     services.inbound.receive(id, call).await?;
-    Ok(reply::ok(json!({ "received": true })))
+    Ok(reply::ok(Received { received: true }))
 }

@@ -8,6 +8,7 @@ use garde::Validate;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use recado_domain::shared::ProfileId;
 use recado_domain::whatsapp::ProfileInput;
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
 use sha2::Sha256;
@@ -20,14 +21,25 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
 
-/// Body of `POST /api/whatsapp/profiles` and `PUT /api/whatsapp/profiles/<id>`.
-#[derive(Deserialize, Validate)]
+/// A WhatsApp number, as it is connected.
+#[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
-pub(super) struct ProfileBody {
+pub(crate) struct ProfileBody {
+    /// What the account calls it: 1 to 100 characters.
+    #[schemars(length(min = 1, max = 100), example = "Loja Exemplo")]
     name: Option<String>,
+    /// WhatsApp's id of the number: letters, digits, `_` and `-`.
+    #[schemars(length(min = 1, max = 64), example = "106540352242922")]
     phone_number_id: Option<String>,
+    /// WhatsApp's id of the business account: letters, digits, `_` and `-`.
+    #[schemars(length(min = 1, max = 64), example = "102290129340398")]
     waba_id: Option<String>,
+    /// The access token that calls WhatsApp for this number: visible ASCII characters. It is stored encrypted and
+    /// never answered.
+    #[schemars(length(min = 1, max = 4096), extend("writeOnly" = true), example = &"EAAGm0PX4ZCpsBAKexample")]
     access_token: Option<String>,
+    /// How many messages a second campaigns send from it; null for the server's default pause between two messages.
+    #[schemars(range(min = 1, max = 1000), example = 20)]
     #[serde(default, deserialize_with = "nullable")]
     messages_per_second: Option<Option<i32>>,
 }

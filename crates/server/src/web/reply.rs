@@ -2,8 +2,8 @@
 
 use actix_web::HttpResponse;
 use recado_domain::shared::Page;
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 
 #[derive(Serialize)]
 struct Envelope<T> {
@@ -35,11 +35,18 @@ pub fn page<T: Serialize>(page: &Page<T>) -> HttpResponse {
     HttpResponse::Ok().json(page)
 }
 
-/// 200 with a page in the envelope that also publishes its `limit`.
-pub fn wrapped_page<T: Serialize>(page: &Page<T>) -> HttpResponse {
-    let mut data = json!(page);
-    if let Value::Object(fields) = &mut data {
-        fields.insert("limit".to_owned(), json!(page.limit));
-    }
-    ok(data)
+/// A page that also publishes its size.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "{T}LimitedPage")]
+pub struct LimitedPage<T> {
+    #[serde(flatten)]
+    page: Page<T>,
+    /// How many items a page holds at most.
+    limit: i64,
+}
+
+/// 200 with such a page in the envelope.
+pub fn wrapped_page<T: Serialize>(page: Page<T>) -> HttpResponse {
+    let limit = page.limit;
+    ok(LimitedPage { page, limit })
 }

@@ -30,6 +30,7 @@ mod conversations;
 mod cors;
 mod crashes;
 mod disconnects;
+mod docs;
 mod events;
 mod execute;
 mod exports;

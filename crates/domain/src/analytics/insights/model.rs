@@ -1,10 +1,12 @@
 //! What the insights show, field by field as published, and the figures that they are made of.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::{Date, OffsetDateTime};
 
 use super::super::{Period, day};
 use crate::conversations::ConversationStatus;
+use crate::shared::schema::{Day, Timestamp};
 use crate::shared::{Amount, CampaignId, timestamp};
 
 /// Messages by what became of them last: each is counted once.
@@ -52,13 +54,23 @@ impl std::ops::SubAssign for MessageCounts {
     }
 }
 
-/// Messages by how far they came: a message is counted wherever it passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// Messages by how far they came: each is counted wherever it passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessageTotals {
+    /// How many were sent: accepted by WhatsApp.
+    #[schemars(example = 1832)]
     pub sent: i64,
+    /// How many of these reached the phone.
+    #[schemars(example = 1620)]
     pub delivered: i64,
+    /// How many of these were opened.
+    #[schemars(example = 980)]
     pub read: i64,
+    /// How many failed.
+    #[schemars(example = 8)]
     pub failed: i64,
+    /// How many came from contacts.
+    #[schemars(example = 143)]
     pub received: i64,
 }
 
@@ -75,44 +87,78 @@ impl MessageTotals {
 }
 
 /// How an account stands.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Dashboard {
+    /// Its contacts.
     pub contacts: ContactsStanding,
+    /// Its messages, of all time.
     pub messages: MessagesStanding,
+    /// Its conversations.
     pub conversations: ConversationsStanding,
+    /// Its campaigns.
     pub campaigns: CampaignsStanding,
+    /// Its automations.
     pub automations: AutomationsStanding,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Contacts, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContactsStanding {
+    /// How many there are.
+    #[schemars(example = 1840)]
     pub total: i64,
+    /// How many were created since Monday (UTC).
+    #[schemars(example = 31)]
     pub new_this_week: i64,
+    /// How many were created since the month's first (UTC).
+    #[schemars(example = 112)]
     pub new_this_month: i64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Messages, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessagesStanding {
+    /// How many were sent.
+    #[schemars(example = 18320)]
     pub total_sent: i64,
+    /// How many came from contacts.
+    #[schemars(example = 2143)]
     pub total_received: i64,
+    /// How many reached the phone, of a hundred that were sent.
+    #[schemars(example = 88.43)]
     pub delivery_rate: Amount,
+    /// How many were opened, of a hundred that reached the phone.
+    #[schemars(example = 60.49)]
     pub read_rate: Amount,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Conversations, counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ConversationsStanding {
+    /// How many there are.
+    #[schemars(example = 320)]
     pub total: i64,
+    /// How many are not closed.
+    #[schemars(example = 12)]
     pub active: i64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Campaigns, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CampaignsStanding {
+    /// How many there are.
+    #[schemars(example = 21)]
     pub total: i64,
+    /// How many were created since the month's first (UTC).
+    #[schemars(example = 3)]
     pub this_month: i64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Automations, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AutomationsStanding {
+    /// How many run.
+    #[schemars(example = 2)]
     pub active: i64,
 }
 
@@ -149,41 +195,68 @@ pub struct DashboardFigures {
     pub automations: AutomationsStanding,
 }
 
-/// What became of the messages of a period, by the day on which they were made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// What became of the messages of a period, by the day on which they were written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessagesReport {
+    /// The period.
     pub period: Period,
+    /// Every day of the period, the oldest first.
     pub daily: Vec<MessagesDay>,
+    /// The sums of the whole period.
     pub totals: MessageTotals,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The messages of one day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MessagesDay {
+    /// The day, in the time zone of the report.
+    #[schemars(with = "Day")]
     #[serde(serialize_with = "day")]
     pub date: Date,
+    /// The numbers of that day.
     #[serde(flatten)]
     pub totals: MessageTotals,
 }
 
-/// The latest campaigns.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The latest campaigns that were executed.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CampaignsReport {
+    /// The campaigns, the latest first; at most 20.
     pub campaigns: Vec<CampaignReport>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// How a campaign did.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CampaignReport {
+    /// The campaign's id.
     pub id: CampaignId,
+    /// The campaign's name.
+    #[schemars(example = "Volta às aulas")]
     pub name: String,
-    /// None when it has no template.
+    /// The name of its template; null when it has none any more.
+    #[schemars(example = &"volta_as_aulas")]
     pub template_name: Option<String>,
+    /// When its run began.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub executed_at: OffsetDateTime,
+    /// How many contacts it went to.
+    #[schemars(example = 1840)]
     pub total_recipients: i64,
+    /// How many messages reached the phone.
+    #[schemars(example = 1620)]
     pub delivered: i64,
+    /// How many of these were opened.
+    #[schemars(example = 980)]
     pub read: i64,
+    /// How many failed.
+    #[schemars(example = 8)]
     pub failed: i64,
+    /// How many reached the phone, of a hundred that were sent.
+    #[schemars(example = 88.43)]
     pub delivery_rate: Amount,
+    /// How many were opened, of a hundred that reached the phone.
+    #[schemars(example = 60.49)]
     pub read_rate: Amount,
 }
 
@@ -217,11 +290,16 @@ impl From<CampaignFigures> for CampaignReport {
     }
 }
 
-/// Messages from outside in one hour of one day of the week.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How many messages came from contacts in one hour of one day of the week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeatCell {
-    /// 0 is Sunday.
+    /// The day of the week, 0 for Sunday to 6 for Saturday.
+    #[schemars(range(min = 0, max = 6), example = 2)]
     pub day: i64,
+    /// The hour of the day.
+    #[schemars(range(min = 0, max = 23), example = 19)]
     pub hour: i64,
+    /// How many messages came.
+    #[schemars(example = 31)]
     pub count: i64,
 }

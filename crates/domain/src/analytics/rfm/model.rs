@@ -1,31 +1,45 @@
 //! What is shown of the customers' scores.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::RfmSegment;
+use crate::shared::schema::Timestamp;
 use crate::shared::{AccountId, StoreError, timestamp};
 
 /// How many paid orders an account has before its customers are compared.
 pub const ENOUGH_ORDERS: i64 = 20;
 
-/// How many customers are of which kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// How many customers are of which kind, by how recently, how often and for how much they bought.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RfmReport {
-    /// Whether the account has enough paid orders.
+    /// Whether the account has enough paid orders: 20.
+    #[schemars(example = true)]
     pub enabled: bool,
+    /// How many paid orders it has.
+    #[schemars(example = 121)]
     pub order_count: i64,
+    /// How many customers are of each kind that there are any of; empty while it is not enabled.
     pub distribution: Vec<SegmentSize>,
+    /// When the kinds were last calculated; null before the first time.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     pub last_calculated_at: Option<OffsetDateTime>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// How many customers are of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SegmentSize {
+    /// The kind.
     pub segment: RfmSegment,
+    /// How many they are.
+    #[schemars(example = 14)]
     pub count: i64,
+    /// When that was calculated.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub last_calculated_at: OffsetDateTime,
 }

@@ -14,6 +14,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{ContactError, ContactStore, ImportRow, Phone, Upserted};
@@ -43,25 +44,30 @@ pub enum ImportFormat {
 }
 
 /// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LineError {
-    /// The physical line, the first one (of CSV: the header) being 1.
+    /// The number of the line in the file; the first one (of CSV: the header) is 1.
+    #[schemars(example = 7)]
     pub line: u64,
-    /// What is wrong.
+    /// What is wrong with it.
+    #[schemars(example = &"phone is not a phone number")]
     pub message: String,
 }
 
-/// What became of a file, as published: `imported + updated + skipped` is the number of its rows (of CSV the records
-/// after the header, else the lines that are not blank).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// What became of a file: `imported + updated + skipped` is the number of its rows (of CSV the records after the
+/// header, else the lines that are not blank).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ImportReport {
-    /// New contacts.
+    /// How many contacts are new.
+    #[schemars(example = 1840)]
     pub imported: u64,
-    /// Lines that changed a contact that was there, or that an earlier line had brought.
+    /// How many rows changed a contact that was there before, or that an earlier row had brought.
+    #[schemars(example = 159)]
     pub updated: u64,
-    /// Lines that were not taken.
+    /// How many rows were not taken, because something is wrong with them.
+    #[schemars(example = 1)]
     pub skipped: u64,
-    /// The first 100 faults.
+    /// What is wrong with them: the first 100.
     pub errors: Vec<LineError>,
 }
 

@@ -1,0 +1,93 @@
+//! Takes the page of the reference out of the crate that carries Swagger UI: a zip archive, of which four files are
+//! wanted. They stay compressed as they are, only wrapped for HTTP (gzip), so nothing is unpacked and nothing is
+//! downloaded.
+
+use std::error::Error;
+use std::path::Path;
+use std::{env, fs};
+
+use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED as ARCHIVE;
+
+/// What the server serves, by the end of its name in the archive.
+const WANTED: &[(&str, &str)] = &[
+    ("/dist/swagger-ui-bundle.js", "swagger-ui-bundle.js.gz"),
+    ("/dist/swagger-ui.css", "swagger-ui.css.gz"),
+    ("/dist/favicon-32x32.png", "favicon-32x32.png.gz"),
+    ("/LICENSE", "LICENSE.gz"),
+];
+
+const DIRECTORY_END: &[u8] = b"PK\x05\x06";
+const ENTRY: &[u8] = b"PK\x01\x02";
+const GZIP: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff";
+
+/// A file of the archive.
+struct Entry<'a> {
+    name: &'a str,
+    method: u16,
+    /// CRC-32 and length of its content, as both zip and gzip write them.
+    crc: &'a [u8],
+    length: &'a [u8],
+    packed: &'a [u8],
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=build.rs");
+    let out = env::var("OUT_DIR")?;
+    let entries = entries().ok_or("the archive of Swagger UI is not as expected")?;
+    for (end, target) in WANTED {
+        let entry = entries.iter().find(|entry| entry.name.ends_with(end));
+        let entry = entry.ok_or_else(|| format!("the archive of Swagger UI has no {end}"))?;
+        fs::write(Path::new(&out).join(target), gzip(entry)?)?;
+    }
+    Ok(())
+}
+
+/// Every file that the directory at the archive's end lists.
+fn entries() -> Option<Vec<Entry<'static>>> {
+    let end = ARCHIVE.windows(4).rposition(|window| window == DIRECTORY_END)?;
+    let count = number(end + 10)?;
+    let mut at = long(end + 16)?;
+    let mut entries = Vec::new();
+    for _ in 0..count {
+        let (name, extra, comment) = (number(at + 28)?, number(at + 30)?, number(at + 32)?);
+        if ARCHIVE.get(at..at + 4)? != ENTRY {
+            return None;
+        }
+        let local = long(at + 42)?;
+        let start = local + 30 + usize::from(number(local + 26)?) + usize::from(number(local + 28)?);
+        entries.push(Entry {
+            name: std::str::from_utf8(ARCHIVE.get(at + 46..at + 46 + usize::from(name))?).ok()?,
+            method: number(at + 10)?,
+            crc: ARCHIVE.get(at + 16..at + 20)?,
+            length: ARCHIVE.get(at + 24..at + 28)?,
+            packed: ARCHIVE.get(start..start + long(at + 20)?)?,
+        });
+        at += 46 + usize::from(name) + usize::from(extra) + usize::from(comment);
+    }
+    Some(entries)
+}
+
+fn gzip(entry: &Entry<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut file = GZIP.to_vec();
+    match entry.method {
+        0 => {
+            // One block that is not compressed, the last.
+            let length = u16::try_from(entry.packed.len())?;
+            file.push(1);
+            file.extend(length.to_le_bytes());
+            file.extend((!length).to_le_bytes());
+        }
+        8 => {}
+        other => return Err(format!("{}: method {other} is not known", entry.name).into()),
+    }
+    file.extend([entry.packed, entry.crc, entry.length].concat());
+    Ok(file)
+}
+
+fn number(at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(ARCHIVE.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn long(at: usize) -> Option<usize> {
+    usize::try_from(u32::from_le_bytes(ARCHIVE.get(at..at + 4)?.try_into().ok()?)).ok()
+}

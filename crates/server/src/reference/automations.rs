@@ -1,0 +1,58 @@
+//! What the reference says of automations.
+
+use recado_domain::automations::Automation;
+use recado_domain::ingestion::Recorded;
+use recado_domain::shared::Slice;
+use serde_json::json;
+
+use super::operation::{Body, Operation, created, data, id_of, slice};
+use super::{Fault, Tag};
+use crate::routes::automations::{AutomationBody, ExecutionsBody};
+
+pub(crate) const TAG: Tag = Tag {
+    name: "Automations",
+    description: "Automations that run in systems of the account, and what they did.",
+};
+
+const ID: &str = "The automation's id.";
+
+const FULL: &str = "The plan allows no more active automations: the field `plan` says so.";
+
+pub(crate) fn list() -> Operation {
+    Operation::new("List automations", "Automations of the account, newest first.")
+        .takes_all(slice())
+        .answers(data::<Slice<Automation>>("Automations, and where the next ones begin."))
+}
+
+pub(crate) fn create() -> Operation {
+    Operation::new(
+        "Create an automation",
+        "Makes an automation known, for its executions to be told.",
+    )
+    .body(Body::json_with::<AutomationBody>(&["name", "status"]))
+    .answers(created::<Automation>("The automation."))
+    .refuses(Fault::Invalid, FULL)
+}
+
+pub(crate) fn update() -> Operation {
+    Operation::new("Change an automation", "Changes an automation: absent fields are kept.")
+        .takes(id_of(ID))
+        .body(Body::json::<AutomationBody>().example(json!({ "status": "paused" })))
+        .answers(data::<Automation>("The automation as it is now.").example(json!({ "status": "paused" })))
+        .refuses(Fault::Invalid, FULL)
+}
+
+pub(crate) fn record() -> Operation {
+    let told = "Takes in executions of an automation: facts, told once. One with a known `id` changes nothing.";
+    let execution = json!({
+        "status": "completed", "started_at": "2026-02-01T09:30:00.000Z", "finished_at": "2026-02-01T09:30:01.400Z",
+    });
+    Operation::new("Tell executions", told)
+        .takes(id_of(ID))
+        .body(Body::json::<ExecutionsBody>().example(json!({ "executions": [execution] })))
+        .answers(data::<Recorded>("How many were new."))
+        .refuses(
+            Fault::Invalid,
+            "One item that is wrong refuses all; each is named by its place.",
+        )
+}

@@ -1,0 +1,57 @@
+//! What the reference says of reports on messages, campaigns and customers.
+
+use recado_domain::analytics::{CampaignsReport, Dashboard, HeatCell, MessagesReport, Period, RfmReport};
+use serde_json::json;
+
+pub(crate) use super::analytics::TAG;
+use super::analytics::span;
+use super::operation::{Operation, data, one_of};
+use crate::routes::insights::Started;
+
+pub(crate) fn dashboard() -> Operation {
+    Operation::new("Get the dashboard", "How the account stands, in a few numbers.")
+        .answers(data::<Dashboard>("The numbers."))
+}
+
+pub(crate) fn messages() -> Operation {
+    let told = "What became of messages, by the day on which they were written. Numbers are cumulative: a message that \
+                was read was also delivered and sent.";
+    Operation::new("Report messages", told)
+        .takes_all(span(Period::Week))
+        .answers(data::<MessagesReport>("The report."))
+}
+
+pub(crate) fn campaigns() -> Operation {
+    let [_, zone] = span(Period::Month);
+    let period = one_of("period", "How many days: today, and those before it.", &["30d", "90d"]);
+    Operation::new(
+        "Report campaigns",
+        "The latest campaigns that were executed, and how they did.",
+    )
+    .takes(period.default("30d").example("30d"))
+    .takes(zone)
+    .answers(data::<CampaignsReport>("The report."))
+}
+
+pub(crate) fn heat_map() -> Operation {
+    let told = "When contacts write: messages by day of the week and hour, ordered by both. Hours without any are left \
+                out.";
+    Operation::new("Get the heat map", told)
+        .takes_all(span(Period::Week))
+        .answers(data::<Vec<HeatCell>>("The hours."))
+}
+
+pub(crate) fn rfm() -> Operation {
+    let told = "What kinds of customers there are, by how recently, how often and for how much they bought. It takes 20 \
+                paid orders.";
+    Operation::new("Report customers", told).answers(data::<RfmReport>("The report."))
+}
+
+pub(crate) fn recalculate() -> Operation {
+    let told = "Has the kinds of customers calculated again, in the background; one calculation of an account runs at a \
+                time. It takes the role `owner` or `admin`: any other role is answered with 200 and `error`.";
+    Operation::new("Recalculate customers", told).answers(
+        data::<Started>("It has started, or was refused.")
+            .example(json!({ "message": "The recalculation has started" })),
+    )
+}

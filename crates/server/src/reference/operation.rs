@@ -1,0 +1,392 @@
+//! What the reference says of one operation beside what its route says already: built by its context, next to nothing
+//! repeated.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Value, json};
+
+use super::faults::Fault;
+
+/// Makes the schema of a type.
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// An operation.
+pub struct Operation {
+    pub(super) summary: &'static str,
+    pub(super) description: &'static str,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) body: Option<Body>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) refusals: Vec<(Fault, &'static str)>,
+    pub(super) never: Vec<Fault>,
+}
+
+impl Operation {
+    /// A few words for a list of operations, and all that has to be known beside.
+    pub(crate) fn new(summary: &'static str, description: &'static str) -> Self {
+        Self {
+            summary,
+            description,
+            parameters: vec![],
+            body: None,
+            answers: vec![],
+            refusals: vec![],
+            never: vec![],
+        }
+    }
+
+    /// With a parameter.
+    pub(crate) fn takes(mut self, parameter: Parameter) -> Self {
+        self.parameters.push(parameter);
+        self
+    }
+
+    /// With several.
+    pub(crate) fn takes_all(mut self, parameters: impl IntoIterator<Item = Parameter>) -> Self {
+        self.parameters.extend(parameters);
+        self
+    }
+
+    /// With a body.
+    pub(crate) fn body(mut self, body: Body) -> Self {
+        self.body = Some(body);
+        self
+    }
+
+    /// With an answer that is no refusal.
+    pub(crate) fn answers(mut self, answer: Answer) -> Self {
+        self.answers.push(answer);
+        self
+    }
+
+    /// With a refusal that the route does not tell of, or with words (maybe none) on one that it does.
+    pub(crate) fn refuses(mut self, fault: Fault, when: &'static str) -> Self {
+        self.refusals.push((fault, when));
+        self
+    }
+
+    /// Without a refusal that its route would have otherwise.
+    pub(crate) fn never(mut self, fault: Fault) -> Self {
+        self.never.push(fault);
+        self
+    }
+}
+
+/// Where a parameter stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    Path,
+    Query,
+    Header,
+}
+
+/// A parameter.
+pub(crate) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) place: Place,
+    pub(super) description: &'static str,
+    pub(super) schema: ParameterSchema,
+    pub(super) required: bool,
+    pub(super) example: Option<Value>,
+}
+
+/// What a parameter looks like.
+pub(super) enum ParameterSchema {
+    Of(SchemaOf),
+    Written(Value),
+}
+
+impl Parameter {
+    fn query(name: &'static str, description: &'static str, schema: Value) -> Self {
+        Self {
+            name,
+            place: Place::Query,
+            description,
+            schema: ParameterSchema::Written(schema),
+            required: false,
+            example: None,
+        }
+    }
+
+    /// Without which the request is refused.
+    pub(crate) fn required(mut self) -> Self {
+        self.required = true;
+        self
+    }
+
+    /// What holds where it is absent.
+    pub(crate) fn default(mut self, value: impl Into<Value>) -> Self {
+        if let ParameterSchema::Written(Value::Object(schema)) = &mut self.schema {
+            schema.insert("default".into(), value.into());
+        }
+        self
+    }
+
+    /// A value that shows what is meant.
+    pub(crate) fn example(mut self, value: impl Into<Value>) -> Self {
+        self.example = Some(value.into());
+        self
+    }
+
+    /// As a part of the path.
+    pub(crate) fn in_path(mut self) -> Self {
+        self.place = Place::Path;
+        self.required = true;
+        self
+    }
+
+    /// As a header.
+    pub(crate) fn in_header(mut self) -> Self {
+        self.place = Place::Header;
+        self
+    }
+}
+
+/// The `{id}` of a path.
+pub(crate) fn id_of(description: &'static str) -> Parameter {
+    id("id", description).in_path()
+}
+
+/// Any text.
+pub(crate) fn text(name: &'static str, description: &'static str) -> Parameter {
+    Parameter::query(name, description, json!({ "type": "string" }))
+}
+
+/// A text of this JSON schema.
+pub(crate) fn shaped(name: &'static str, description: &'static str, schema: Value) -> Parameter {
+    Parameter::query(name, description, schema)
+}
+
+/// An id.
+pub(crate) fn id(name: &'static str, description: &'static str) -> Parameter {
+    Parameter::query(name, description, json!({ "type": "string", "format": "uuid" }))
+}
+
+/// A word of a closed set.
+pub(crate) fn word<T: JsonSchema>(name: &'static str, description: &'static str) -> Parameter {
+    Parameter {
+        schema: ParameterSchema::Of(schema_of::<T>),
+        ..text(name, description)
+    }
+}
+
+/// The same, of a set that has no type.
+pub(crate) fn one_of(name: &'static str, description: &'static str, words: &[&str]) -> Parameter {
+    Parameter::query(name, description, json!({ "type": "string", "enum": words }))
+}
+
+/// A whole number from 1 on, with its default and its largest value; beyond, the nearest bound counts.
+pub(crate) fn whole(name: &'static str, description: &'static str, (default, largest): (i64, i64)) -> Parameter {
+    let schema = json!({ "type": "integer", "minimum": 1, "maximum": largest, "default": default });
+    Parameter::query(name, description, schema)
+}
+
+/// `page` and `limit` of a list by numbered pages.
+pub(crate) fn page_of(limit: (i64, i64)) -> [Parameter; 2] {
+    let page = json!({ "type": "integer", "minimum": 1, "default": 1 });
+    [
+        Parameter::query("page", "The number of the page, from 1.", page),
+        limit_of(limit),
+    ]
+}
+
+/// `cursor` and `limit` of a list by position.
+pub(crate) fn slice() -> [Parameter; 2] {
+    let cursor = "The `nextCursor` of the answer before; absent for the first items.";
+    [id("cursor", cursor), limit_of((20, 100))]
+}
+
+/// `limit` of a list.
+pub(crate) fn limit_of(limit: (i64, i64)) -> Parameter {
+    whole("limit", "How many items at most.", limit)
+}
+
+/// `order` of a list: the largest first, unless it says otherwise.
+pub(crate) fn order() -> Parameter {
+    one_of(
+        "order",
+        "`asc`: the smallest first; `desc`: the largest first.",
+        &["asc", "desc"],
+    )
+    .default("desc")
+}
+
+/// What a request may carry.
+pub(crate) struct Body {
+    pub(super) description: &'static str,
+    pub(super) required: bool,
+    pub(super) content: Vec<BodyContent>,
+}
+
+/// One of the media types of a body.
+pub(super) struct BodyContent {
+    pub(super) media_type: &'static str,
+    pub(super) schema: BodySchema,
+    pub(super) example: Option<Value>,
+}
+
+pub(super) enum BodySchema {
+    /// A type, and the fields that the operation cannot do without.
+    Of(SchemaOf, &'static [&'static str]),
+    Written(Value),
+}
+
+impl Body {
+    /// JSON of this shape.
+    pub(crate) fn json<T: JsonSchema>() -> Self {
+        Self::json_with::<T>(&[])
+    }
+
+    /// JSON of this shape, in which these fields have to be there.
+    pub(crate) fn json_with<T: JsonSchema>(fields: &'static [&'static str]) -> Self {
+        Self::of("application/json", BodySchema::Of(schema_of::<T>, fields))
+    }
+
+    /// Anything else, of this JSON schema.
+    pub(crate) fn written(media_type: &'static str, schema: Value) -> Self {
+        Self::of(media_type, BodySchema::Written(schema))
+    }
+
+    fn of(media_type: &'static str, schema: BodySchema) -> Self {
+        Self {
+            description: "",
+            required: true,
+            content: vec![BodyContent {
+                media_type,
+                schema,
+                example: None,
+            }],
+        }
+    }
+
+    /// Or in this form.
+    pub(crate) fn or(mut self, other: Self) -> Self {
+        self.content.extend(other.content);
+        self
+    }
+
+    /// What has to be known of it beside its schema.
+    pub(crate) fn described(mut self, description: &'static str) -> Self {
+        self.description = description;
+        self
+    }
+
+    /// Or no body at all.
+    pub(crate) fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+
+    /// An example, whole; without one it is made of the fields' own examples.
+    pub(crate) fn example(mut self, example: Value) -> Self {
+        if let Some(content) = self.content.last_mut() {
+            content.example = Some(example);
+        }
+        self
+    }
+}
+
+/// An answer that is no refusal.
+pub(crate) struct Answer {
+    pub(super) status: u16,
+    pub(super) description: &'static str,
+    pub(super) content: Vec<AnswerContent>,
+    pub(super) headers: Vec<(&'static str, &'static str, Value)>,
+}
+
+pub(super) struct AnswerContent {
+    pub(super) media_type: &'static str,
+    pub(super) schema: AnswerSchema,
+    pub(super) example: Option<Value>,
+}
+
+pub(super) enum AnswerSchema {
+    /// `{ "data": T }`
+    Data(SchemaOf),
+    /// `T` itself.
+    Bare(SchemaOf),
+    Written(Value),
+}
+
+impl Answer {
+    fn of(status: u16, description: &'static str, schema: AnswerSchema) -> Self {
+        Self::typed(status, description, "application/json", schema)
+    }
+
+    fn typed(status: u16, description: &'static str, media_type: &'static str, schema: AnswerSchema) -> Self {
+        Self {
+            status,
+            description,
+            content: vec![AnswerContent {
+                media_type,
+                schema,
+                example: None,
+            }],
+            headers: vec![],
+        }
+    }
+
+    /// Or in this form.
+    pub(crate) fn or(mut self, other: Self) -> Self {
+        self.content.extend(other.content);
+        self
+    }
+
+    /// With this header.
+    pub(crate) fn header(mut self, name: &'static str, description: &'static str, schema: Value) -> Self {
+        self.headers.push((name, description, schema));
+        self
+    }
+
+    /// An example; of JSON objects, only what is to differ from the one that is made of the fields' own examples (of
+    /// enveloped answers: what differs in `data`).
+    pub(crate) fn example(mut self, example: Value) -> Self {
+        if let Some(content) = self.content.last_mut() {
+            content.example = Some(example);
+        }
+        self
+    }
+}
+
+/// 200 `{ "data": T }`.
+pub(crate) fn data<T: JsonSchema>(description: &'static str) -> Answer {
+    data_with::<T>(200, description)
+}
+
+/// 201 `{ "data": T }`.
+pub(crate) fn created<T: JsonSchema>(description: &'static str) -> Answer {
+    data_with::<T>(201, description)
+}
+
+/// `{ "data": T }` with any status.
+pub(crate) fn data_with<T: JsonSchema>(status: u16, description: &'static str) -> Answer {
+    Answer::of(status, description, AnswerSchema::Data(schema_of::<T>))
+}
+
+/// 200 with `T` as the whole body: it has its own `data`, or none at all.
+pub(crate) fn whole_body<T: JsonSchema>(description: &'static str) -> Answer {
+    Answer::of(200, description, AnswerSchema::Bare(schema_of::<T>))
+}
+
+/// 204.
+pub(crate) fn gone(description: &'static str) -> Answer {
+    empty(204, description)
+}
+
+/// No body.
+pub(crate) fn empty(status: u16, description: &'static str) -> Answer {
+    Answer {
+        status,
+        description,
+        content: vec![],
+        headers: vec![],
+    }
+}
+
+/// 200 with something else than JSON, or JSON of no type of ours, of this JSON schema.
+pub(crate) fn written(media_type: &'static str, description: &'static str, schema: Value) -> Answer {
+    Answer::typed(200, description, media_type, AnswerSchema::Written(schema))
+}

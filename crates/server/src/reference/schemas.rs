@@ -1,0 +1,138 @@
+//! The schemas of everything that bodies and answers hold: each type once, under its name.
+
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use super::operation::SchemaOf;
+
+/// Where shared schemas lie in the document, and where those of bodies do until the document is complete.
+const ANSWERS: &str = "/components/schemas";
+const BODIES: &str = "/components/bodies";
+
+/// Makes schemas, and remembers which types they name.
+pub(super) struct Schemas {
+    answers: SchemaGenerator,
+    bodies: SchemaGenerator,
+}
+
+impl Schemas {
+    pub(super) fn new() -> Self {
+        let settings = |path: &str| {
+            SchemaSettings::draft2020_12().with(|settings| {
+                settings.definitions_path = path.to_owned().into();
+                settings.meta_schema = None;
+            })
+        };
+        Self {
+            answers: settings(ANSWERS).for_serialize().into_generator(),
+            bodies: settings(BODIES).for_deserialize().into_generator(),
+        }
+    }
+
+    /// Of what is written by us.
+    pub(super) fn of_answer(&mut self, schema: SchemaOf) -> Value {
+        tidied(schema(&mut self.answers).to_value())
+    }
+
+    /// Of what is read by us.
+    pub(super) fn of_body(&mut self, schema: SchemaOf) -> Value {
+        tidied(schema(&mut self.bodies).to_value())
+    }
+
+    /// A field of a body that an operation cannot do without: never null there.
+    pub(super) fn needed(&self, body: &Value, field: &str) -> Value {
+        let name = body
+            .get("$ref")
+            .and_then(Value::as_str)
+            .and_then(|path| path.rsplit('/').next());
+        let definition = name.and_then(|name| self.bodies.definitions().get(name));
+        let types = definition.and_then(|schema| schema.pointer(&format!("/properties/{field}/type")));
+        match types.and_then(Value::as_array).map(Vec::as_slice) {
+            Some([one, null]) if null == "null" => serde_json::json!({ "type": one }),
+            _ => serde_json::json!({ "not": { "type": "null" } }),
+        }
+    }
+
+    /// Puts the named schemas into the document. A type that is read in another form than it is written has two.
+    pub(super) fn publish(mut self, document: &mut Value) {
+        let tidy = |definitions: Map<String, Value>| -> Map<String, Value> {
+            definitions
+                .into_iter()
+                .map(|(name, schema)| (name, tidied(schema)))
+                .collect()
+        };
+        let mut published = tidy(self.answers.take_definitions(true));
+        let bodies = tidy(self.bodies.take_definitions(true));
+        let unlike = |name: &str, published: &Map<String, Value>| {
+            let (written, read) = (published.get(name), bodies.get(name).cloned());
+            written.is_some_and(|written| Some(written) != read.map(|read| relocated(read, &str::to_owned)).as_ref())
+        };
+        let renamed = |name: &str, published: &Map<String, Value>| match unlike(name, published) {
+            true => format!("{name}Input"),
+            false => name.to_owned(),
+        };
+        let written = published.clone();
+        let rename = |name: &str| renamed(name, &written);
+        for (name, schema) in &bodies {
+            published.insert(rename(name), relocated(schema.clone(), &rename));
+        }
+        *document = relocated(document.take(), &rename);
+        if let Some(components) = document.get_mut("components") {
+            let schemas = &mut components["schemas"];
+            published.into_iter().for_each(|(name, schema)| schemas[name] = schema);
+        }
+    }
+}
+
+/// With every reference to a body's schema leading to where it lies in the end.
+fn relocated(value: Value, rename: &dyn Fn(&str) -> String) -> Value {
+    let prefix = format!("#{BODIES}/");
+    match value {
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| {
+                let name = value
+                    .as_str()
+                    .filter(|_| key == "$ref")
+                    .and_then(|path| path.strip_prefix(&prefix));
+                let value = match name {
+                    Some(name) => Value::String(format!("#{ANSWERS}/{}", rename(name))),
+                    None => relocated(value, rename),
+                };
+                (key, value)
+            })
+            .collect(),
+        Value::Array(items) => items.into_iter().map(|item| relocated(item, rename)).collect(),
+        other => other,
+    }
+}
+
+/// In the words of the standard: a description is one paragraph, a width is no format, and a field that may be absent
+/// is not null by default.
+fn tidied(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) => fields
+            .into_iter()
+            .filter_map(|(key, value)| tidied_keyword(key, value))
+            .collect(),
+        Value::Array(items) => items.into_iter().map(tidied).collect(),
+        other => other,
+    }
+}
+
+fn tidied_keyword(key: String, value: Value) -> Option<(String, Value)> {
+    match (key.as_str(), value) {
+        ("default", Value::Null) => None,
+        ("format", Value::String(format)) if format.starts_with("uint") => None,
+        ("description", Value::String(text)) => Some((key, Value::String(paragraphs(&text)))),
+        ("examples" | "default" | "const" | "enum", value) => Some((key, value)),
+        (_, value) => Some((key, tidied(value))),
+    }
+}
+
+/// The breaks of source lines are none of the text's.
+fn paragraphs(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}

@@ -1,0 +1,174 @@
+//! The reference as a page: Swagger UI, carried by this binary and loading nothing from anywhere else. It reads the
+//! document at `/api/openapi.json` and sends what is tried out to this very server.
+
+use std::io::Read as _;
+
+use actix_web::http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+};
+use actix_web::web::Path;
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use flate2::read::GzDecoder;
+
+use crate::error::ApiError;
+
+/// Scripts, styles, pictures and calls of this origin alone; Swagger UI draws its arrows from `data:`.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// A file that the page loads.
+struct Asset {
+    name: &'static str,
+    media_type: &'static str,
+    content: Content,
+}
+
+enum Content {
+    /// Ours, a few lines; it changes when the server does.
+    Plain(&'static str),
+    /// Compressed at build time, and so kept and served; its last 8 bytes are its checksum and length.
+    Gzip(&'static [u8]),
+}
+
+macro_rules! built {
+    ($name:literal) => {
+        Content::Gzip(include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".gz")))
+    };
+}
+
+static ASSETS: &[Asset] = &[
+    Asset {
+        name: "swagger-ui-bundle.js",
+        media_type: "text/javascript; charset=utf-8",
+        content: built!("swagger-ui-bundle.js"),
+    },
+    Asset {
+        name: "swagger-ui.css",
+        media_type: "text/css; charset=utf-8",
+        content: built!("swagger-ui.css"),
+    },
+    Asset {
+        name: "favicon-32x32.png",
+        media_type: "image/png",
+        content: built!("favicon-32x32.png"),
+    },
+    Asset {
+        name: "LICENSE",
+        media_type: "text/plain; charset=utf-8",
+        content: built!("LICENSE"),
+    },
+    Asset {
+        name: "start.js",
+        media_type: "text/javascript; charset=utf-8",
+        content: Content::Plain(include_str!("docs/start.js")),
+    },
+    Asset {
+        name: "page.css",
+        media_type: "text/css; charset=utf-8",
+        content: Content::Plain(include_str!("docs/page.css")),
+    },
+];
+
+/// `GET /docs`.
+pub(super) async fn page() -> HttpResponse {
+    guarded("text/html; charset=utf-8")
+        .insert_header((CACHE_CONTROL, "no-cache"))
+        .insert_header((CONTENT_SECURITY_POLICY, POLICY))
+        .insert_header((REFERRER_POLICY, "no-referrer"))
+        .body(include_str!("docs/index.html"))
+}
+
+/// `GET /docs/<file>`: what the page loads.
+pub(super) async fn asset(request: HttpRequest, file: Path<String>) -> Result<HttpResponse, ApiError> {
+    let asset = ASSETS.iter().find(|asset| asset.name == file.as_str());
+    let asset = asset.ok_or(ApiError::NotFound)?;
+    let mut response = guarded(asset.media_type);
+    match asset.content {
+        Content::Plain(text) => Ok(response.insert_header((CACHE_CONTROL, "no-cache")).body(text)),
+        Content::Gzip(packed) => compressed(response, packed, request.headers()),
+    }
+}
+
+/// Nobody may take it for anything but what it says it is.
+fn guarded(media_type: &'static str) -> HttpResponseBuilder {
+    let mut response = HttpResponse::Ok();
+    response
+        .insert_header((CONTENT_TYPE, media_type))
+        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    response
+}
+
+/// As it is kept; unpacked for the few who refuse that.
+fn compressed(
+    mut response: HttpResponseBuilder,
+    packed: &'static [u8],
+    headers: &HeaderMap,
+) -> Result<HttpResponse, ApiError> {
+    let unpacks = unpacks(headers);
+    let (_, checksum) = packed.split_at(packed.len().saturating_sub(8));
+    let tag = format!("\"{}{}\"", hex::encode(checksum), if unpacks { "-gzip" } else { "" });
+    response
+        .insert_header((CACHE_CONTROL, "public, max-age=86400"))
+        .insert_header((VARY, "Accept-Encoding"))
+        .insert_header((ETAG, tag.as_str()));
+    if text(headers, IF_NONE_MATCH).is_some_and(|known| known.contains(&tag)) {
+        return Ok(response.status(actix_web::http::StatusCode::NOT_MODIFIED).finish());
+    }
+    if unpacks {
+        return Ok(response.insert_header((CONTENT_ENCODING, "gzip")).body(packed));
+    }
+    let mut content = Vec::new();
+    let read = GzDecoder::new(packed).read_to_end(&mut content);
+    read.map_err(|error| ApiError::Internal(error.into()))?;
+    Ok(response.body(content))
+}
+
+/// Whether the caller takes gzip: most say so, and who says nothing takes anything.
+fn unpacks(headers: &HeaderMap) -> bool {
+    text(headers, ACCEPT_ENCODING).is_none_or(|accepted| {
+        accepted.split(',').any(|one| {
+            let (coding, weight) = one.split_once(';').unwrap_or((one, ""));
+            let weight = weight.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse::<f32>);
+            coding.trim().eq_ignore_ascii_case("gzip") && weight.is_ok_and(|weight| weight > 0.0)
+        })
+    })
+}
+
+fn text(headers: &HeaderMap, name: actix_web::http::header::HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn takes(accepted: &str) -> bool {
+        let request = TestRequest::default().insert_header((ACCEPT_ENCODING, accepted));
+        unpacks(request.to_http_request().headers())
+    }
+
+    #[test]
+    fn gzip_is_for_those_who_take_it() {
+        assert!(unpacks(TestRequest::default().to_http_request().headers()));
+        for taken in ["gzip", "br, GZIP;q=0.5", "deflate, gzip"] {
+            assert!(takes(taken), "{taken}");
+        }
+        for refused in ["identity", "", "br", "gzip;q=0", "gzip; q=0.0", "gzip;q=x"] {
+            assert!(!takes(refused), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_the_build_packed_is_whole() {
+        for asset in ASSETS {
+            if let Content::Gzip(packed) = asset.content {
+                let mut content = Vec::new();
+                GzDecoder::new(packed).read_to_end(&mut content).unwrap();
+                assert!(!content.is_empty(), "{}", asset.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Chromium by its DevTools protocol, over two pipes: messages of JSON, each ended by a zero byte.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::error::{Context, Result, fail};
+use crate::{process, signals};
+
+const ANSWER: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_secs(10);
+
+/// The browser reads the protocol from descriptor 3 and writes it to 4: our two pipes, moved there by the shell.
+const LAUNCH: &str = "exec \"$@\" 3<&0 4>&1 </dev/null >&2";
+
+/// A headless browser with one page; ended when it is dropped.
+pub(super) struct Browser {
+    child: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    next: u64,
+    session: Option<String>,
+    /// What the page told unasked, in its order.
+    pub(super) events: Vec<Value>,
+}
+
+impl Browser {
+    pub(super) fn start(program: &Path, dir: &Path) -> Result<Self> {
+        let log = dir.join("chromium.log");
+        let errors = File::create(&log).context(|| format!("cannot write {}", log.display()))?;
+        let mut child = Command::new("sh")
+            .args(["-c", LAUNCH, "sh"])
+            .arg(program)
+            .args([
+                "--headless=new",
+                "--remote-debugging-pipe",
+                "--no-sandbox",
+                "--disable-gpu",
+            ])
+            .args([
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--disable-background-networking",
+            ])
+            .args([
+                "--disable-component-update",
+                "--disable-sync",
+                "--window-size=1280,1600",
+            ])
+            // Whatever the page may ask for elsewhere, it does not get.
+            .arg("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+            .arg(format!("--user-data-dir={}", dir.join("chromium").display()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .context(|| format!("cannot start {}", program.display()))?;
+        let (Some(to), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
+            return fail("the browser has no pipes");
+        };
+        let (sender, from) = channel();
+        thread::spawn(move || {
+            for message in BufReader::new(out).split(0).map_while(std::result::Result::ok) {
+                let message = serde_json::from_slice(&message).unwrap_or(Value::Null);
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut browser = Self {
+            child,
+            to,
+            from,
+            next: 0,
+            session: None,
+            events: Vec::new(),
+        };
+        match browser.attach() {
+            Ok(()) => Ok(browser),
+            Err(failure) => fail(format!("{failure}\n{}", process::tail(&log))),
+        }
+    }
+
+    /// From here on, all calls are about one new page.
+    fn attach(&mut self) -> Result<()> {
+        let page = self.call("Target.createTarget", json!({ "url": "about:blank" }))?;
+        let target = page.get("targetId").cloned().unwrap_or_default();
+        let attached = self.call("Target.attachToTarget", json!({ "targetId": target, "flatten": true }))?;
+        self.session = attached.get("sessionId").and_then(Value::as_str).map(str::to_owned);
+        Ok(())
+    }
+
+    /// Calls a method and waits for its result.
+    pub(super) fn call(&mut self, method: &str, params: Value) -> Result<Value> {
+        self.next += 1;
+        let mut message = json!({ "id": self.next, "method": method, "params": params });
+        if let (Some(session), Some(fields)) = (&self.session, message.as_object_mut()) {
+            fields.insert("sessionId".to_owned(), session.clone().into());
+        }
+        let mut bytes = message.to_string().into_bytes();
+        bytes.push(0);
+        let sent = self.to.write_all(&bytes).and_then(|()| self.to.flush());
+        sent.context(|| format!("cannot ask the browser for {method}"))?;
+        let start = Instant::now();
+        loop {
+            let left = ANSWER.saturating_sub(start.elapsed());
+            let mut message = match self.from.recv_timeout(left) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => return fail(format!("the browser does not answer {method}")),
+                Err(RecvTimeoutError::Disconnected) => return fail("the browser has ended"),
+            };
+            if message.get("id") != Some(&self.next.into()) {
+                self.events.push(message);
+                continue;
+            }
+            if let Some(error) = message.get("error") {
+                return fail(format!("{method}: {error}"));
+            }
+            return Ok(message.get_mut("result").map(Value::take).unwrap_or_default());
+        }
+    }
+
+    /// The value of an expression in the page.
+    pub(super) fn evaluate(&mut self, expression: &str) -> Result<Value> {
+        let params = json!({ "expression": expression, "returnByValue": true });
+        let result = self.call("Runtime.evaluate", params)?;
+        if let Some(thrown) = result.get("exceptionDetails") {
+            return fail(format!("{expression}: {thrown}"));
+        }
+        Ok(result.pointer("/result/value").cloned().unwrap_or_default())
+    }
+
+    /// Waits until an expression is neither false, nothing nor empty, and answers its value.
+    pub(super) fn until(&mut self, expression: &str, deadline: Duration) -> Result<Value> {
+        let start = Instant::now();
+        loop {
+            let value = self.evaluate(expression)?;
+            if value != Value::Null && value != Value::Bool(false) && value != Value::from("") {
+                return Ok(value);
+            }
+            if start.elapsed() > deadline {
+                return fail(format!("the page never comes to: {expression}"));
+            }
+            signals::pause()?;
+        }
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.session = None;
+        let _ = self.call("Browser.close", json!({}));
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if start.elapsed() > END {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

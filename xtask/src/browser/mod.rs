@@ -1,0 +1,97 @@
+//! `cargo xtask browser`: the page of the reference, as a browser sees it.
+//!
+//! A command of its own, since Chromium is a large thing to install: the page is loaded from a server with demo data,
+//! every operation of the document has to be there, some are tried out, and nothing may leave the server's origin or
+//! break the page's own policy.
+
+mod devtools;
+mod page;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::dev::product::Product;
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::scratch::Scratch;
+use crate::services::postgres::Purpose;
+use crate::services::{find, free_port};
+use crate::state::{Env, value};
+use crate::{paths, seed, signals, token};
+use devtools::Browser;
+use page::Page;
+
+/// `cargo xtask browser`.
+pub(crate) fn run() -> Result<()> {
+    signals::install()?;
+    let chromium = find::chromium_or_install()?;
+    let scratch = Scratch::new()?;
+    let product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
+    let base = product.addresses.base_url();
+    let operations = operations(&base)?;
+    let mut page = Page::open(Browser::start(&chromium, &scratch.dir)?, &base)?;
+    page.shows(operations)?;
+    println!("ok      all {operations} operations are there");
+    page.screenshot(&picture("docs.png")?)?;
+    page.try_out("/api/billing/plans")?;
+    println!("ok      GET /api/billing/plans, tried out without credentials, answers 200");
+    page.screenshot(&picture("docs-tried-out.png")?)?;
+    page.authorize("Bearer", &session(&product.env)?)?;
+    page.try_out("/api/accounts")?;
+    println!("ok      GET /api/accounts with a pasted session answers 200");
+    page.leave_authorized("Bearer")?;
+    page.authorize("X-API-Key", value(&product.env, "DEMO_API_KEY")?)?;
+    page.try_out("/api/tags")?;
+    println!("ok      GET /api/tags with a pasted API key answers 200");
+    let requests = page.stayed()?;
+    println!("ok      {requests} requests, none of them to another origin, and no breach of the page's policy");
+    Ok(())
+}
+
+/// How many operations the document has.
+fn operations(base: &str) -> Result<usize> {
+    let document = Client::new(base, Vec::new()).get("/api/openapi.json")?;
+    let count = count(&document.body);
+    if document.status != 200 || count == 0 {
+        return fail(format!(
+            "/api/openapi.json answered {}, {count} operations",
+            document.status
+        ));
+    }
+    Ok(count)
+}
+
+/// A path item also holds what is no method.
+fn count(document: &Value) -> usize {
+    let methods = ["get", "put", "post", "delete", "patch", "head", "options", "trace"];
+    let paths = document.get("paths").and_then(Value::as_object);
+    let items = paths.into_iter().flat_map(|paths| paths.values());
+    let found = items.filter_map(Value::as_object).flat_map(|item| item.keys());
+    found.filter(|key| methods.contains(&key.as_str())).count()
+}
+
+fn session(env: &Env) -> Result<String> {
+    let secret = value(env, "SESSION_JWT_SECRET")?;
+    token::sign(secret, &seed::user(), seed::EMAIL, Some(seed::NAME), 1)
+}
+
+/// Where a picture of the page goes.
+fn picture(name: &str) -> Result<PathBuf> {
+    let dir = paths::target().join("browser");
+    std::fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    Ok(Path::new(&dir).join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn operations_are_counted_by_method() {
+        let item = json!({ "parameters": [], "get": {}, "delete": {} });
+        assert_eq!(count(&json!({ "paths": { "/a": item, "/b": { "post": {} } } })), 3);
+        assert_eq!(count(&json!({})), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! The reference's page: what it shows, and what happens when somebody works with it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::devtools::Browser;
+use crate::error::{Context, Result, fail};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What the page's scripts are asked through.
+const HELPERS: &str = include_str!("helpers.js");
+
+pub(super) struct Page {
+    browser: Browser,
+    base: String,
+}
+
+impl Page {
+    /// Loads `/docs` with everything watched.
+    pub(super) fn open(mut browser: Browser, base: &str) -> Result<Self> {
+        for domain in ["Page", "Network", "Runtime", "Log", "Audits"] {
+            browser.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HELPERS }))?;
+        browser.call("Page.navigate", json!({ "url": format!("{base}/docs") }))?;
+        Ok(Self {
+            browser,
+            base: base.to_owned(),
+        })
+    }
+
+    /// Waits until so many operations are shown.
+    pub(super) fn shows(&mut self, operations: usize) -> Result<()> {
+        let shown = "reference.operations().length";
+        let there = self.browser.until(&format!("{shown} >= {operations}"), DEADLINE);
+        let count = self.browser.evaluate(shown)?;
+        match there {
+            Ok(_) if count == json!(operations) => Ok(()),
+            _ => fail(format!(
+                "the page shows {count} operations, the document has {operations}"
+            )),
+        }
+    }
+
+    /// Runs a GET with what is authorized, as a person would: open, "Try it out", "Execute".
+    pub(super) fn try_out(&mut self, path: &str) -> Result<()> {
+        for step in ["opened", "tried", "executed"] {
+            self.browser.until(&format!("reference.{step}('{path}')"), DEADLINE)?;
+        }
+        let status = self.browser.until(&format!("reference.status('{path}')"), DEADLINE)?;
+        if status == "200" {
+            Ok(())
+        } else {
+            fail(format!("GET {path}, tried out, shows {status}"))
+        }
+    }
+
+    /// Pastes a secret in the part of the dialogue that holds this text.
+    pub(super) fn authorize(&mut self, scheme: &str, secret: &str) -> Result<()> {
+        let paste = format!("reference.pasted({}, {})", json!(scheme), json!(secret));
+        self.browser.until("reference.dialogue()", DEADLINE)?;
+        self.browser.until(&paste, DEADLINE)?;
+        self.browser
+            .until(&format!("reference.holds({})", json!(scheme)), DEADLINE)?;
+        self.browser.until("reference.closed()", DEADLINE).map(drop)
+    }
+
+    /// Takes a pasted secret away again.
+    pub(super) fn leave_authorized(&mut self, scheme: &str) -> Result<()> {
+        self.browser.until("reference.dialogue()", DEADLINE)?;
+        self.browser
+            .until(&format!("reference.left({})", json!(scheme)), DEADLINE)?;
+        self.browser.until("reference.closed()", DEADLINE).map(drop)
+    }
+
+    pub(super) fn screenshot(&mut self, file: &Path) -> Result<()> {
+        let shot = self
+            .browser
+            .call("Page.captureScreenshot", json!({ "format": "png" }))?;
+        let data = shot.get("data").and_then(Value::as_str).unwrap_or_default();
+        let picture = STANDARD
+            .decode(data)
+            .context(|| "the browser sent no picture".to_owned())?;
+        std::fs::write(file, picture).context(|| format!("cannot write {}", file.display()))?;
+        println!("        {}", file.display());
+        Ok(())
+    }
+
+    /// How many requests there were; a failure if one left the origin, or anything went wrong on the page.
+    pub(super) fn stayed(&self) -> Result<usize> {
+        let wrongs: Vec<String> = self.browser.events.iter().filter_map(wrong).collect();
+        if !wrongs.is_empty() {
+            return fail(format!("the page complains:\n{}", wrongs.join("\n")));
+        }
+        let requests: Vec<&str> = self.browser.events.iter().filter_map(requested).collect();
+        let own = format!("{}/", self.base);
+        let elsewhere = |url: &&&str| !url.starts_with(&own) && !url.starts_with("data:") && !url.starts_with("blob:");
+        match requests.iter().find(elsewhere) {
+            Some(url) => fail(format!("the page asked for {url}")),
+            None => Ok(requests.len()),
+        }
+    }
+}
+
+fn requested(event: &Value) -> Option<&str> {
+    let requests = event.get("method")? == "Network.requestWillBeSent";
+    let url = event.pointer("/params/request/url")?.as_str()?;
+    requests.then_some(url)
+}
+
+/// An exception, an error of the console, a breach of the content security policy.
+fn wrong(event: &Value) -> Option<String> {
+    let is_wrong = match event.get("method")?.as_str()? {
+        "Runtime.exceptionThrown" => true,
+        "Log.entryAdded" => event.pointer("/params/entry/level")? == "error",
+        "Audits.issueAdded" => event.pointer("/params/issue/code")? == "ContentSecurityPolicyIssue",
+        _ => false,
+    };
+    is_wrong.then(|| event.get("params").unwrap_or(&Value::Null).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_is_told_from_the_rest() {
+        let logged = |level: &str| json!({ "method": "Log.entryAdded", "params": { "entry": { "level": level } } });
+        assert!(wrong(&logged("error")).is_some());
+        assert!(wrong(&logged("warning")).is_none());
+        let issue =
+            json!({ "method": "Audits.issueAdded", "params": { "issue": { "code": "ContentSecurityPolicyIssue" } } });
+        assert!(wrong(&issue).is_some());
+        assert!(wrong(&json!({ "method": "Page.loadEventFired" })).is_none());
+    }
+
+    #[test]
+    fn requests_are_told_by_their_address() {
+        let event = json!({ "method": "Network.requestWillBeSent", "params": { "request": { "url": "http://a/" } } });
+        assert_eq!(requested(&event), Some("http://a/"));
+        assert_eq!(requested(&json!({ "method": "Page.loadEventFired" })), None);
+    }
+}

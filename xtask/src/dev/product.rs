@@ -1,0 +1,180 @@
+//! The running product: services, stand-ins for the outside world, server and demo data, in one directory.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use super::environment::{self, Addresses};
+use super::guide;
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::migrate::{self, DATABASE};
+use crate::process::{self, Process};
+use crate::scratch::{SERVER_LOG, SIMULATORS_LOG};
+use crate::services::free_port;
+use crate::services::postgres::{Cluster, Purpose};
+use crate::services::redis::Redis;
+use crate::state::{self, Env};
+use crate::{paths, seed};
+
+const READY: Duration = Duration::from_secs(30);
+
+/// Everything that runs; stopped in the order of the fields.
+pub(crate) struct Product {
+    pub(crate) server: Process,
+    simulators: Process,
+    foundation: Foundation,
+    /// What the server was told, and the secrets behind it.
+    pub(crate) env: Env,
+    pub(crate) addresses: Addresses,
+}
+
+/// What everything else stands on; stopped in the order of the fields.
+struct Foundation {
+    redis: Option<Redis>,
+    cluster: Option<Cluster>,
+    redis_url: Option<String>,
+    database_url: String,
+}
+
+impl Product {
+    /// Builds and starts everything, and plants the demo data.
+    pub(crate) fn start(dir: &Path, purpose: Purpose, bind: String) -> Result<Self> {
+        let secrets = state::dev_secrets(dir)?;
+        let foundation = foundation(dir, purpose)?;
+        migrate::migrate(&foundation.database_url)?;
+        let addresses = addresses(bind)?;
+        let redis = foundation.redis_url.as_deref();
+        let mut env = environment::server(&addresses, &foundation.database_url, redis, &secrets, dir)?;
+        let simulators = start_simulators(&environment::simulators(&addresses, &secrets)?, dir)?;
+        let server = start_server(&env, &addresses, dir)?;
+        env.extend(secrets);
+        if let Err(failure) = seed::plant(&env) {
+            return fail(format!("{failure}\nthe server's log ends:\n{}", server.tail()));
+        }
+        Ok(Self {
+            server,
+            simulators,
+            foundation,
+            env,
+            addresses,
+        })
+    }
+
+    /// A failure when anything ended by itself.
+    pub(crate) fn alive(&mut self) -> Result<()> {
+        self.server.alive()?;
+        self.simulators.alive()?;
+        if let Some(redis) = &mut self.foundation.redis {
+            redis.alive()?;
+        }
+        match &self.foundation.cluster {
+            Some(cluster) => cluster.alive(),
+            None => Ok(()),
+        }
+    }
+
+    /// What a shell needs to use it; `server_env` is the file with its environment.
+    pub(crate) fn variables(&self, server_env: &Path) -> Result<Vec<(&'static str, String)>> {
+        guide::variables(&self.env, &self.addresses, server_env)
+    }
+
+    pub(crate) fn logs(&self) -> [&Path; 2] {
+        [&self.server.log, &self.simulators.log]
+    }
+
+    /// The private Redis, where there is one.
+    pub(crate) fn redis(&self) -> Option<&Redis> {
+        self.foundation.redis.as_ref()
+    }
+}
+
+/// Services and build at the same time: they need nothing of each other.
+fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
+    let (database, counters, built) = thread::scope(|scope| {
+        let database = scope.spawn(|| start_database(dir, purpose));
+        let counters = scope.spawn(|| start_counters(dir));
+        let mut build = paths::cargo();
+        build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
+        let built = process::run(&mut build, "cargo build");
+        (database.join(), counters.join(), built)
+    });
+    let broken = |_| "the launcher itself is broken";
+    let (cluster, database_url) = database.map_err(broken).context(|| "database".to_owned())??;
+    let (redis, redis_url) = counters.map_err(broken).context(|| "Redis".to_owned())?;
+    built?;
+    Ok(Foundation {
+        redis,
+        cluster,
+        redis_url,
+        database_url,
+    })
+}
+
+fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, String)> {
+    if let Ok(url) = std::env::var("DATABASE_URL") {
+        return Ok((None, url));
+    }
+    let cluster = Cluster::start(&dir.join("postgres"), purpose)?;
+    cluster.ensure_database(DATABASE)?;
+    let url = cluster.url(DATABASE);
+    Ok((Some(cluster), url))
+}
+
+/// The product runs without Redis, too; so do we.
+fn start_counters(dir: &Path) -> (Option<Redis>, Option<String>) {
+    if let Ok(url) = std::env::var("REDIS_URL") {
+        return (None, Some(url));
+    }
+    match Redis::start(&dir.join("redis")) {
+        Ok(redis) => {
+            let url = redis.url();
+            (Some(redis), Some(url))
+        }
+        Err(failure) => {
+            println!("going on without Redis, rate limits are counted inside the server: {failure}");
+            (None, None)
+        }
+    }
+}
+
+fn addresses(server: String) -> Result<Addresses> {
+    Ok(Addresses {
+        server,
+        metrics: local()?,
+        whatsapp: local()?,
+        payment: local()?,
+        ai: local()?,
+        smtp: local()?,
+        receiver: local()?,
+    })
+}
+
+fn local() -> Result<String> {
+    Ok(format!("127.0.0.1:{}", free_port()?))
+}
+
+fn start_simulators(env: &Env, dir: &Path) -> Result<Process> {
+    let mut command = Command::new(paths::built("recado-simulators"));
+    command.envs(env).current_dir(paths::root());
+    let log = dir.join(SIMULATORS_LOG);
+    let mut simulators = Process::spawn("recado-simulators", &mut command, log.clone())?;
+    simulators.wait_until(READY, || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.lines().any(|l| l == "ready"))
+    })?;
+    Ok(simulators)
+}
+
+fn start_server(env: &Env, addresses: &Addresses, dir: &Path) -> Result<Process> {
+    let mut command = Command::new(paths::built("recado"));
+    command
+        .arg("serve")
+        .env_remove("REDIS_URL")
+        .envs(env)
+        .current_dir(paths::root());
+    let mut server = Process::spawn("recado", &mut command, dir.join(SERVER_LOG))?;
+    let client = Client::new(&addresses.base_url(), Vec::new());
+    server.wait_until(READY, || client.get("/readyz").is_ok_and(|reply| reply.status == 200))?;
+    Ok(server)
+}

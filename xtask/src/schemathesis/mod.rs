@@ -1,0 +1,261 @@
+//! `cargo xtask schemathesis`: the API against its own document, with inputs that nobody would think of.
+//!
+//! A job of its own: schemathesis is installed from PyPI into a virtual environment below `target`. It reads
+//! `/api/openapi.json` of a server with demo data and asks for every operation, as the owner of the demo account; those of
+//! the platform, as an administrator who is in no account, so that nobody takes the ground from under the rest. A
+//! status, a type or a body that the document does not know, and every 5xx but 502, is a failure. The same seed
+//! makes the same requests.
+
+mod options;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bench::memory;
+use crate::dev::product::Product;
+use crate::error::{Context, Result, fail};
+use crate::http::Client;
+use crate::scratch::Scratch;
+use crate::services::free_port;
+use crate::services::postgres::Purpose;
+use crate::services::redis::Redis;
+use crate::state::{Env, value};
+use crate::{paths, process, seed, signals, token};
+use options::Options;
+
+/// The version that is installed; another one asks for other things.
+const PACKAGE: &str = "schemathesis==4.32.5";
+
+/// What is not asked for at random is what the checks would only guess at: whether a valid body is accepted depends on
+/// what else there is in the account.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+                      response_headers_conformance,response_schema_conformance,unsupported_method,\
+                      allow_header_conformance,ignored_auth,use_after_free";
+
+/// A 502 tells of the outside world: whether it may be answered is what the document says.
+const CONFIG: &str = "[checks.not_a_server_error]\nexpected-statuses = [\"2xx\", \"3xx\", \"4xx\", 502]\n";
+
+const PLATFORM: &str = "^/api/admin/";
+
+/// The most memory that the server may ever have had, in MiB: a debug build under everything that comes.
+const MEMORY: f64 = 400.0;
+
+/// What was counted for rate limits is forgotten this often, or nearly all would be refused by them.
+const FORGET_EVERY: Duration = Duration::from_millis(250);
+
+/// `cargo xtask schemathesis`.
+pub(crate) fn run(args: &[String]) -> Result<()> {
+    let options = options::parse(args)?;
+    signals::install()?;
+    let program = install()?;
+    let scratch = Scratch::new()?;
+    let config = scratch.dir.join("schemathesis.toml");
+    std::fs::write(&config, CONFIG).context(|| format!("cannot write {}", config.display()))?;
+    let mut product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
+    let job = Job {
+        program,
+        config,
+        base: product.addresses.base_url(),
+        options,
+    };
+    println!("seed    {} (--seed repeats it)", job.options.seed);
+    let outcome = while_forgetting(product.redis(), || job.run(&product.env));
+    product.alive()?;
+    let memory = memory::of(product.server.id())?;
+    println!("memory  {:.0} MiB now, {:.0} MiB at most", memory.now, memory.peak);
+    tell_log(&product)?;
+    outcome?;
+    if memory.peak > MEMORY {
+        return fail(format!("the server had {:.0} MiB, more than {MEMORY:.0}", memory.peak));
+    }
+    Ok(())
+}
+
+/// What every call of schemathesis is made with.
+struct Job {
+    program: PathBuf,
+    config: PathBuf,
+    base: String,
+    options: Options,
+}
+
+impl Job {
+    /// Both halves, whatever becomes of the first.
+    fn run(&self, env: &Env) -> Result<()> {
+        let document = Client::new(&self.base, Vec::new()).get("/api/openapi.json")?.body;
+        let operations = operations(&document);
+        if operations.is_empty() {
+            return fail("the server has no document");
+        }
+        let examples = self.options.examples(operations.len());
+        println!("        {} operations, {examples} examples of each", operations.len());
+        let endless: Vec<&str> = operations
+            .iter()
+            .filter(|one| one.endless)
+            .map(|one| one.path)
+            .collect();
+        let owner = [
+            session(env, &seed::user(), seed::EMAIL)?,
+            format!("X-Account-Id: {}", seed::ACCOUNT),
+        ];
+        let admin = [session(env, &token::user_id(seed::ADMIN), seed::ADMIN)?];
+        let platforms = |path: &String| path.starts_with("/api/admin/");
+        match self.options.only.as_ref().map(platforms) {
+            Some(true) => return self.schemathesis(examples, &admin, &endless, ""),
+            Some(false) => return self.schemathesis(examples, &owner, &endless, ""),
+            None => {}
+        }
+        let own = self.schemathesis(examples, &owner, &endless, "--exclude-path-regex");
+        if signals::received() {
+            return own;
+        }
+        let platform = self.schemathesis(examples, &admin, &endless, "--include-path-regex");
+        own.and(platform)
+    }
+
+    fn schemathesis(&self, examples: u64, headers: &[String], endless: &[&str], which: &str) -> Result<()> {
+        let mut command = Command::new(&self.program);
+        command.arg("--config-file").arg(&self.config).arg("run");
+        command.arg(format!("{}/api/openapi.json", self.base));
+        command.args(["--checks", CHECKS, "--continue-on-failure", "--no-color"]);
+        command.args(["--request-timeout", "60", "--generation-database", "none"]);
+        command.args(["--suppress-health-check", "all", "--warnings", "off"]);
+        command.args([
+            "--max-examples",
+            &examples.to_string(),
+            "--seed",
+            &self.options.seed.to_string(),
+        ]);
+        command.args(["--workers", &self.options.workers.to_string()]);
+        if let Some(seconds) = self.options.seconds {
+            command.args(["--max-time", &seconds.to_string()]);
+        }
+        match &self.options.only {
+            Some(path) => command.args(["--include-path", path]),
+            None => command.args([which, PLATFORM]),
+        };
+        for path in endless {
+            command.args(["--exclude-path", path]);
+        }
+        for header in headers {
+            command.args(["--header", header]);
+        }
+        command.current_dir(paths::target());
+        process::run(&mut command, "schemathesis")
+    }
+}
+
+/// An operation of the document.
+struct Operation<'d> {
+    path: &'d str,
+    /// Its answer has no end to wait for.
+    endless: bool,
+}
+
+fn operations(document: &Value) -> Vec<Operation<'_>> {
+    let methods = ["get", "put", "post", "delete", "patch"];
+    let paths = document.get("paths").and_then(Value::as_object);
+    let mut operations = Vec::new();
+    for (path, item) in paths.into_iter().flatten() {
+        for (_, operation) in item
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(key, _)| methods.contains(&key.as_str()))
+        {
+            let stream = "/responses/200/content/text~1event-stream";
+            operations.push(Operation {
+                path,
+                endless: operation.pointer(stream).is_some(),
+            });
+        }
+    }
+    operations
+}
+
+fn session(env: &Env, user: &str, email: &str) -> Result<String> {
+    let token = token::sign(value(env, "SESSION_JWT_SECRET")?, user, email, None, 240)?;
+    Ok(format!("Authorization: Bearer {token}"))
+}
+
+/// Works while the counters forget.
+fn while_forgetting<T>(redis: Option<&Redis>, work: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        if let Some(redis) = redis {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    redis.forget();
+                    thread::sleep(FORGET_EVERY);
+                }
+            });
+        }
+        let result = work();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
+}
+
+/// A panic is a failure, whatever was answered.
+fn tell_log(product: &Product) -> Result<()> {
+    let log = std::fs::read_to_string(&product.server.log).unwrap_or_default();
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    let kept = paths::target().join("schemathesis.log");
+    std::fs::write(&kept, &log).context(|| format!("cannot write {}", kept.display()))?;
+    println!("log     {}: {} errors", kept.display(), errors.len());
+    match log.lines().find(|line| line.contains("panicked at")) {
+        Some(line) => fail(format!("the server panicked: {line}")),
+        None => Ok(()),
+    }
+}
+
+/// The program, in a virtual environment of this version.
+fn install() -> Result<PathBuf> {
+    let home = paths::target().join(PACKAGE.replace("==", "-"));
+    let program = home.join("bin").join("schemathesis");
+    if program.is_file() {
+        return Ok(program);
+    }
+    println!("installing {PACKAGE} (pip)");
+    let _ = std::fs::remove_dir_all(&home);
+    let mut make = Command::new("python3");
+    process::quietly(make.args(["-m", "venv"]).arg(&home), "python3 -m venv")?;
+    let mut pip = Command::new(home.join("bin").join("pip"));
+    let installed = process::quietly(
+        pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]),
+        "pip install",
+    );
+    match installed {
+        Ok(_) => Ok(Path::new(&program).to_path_buf()),
+        Err(failure) => {
+            // Only a complete one may be found by later runs.
+            let _ = std::fs::remove_dir_all(&home);
+            Err(failure)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn streams_are_told_from_the_rest() {
+        let stream = json!({ "responses": { "200": { "content": { "text/event-stream": {} } } } });
+        let document = json!({ "paths": {
+            "/a": { "get": { "responses": { "200": { "content": { "application/json": {} } } } }, "summary": "x" },
+            "/b": { "get": stream },
+        } });
+        let found: Vec<_> = operations(&document)
+            .iter()
+            .map(|one| (one.path, one.endless))
+            .collect();
+        assert_eq!(found, [("/a", false), ("/b", true)]);
+    }
+}
