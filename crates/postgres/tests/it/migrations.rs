@@ -106,7 +106,7 @@ impl MigrationSource<Pg> for Widening {
         let versions = ["20991231000001", "20991231000002"];
         let changes = versions.into_iter().zip(self.0);
         Ok(changes
-            .map(|(version, sql)| Box::new(Change(Named(version), sql)) as Box<dyn Migration<Pg>>)
+            .map(|(version, sql)| -> Box<dyn Migration<Pg>> { Box::new(Change(Named(version), sql)) })
             .collect())
     }
 }

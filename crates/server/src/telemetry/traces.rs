@@ -42,7 +42,6 @@ pub fn request(request: &ServiceRequest, id: &str) -> Span {
         target: TRACED,
         "request",
         otel.kind = "server",
-        otel.name = Empty,
         otel.status_code = Empty,
         http.request.method = request.method().as_str(),
         http.route = Empty,
@@ -60,7 +59,10 @@ pub fn answered(span: &Span, method: &str, route: &Route, status: u16) {
         return;
     }
     let path = route.path();
-    span.record("otel.name", format!("{method} {path}"));
+    #[cfg(feature = "otel")]
+    otlp::rename(span, format!("{method} {path}"));
+    #[cfg(not(feature = "otel"))]
+    let _ = method;
     span.record("http.route", path);
     span.record("http.response.status_code", status);
     if status >= 500 {

@@ -155,7 +155,7 @@ fn people_come_in(server: &Server, ana: &User<'_>, markers: &mut Vec<Marker>, re
     refused(
         refusals,
         &bia.post("/api/auth/accept-invite", json!({ "token": format!("{token}x") })),
-        422,
+        404,
     );
     bia.post("/api/auth/accept-invite", json!({ "token": token })).ok();
     let browser = Browser::new(server.root());

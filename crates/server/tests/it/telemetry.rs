@@ -158,7 +158,9 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
 #[test]
 fn every_worker_shows_itself() {
     let (_server, port) = start(Options::default());
-    let figures = scrape(port);
+    let figures = seen(port, "the workers begin", |figures| {
+        figures.labels("worker").len() >= 25
+    });
     let workers = figures.labels("worker");
     for worker in [
         "account removals",
@@ -294,9 +296,10 @@ fn without_an_address_there_is_nothing_to_ask_and_a_worker_has_its_own() {
     let mut env = server.environment();
     env.push(("METRICS_BIND", format!("127.0.0.1:{port}")));
     let mut worker = Process::start(&["worker"], &env);
-    let figures = scrape(port);
+    let figures = seen(port, "the workers begin", |figures| {
+        figures.labels("worker").contains("runs")
+    });
     assert_eq!(figures.sum("recado_http_requests_total", &[]), None);
-    assert!(figures.labels("worker").contains("runs"));
     assert_eq!(Request::new(port, "GET", "/readyz").send().status, 404);
     assert_eq!(worker.stop(), Some(0));
 }

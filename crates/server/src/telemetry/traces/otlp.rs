@@ -108,6 +108,11 @@ pub(super) fn adopt(span: &Span, headers: &HeaderMap) {
     }
 }
 
+/// Gives a span that has begun its name: a field would come too late.
+pub(super) fn rename(span: &Span, name: String) {
+    span.context().span().update_name(name);
+}
+
 struct Headers<'a>(&'a HeaderMap);
 
 impl Extractor for Headers<'_> {
