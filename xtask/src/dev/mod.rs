@@ -46,7 +46,7 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     if reset {
         start_over(&state)?;
     }
-    let mut stack = Stack::start(&state.dir)?;
+    let mut stack = Stack::start(&state.dir, &Given::by_environment())?;
     let _announcement = state.announce(&stack.env)?;
     let logs = [&*stack.server.log, &*stack.simulators.log];
     let server_env = state.dir.join(state::RUNNING);
@@ -56,6 +56,22 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     println!("stopping");
     Ok(())
+}
+
+/// Services that run already; none: private ones are started.
+#[derive(Default)]
+pub(crate) struct Given {
+    database_url: Option<String>,
+    redis_url: Option<String>,
+}
+
+impl Given {
+    fn by_environment() -> Self {
+        Self {
+            database_url: std::env::var("DATABASE_URL").ok(),
+            redis_url: std::env::var("REDIS_URL").ok(),
+        }
+    }
 }
 
 /// The whole product, running, with demo data; stopped in the order of the fields.
@@ -69,10 +85,10 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Starts everything, with its state in a directory.
-    pub(crate) fn start(dir: &Path) -> Result<Self> {
+    /// Starts everything that is not given, with its state in a directory.
+    pub(crate) fn start(dir: &Path, given: &Given) -> Result<Self> {
         let secrets = state::dev_secrets(dir)?;
-        let base = foundation(dir)?;
+        let base = foundation(dir, given)?;
         migrate::migrate(&base.database_url)?;
         let addresses = addresses()?;
         let mut env = environment::server(&addresses, &base.database_url, base.redis_url.as_deref(), &secrets, dir)?;
@@ -150,10 +166,10 @@ fn start_over(state: &State) -> Result<()> {
 }
 
 /// Services and build at the same time: they need nothing of each other.
-fn foundation(dir: &Path) -> Result<Foundation> {
+fn foundation(dir: &Path, given: &Given) -> Result<Foundation> {
     let (database, counters, built) = thread::scope(|scope| {
-        let database = scope.spawn(|| start_database(dir));
-        let counters = scope.spawn(|| start_counters(dir));
+        let database = scope.spawn(|| start_database(dir, given));
+        let counters = scope.spawn(|| start_counters(dir, given));
         let mut build = paths::cargo();
         build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
         let built = process::run(&mut build, "cargo build");
@@ -171,9 +187,9 @@ fn foundation(dir: &Path) -> Result<Foundation> {
     })
 }
 
-fn start_database(dir: &Path) -> Result<(Option<Cluster>, String)> {
-    if let Ok(url) = std::env::var("DATABASE_URL") {
-        return Ok((None, url));
+fn start_database(dir: &Path, given: &Given) -> Result<(Option<Cluster>, String)> {
+    if let Some(url) = &given.database_url {
+        return Ok((None, url.clone()));
     }
     let cluster = Cluster::start(&dir.join("postgres"), Purpose::Development)?;
     cluster.ensure_database(DATABASE)?;
@@ -182,9 +198,9 @@ fn start_database(dir: &Path) -> Result<(Option<Cluster>, String)> {
 }
 
 /// The product runs without Redis, too; so do we.
-fn start_counters(dir: &Path) -> (Option<Redis>, Option<String>) {
-    if let Ok(url) = std::env::var("REDIS_URL") {
-        return (None, Some(url));
+fn start_counters(dir: &Path, given: &Given) -> (Option<Redis>, Option<String>) {
+    if let Some(url) = &given.redis_url {
+        return (None, Some(url.clone()));
     }
     match Redis::start(&dir.join("redis")) {
         Ok(redis) => {
