@@ -48,6 +48,7 @@ usage: cargo xtask <command>
   token --email E [--user UUID] [--name N] [--hours H]
                        print a session token for the development server
   test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
+                       guides
   guides [page ...]    run every command of docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the shape of the code
   prove [name [--runs N] [--seed S]]

@@ -28,9 +28,14 @@ pub(crate) struct Scratch {
 
 impl Scratch {
     pub(crate) fn new() -> Result<Self> {
+        Self::called("run")
+    }
+
+    /// One of several of this process.
+    pub(crate) fn called(name: &str) -> Result<Self> {
         let state = paths::state()?;
         sweep(&state);
-        let dir = state.join(format!("test-{}", std::process::id()));
+        let dir = state.join(format!("test-{}-{name}", std::process::id()));
         // Root's own umask must not keep the services' user out.
         fs::create_dir_all(&dir)
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))

@@ -94,7 +94,7 @@ impl Product {
 fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
     let (database, counters, built) = thread::scope(|scope| {
         let database = scope.spawn(|| start_database(dir, purpose));
-        let counters = scope.spawn(|| start_counters(dir));
+        let counters = scope.spawn(|| start_counters(dir, purpose));
         let mut build = paths::cargo();
         build.args(["build", "--bin", "recado", "--bin", "recado-simulators"]);
         let built = process::run(&mut build, "cargo build");
@@ -112,8 +112,16 @@ fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
     })
 }
 
+/// A service that runs already. Tests want services of their own, whatever is set.
+fn given(variable: &str, purpose: Purpose) -> Option<String> {
+    match purpose {
+        Purpose::Development => std::env::var(variable).ok(),
+        Purpose::Tests => None,
+    }
+}
+
 fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, String)> {
-    if let Ok(url) = std::env::var("DATABASE_URL") {
+    if let Some(url) = given("DATABASE_URL", purpose) {
         return Ok((None, url));
     }
     let cluster = Cluster::start(&dir.join("postgres"), purpose)?;
@@ -123,8 +131,8 @@ fn start_database(dir: &Path, purpose: Purpose) -> Result<(Option<Cluster>, Stri
 }
 
 /// The product runs without Redis, too; so do we.
-fn start_counters(dir: &Path) -> (Option<Redis>, Option<String>) {
-    if let Ok(url) = std::env::var("REDIS_URL") {
+fn start_counters(dir: &Path, purpose: Purpose) -> (Option<Redis>, Option<String>) {
+    if let Some(url) = given("REDIS_URL", purpose) {
         return (None, Some(url));
     }
     match Redis::start(&dir.join("redis")) {

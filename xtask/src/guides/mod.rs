@@ -3,7 +3,8 @@
 //!
 //! The blocks of a page that are marked `sh` are one session of bash, from the first to the last, in the repository's
 //! directory. A command that fails ends it; what a reader is to see afterwards, a block asks for by itself (`grep -q`).
-//! What cannot be run here is marked otherwise (`console`), and the page says why.
+//! What cannot be run here is marked otherwise (`console`), and the page says why. A page whose programs are not on this
+//! machine (`<!-- needs: ... -->`) is left out, and that is said.
 
 mod page;
 
@@ -16,6 +17,7 @@ use std::time::Instant;
 use crate::dev::product::Product;
 use crate::error::{Context, Result, fail};
 use crate::scratch::Scratch;
+use crate::services::find::on_path;
 use crate::services::postgres::Purpose;
 use crate::services::{find_postgres, free_port};
 use crate::{paths, signals, state};
@@ -25,21 +27,36 @@ const PAGES: &str = "docs/guides";
 
 /// `cargo xtask guides [page ...]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
-    let pages = chosen(&all()?, args)?;
     signals::install()?;
-    let scratch = Scratch::new()?;
+    check(args)
+}
+
+/// The same, as one of the checks. A page that fails keeps no other one from being tried.
+pub(crate) fn check(names: &[String]) -> Result<()> {
+    let pages = chosen(&all()?, names)?;
+    let scratch = Scratch::called("guides")?;
     let bind = format!("127.0.0.1:{}", free_port()?);
     let product = Product::start(&scratch.dir, Purpose::Tests, bind)?;
+    let mut failures = Vec::new();
     for path in &pages {
-        let begun = Instant::now();
-        run_page(path, &product, &scratch.dir)?;
-        println!(
-            "{}: every command works ({:.1} s)",
+        let (name, text) = (
             name(path),
-            begun.elapsed().as_secs_f64()
+            fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?,
         );
+        if let Some(missing) = page::needs(&text).iter().find(|program| on_path(program).is_none()) {
+            println!("{name}: left out, {missing} is not on this machine");
+            continue;
+        }
+        let begun = Instant::now();
+        match run_page(&name, &text, &product, &scratch.dir) {
+            Ok(()) => println!("{name}: every command works ({:.1} s)", begun.elapsed().as_secs_f64()),
+            Err(failure) => failures.push(failure.to_string()),
+        }
     }
-    Ok(())
+    match failures.is_empty() {
+        true => Ok(()),
+        false => fail(failures.join("\n\n")),
+    }
 }
 
 fn all() -> Result<Vec<PathBuf>> {
@@ -67,9 +84,8 @@ fn chosen(pages: &[PathBuf], names: &[String]) -> Result<Vec<PathBuf>> {
     names.iter().map(find).collect()
 }
 
-fn run_page(path: &Path, product: &Product, scratch: &Path) -> Result<()> {
-    let text = fs::read_to_string(path).context(|| format!("cannot read {}", path.display()))?;
-    let script = page::script(&text);
+fn run_page(name: &str, text: &str, product: &Product, scratch: &Path) -> Result<()> {
+    let script = page::script(text);
     let server_env = state::write_running(scratch, &product.env)?;
     let out = Command::new("bash")
         .arg("-c")
@@ -83,8 +99,7 @@ fn run_page(path: &Path, product: &Product, scratch: &Path) -> Result<()> {
         return Ok(());
     }
     fail(format!(
-        "{}: {}\n{}",
-        name(path),
+        "{name}: {}\n{}",
         String::from_utf8_lossy(&out.stderr),
         String::from_utf8_lossy(&out.stdout)
     ))

@@ -3,8 +3,19 @@
 /// The mark of a block that is run.
 const RUN: &str = "```sh";
 
+/// What a page says of the programs that it needs, in its source alone.
+const NEEDS: &str = "<!-- needs: ";
+
 /// Ends with the first command that fails, and says in which block it stood.
 const HEAD: &str = "set -Eeuo pipefail\ntrap 'echo \"the block at line $BLOCK failed: $BASH_COMMAND\" >&2' ERR\n";
+
+/// The programs without which a page cannot be run.
+pub(super) fn needs(text: &str) -> Vec<&str> {
+    let said = text
+        .lines()
+        .find_map(|line| line.strip_prefix(NEEDS)?.strip_suffix("-->"));
+    said.unwrap_or("bash curl").split_whitespace().collect()
+}
 
 /// The blocks of a page as one script.
 pub(super) fn script(text: &str) -> String {
@@ -31,7 +42,7 @@ pub(super) fn script(text: &str) -> String {
 mod tests {
     use std::process::Command;
 
-    use super::script;
+    use super::{needs, script};
 
     fn run(page: &str) -> (Option<i32>, String, String) {
         let out = Command::new("bash").args(["-c", &script(page)]).output().unwrap();
@@ -50,5 +61,14 @@ mod tests {
         let (code, out, err) = run("\n```sh\ntrue\n```\n\n```sh\necho x | grep -q y\n```\n```sh\necho never\n```\n");
         assert_eq!((code, out.as_str()), (Some(1), ""));
         assert!(err.contains("the block at line 6 failed"), "{err}");
+    }
+
+    #[test]
+    fn a_page_names_its_programs() {
+        assert_eq!(
+            needs("# A\n\n<!-- needs: bash curl node -->\n"),
+            ["bash", "curl", "node"]
+        );
+        assert_eq!(needs("# A\n"), ["bash", "curl"]);
     }
 }

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Context, Result, fail};
-use crate::{paths, process, signals, tidy};
+use crate::{guides, paths, process, signals, tidy};
 use counts::Counts;
 use rig::Rig;
 
@@ -71,6 +71,11 @@ const STEPS: &[Step] = &[
     Step {
         name: "doc",
         run: doc,
+        services: false,
+    },
+    Step {
+        name: "guides",
+        run: |_| guides::check(&[]),
         services: false,
     },
 ];
