@@ -87,7 +87,7 @@ impl Round {
 impl Case {
     fn run(&self, stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         stage::build_bare()?;
-        let server = stage.serve_routes(&stage.database())?;
+        let server = stage.launch(&stage.uncounted()?)?;
         let dir = stage.dir().join(self.name);
         fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
         let wrk = Wrk::new(wrk_or_install()?, &dir, &self.requests(stage)?)?;
