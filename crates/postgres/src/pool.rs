@@ -79,7 +79,8 @@ impl PoolConfig {
         // Every statement is short: compiling one takes longer than it does.
         options.push_str(" -c jit=off");
         if let Some(role) = role {
-            options.push_str(&format!(" -c role={role}"));
+            // Starting workers takes longer than what is asked, too, and they take the processors from others.
+            options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
         }
         config.options(options.trim_start());
         config.application_name(if role.is_some() {

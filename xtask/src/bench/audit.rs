@@ -34,7 +34,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
         println!("an account with {entries} entries");
         fill(&database, account, entries)?;
     }
-    let server = stage.serve_routes(&database)?;
+    let server = stage.launch(&stage.uncounted()?)?;
     let few = Client::new(&server.base, stage.headers(&few_account)?);
     let large = Client::new(&server.base, stage.headers(&many_account)?);
     let (short, long) = in_turns((&few, FIRST), (&large, FIRST))?;

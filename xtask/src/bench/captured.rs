@@ -143,6 +143,18 @@ fn values(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// The type of a list, which the server tells and a literal does not: of ids, of objects, or of words.
+fn of_list(value: &str) -> &'static str {
+    let ids = |letter: char| letter.is_ascii_hexdigit() || "'{},-".contains(letter);
+    if value.contains("{\\\"") {
+        "::jsonb[]"
+    } else if value.chars().all(ids) {
+        "::uuid[]"
+    } else {
+        "::text[]"
+    }
+}
+
 fn filled(text: &str, parameters: &str) -> String {
     // A statement may begin with a remark that names its parameters.
     let text = match text.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
@@ -160,7 +172,11 @@ fn filled(text: &str, parameters: &str) -> String {
             .ok()
             .and_then(|number: usize| values.get(number.checked_sub(1)?));
         match value {
-            Some(value) => whole.push_str(value),
+            Some(value) => {
+                let list = if whole.ends_with("unnest(") { of_list(value) } else { "" };
+                whole.push_str(value);
+                whole.push_str(list);
+            }
             None => {
                 whole.push('$');
                 whole.push_str(number);
@@ -198,5 +214,9 @@ mod tests {
     fn parameters_go_to_their_places() {
         let many = "$1 = '1', $2 = '2', $10 = 'ten'";
         assert_eq!(filled("SELECT $2, $1, $9", many), "SELECT '2', '1', $9");
+        let of = |value: &str| filled("unnest($1)", &format!("$1 = {value}"));
+        assert_eq!(of("'{}'"), "unnest('{}'::uuid[])");
+        assert_eq!(of(r#"'{"{\"kind\": 1}"}'"#), r#"unnest('{"{\"kind\": 1}"}'::jsonb[])"#);
+        assert_eq!(of("'{word}'"), "unnest('{word}'::text[])");
     }
 }

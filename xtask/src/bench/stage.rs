@@ -117,6 +117,14 @@ impl Stage {
         }
     }
 
+    /// Routes alone, where nobody is counted: the server that counts cannot be reached.
+    pub(super) fn uncounted(&self) -> Result<Launch> {
+        Ok(Launch {
+            redis: Some(format!("redis://127.0.0.1:{}", free_port()?)),
+            ..self.routes()
+        })
+    }
+
     /// Starts a server and waits until it is ready.
     pub(super) fn launch(&self, launch: &Launch) -> Result<Server> {
         let bind = format!("127.0.0.1:{}", free_port()?);

@@ -24,7 +24,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let store = stage.dir().join("media");
     let server = stage.launch(&Launch {
         more: vec![("MEDIA_STORE_URL", format!("file://{}", store.display()))],
-        ..stage.routes()
+        ..stage.uncounted()?
     })?;
     let Some(account) = data::accounts().into_iter().nth(12) else {
         return fail("there are no accounts");
