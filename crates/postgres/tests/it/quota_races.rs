@@ -43,6 +43,19 @@ fn cancelled(campaign: &Campaign) -> Campaign {
     }
 }
 
+fn result(sent: bool) -> SendResult {
+    match sent {
+        true => SendResult::Sent {
+            message_id: None,
+            wa_id: None,
+        },
+        false => SendResult::Failed {
+            code: None,
+            message: "no".into(),
+        },
+    }
+}
+
 /// What was sent and what is held this month.
 async fn used(world: &World) -> (i64, i64) {
     let usage = world.usage().await;
@@ -71,17 +84,7 @@ async fn play(world: &World, race: &Race) {
     }));
     let results = async {
         for (send, sent) in sends.into_iter().zip(&race.results) {
-            let result = match sent {
-                true => SendResult::Sent {
-                    message_id: None,
-                    wa_id: None,
-                },
-                false => SendResult::Failed {
-                    code: None,
-                    message: "no".into(),
-                },
-            };
-            let turn = [(send, result)];
+            let turn = [(send, result(*sent))];
             world.runs().record_and_start(run, worker, &turn, &[]).await.unwrap();
         }
     };
