@@ -254,7 +254,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/analytics/automations", Read, analytics::automations),
     route!(GET, "/api/analytics/metrics", Read, analytics::metrics),
     route!(GET, "/api/analytics/metrics/{name}", Read, analytics::metric),
-    undescribed!(
+    route!(
         GET,
         "/api/analytics/metrics/{name}/top-contacts",
         Read,
@@ -268,7 +268,7 @@ pub static TABLE: &[RouteSpec] = &[
     route!(DELETE, "/api/admin/accounts/{id}", Platform, platform::delete),
     route!(POST, "/api/admin/accounts/{id}/action", Platform, platform::act)
         .at_most_by_person(Limit::API, "admin-action"),
-    undescribed!(
+    route!(
         POST,
         "/api/admin/accounts/{id}/support",
         Platform,
