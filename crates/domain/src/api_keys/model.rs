@@ -1,7 +1,7 @@
 //! Keys as they are published, and what authentication needs to know of one.
 
-use secrecy::SecretString;
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use secrecy::{ExposeSecret, SecretString};
 use schemars::JsonSchema;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Members, invites, and why something about them did not happen.
 
-use secrecy::SecretString;
 use schemars::JsonSchema;
+use secrecy::SecretString;
 use serde::Serialize;
 use thiserror::Error;
 use time::OffsetDateTime;

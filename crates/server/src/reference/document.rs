@@ -23,11 +23,12 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
     let mut tags: BTreeMap<&str, &Tag> = BTreeMap::new();
-    for (spec, described) in table.iter().filter_map(|spec| Some((spec, spec.described?))) {
+    for spec in table {
+        let described = &spec.described;
         let method = spec.method.as_str().to_ascii_lowercase();
         tags.insert(described.tag.name, described.tag);
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
-        path[method] = operation(spec, &described, &mut schemas);
+        path[method] = operation(spec, described, &mut schemas);
     }
     let mut document = json!({
         "openapi": "3.1.0",
@@ -157,7 +158,9 @@ fn responses(spec: &RouteSpec, told: &Operation, schemas: &mut Schemas) -> Map<S
     }
     let mut faults: BTreeMap<u16, Vec<(Fault, Vec<&str>)>> = BTreeMap::new();
     let derived = derived(spec, told).into_iter().map(|fault| (fault, None));
-    for (fault, when) in derived.chain(told.refusals.iter().map(|(fault, when)| (*fault, Some(*when)))) {
+    let said = told.refusals.iter();
+    let said = said.map(|(fault, when)| (*fault, Some(*when).filter(|when| !when.is_empty())));
+    for (fault, when) in derived.chain(said) {
         let of_status = faults.entry(fault.status()).or_default();
         match of_status.iter_mut().find(|(known, _)| *known == fault) {
             Some((_, words)) => words.extend(when),

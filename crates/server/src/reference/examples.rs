@@ -48,7 +48,11 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     for choice in ["anyOf", "oneOf"] {
         let choices = schema.get(choice).and_then(Value::as_array);
         if let Some(first) = choices.and_then(|choices| choices.iter().find(|one| !is_null(one))) {
-            return patched(sample(document, first, name, depth), &fields(document, schema, depth));
+            let chosen = sample(document, first, name, depth);
+            return match schema.get("properties") {
+                Some(_) => patched(chosen, &fields(document, schema, depth)),
+                None => chosen,
+            };
         }
     }
     if let Some(parts) = schema.get("allOf").and_then(Value::as_array) {

@@ -1,8 +1,13 @@
 //! The reference of the interface: an OpenAPI 3.1 document, made of the route table, of the types that bodies and answers
 //! are made of, and of what each context says of its operations. Nothing that one of them knows is said twice.
 
+pub(crate) mod accounts;
 pub(crate) mod analytics;
+pub(crate) mod api_keys;
+pub(crate) mod audit;
 pub(crate) mod automations;
+pub(crate) mod billing;
+pub(crate) mod brand;
 pub(crate) mod campaigns;
 pub(crate) mod contacts;
 pub(crate) mod conversations;
@@ -11,6 +16,7 @@ mod document;
 mod examples;
 pub(crate) mod exports;
 mod faults;
+pub(crate) mod folders;
 pub(crate) mod ingestion;
 pub(crate) mod insights;
 pub(crate) mod links;
@@ -20,6 +26,10 @@ mod operation;
 pub(crate) mod platform;
 mod prose;
 mod schemas;
+pub(crate) mod segments;
+pub(crate) mod service;
+pub(crate) mod tags;
+pub(crate) mod team;
 pub(crate) mod templates;
 pub(crate) mod webhooks;
 pub(crate) mod whatsapp;

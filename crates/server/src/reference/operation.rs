@@ -62,7 +62,7 @@ impl Operation {
         self
     }
 
-    /// With a refusal that the route does not tell of, or with words on one that it does.
+    /// With a refusal that the route does not tell of, or with words (maybe none) on one that it does.
     pub(crate) fn refuses(mut self, fault: Fault, when: &'static str) -> Self {
         self.refusals.push((fault, when));
         self

@@ -3,29 +3,55 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::accounts::AccountHint;
-use recado_domain::shared::AccountId;
-use serde::Deserialize;
-use serde_json::json;
+use recado_domain::accounts::{Account, AccountHint, Membership};
+use recado_domain::shared::{AccountId, Role};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
 use crate::web::shape::{Person, Proved};
+use crate::web::support::SupportMode;
 use crate::web::{cookies, reply};
 use crate::wiring::Services;
 
-/// Body of `POST /api/accounts`.
-#[derive(Deserialize, Validate)]
-pub(super) struct NewAccount {
+/// An account to be created.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct NewAccount {
+    /// Its name: 1 to 200 characters.
+    #[schemars(length(min = 1, max = 200), example = &"Loja da Ana")]
     #[garde(required)]
     name: Option<String>,
 }
 
-/// Body of `POST /api/accounts/switch`.
-#[derive(Deserialize, Validate)]
-pub(super) struct SwitchTo {
+/// Another account.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct SwitchTo {
+    /// The id of an account that the caller is a member of.
     #[garde(required)]
     account_id: Option<uuid::Uuid>,
+}
+
+/// The accounts of a person.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OwnAccounts {
+    /// The accounts that the person is a member of, with the role in each.
+    accounts: Vec<Membership>,
+    /// The account that the cookie `svc-active-account-id` names; null where it names none of theirs.
+    active_account_id: Option<AccountId>,
+    /// Whether the person is a platform administrator.
+    is_admin: bool,
+    /// The account that a platform administrator works in at present; null for everybody else.
+    support_mode: Option<SupportMode>,
+}
+
+/// An account, and what the caller may do in it.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct OwnAccount {
+    /// The account.
+    account: Account,
+    /// The caller's role in it.
+    role: Role,
 }
 
 /// `GET /api/accounts`
@@ -39,12 +65,12 @@ pub(super) async fn list(
         Some(AccountHint::Named(id)) if accounts.iter().any(|membership| membership.account_id == id) => Some(id),
         _ => None,
     };
-    Ok(reply::ok(json!({
-        "accounts": accounts,
-        "active_account_id": active,
-        "is_admin": services.accounts.is_admin(&session),
-        "support_mode": services.authenticator.support_mode(&request, &session),
-    })))
+    Ok(reply::ok(OwnAccounts {
+        accounts,
+        active_account_id: active,
+        is_admin: services.accounts.is_admin(&session),
+        support_mode: services.authenticator.support_mode(&request, &session),
+    }))
 }
 
 /// `POST /api/accounts`
@@ -58,7 +84,10 @@ pub(super) async fn create(
         .create(&session, &input.name.unwrap_or_default())
         .await?;
     let cookie = cookies::active_account(account.id, services.shared.config.cookie_secure);
-    let mut response = reply::created(json!({ "account": account, "role": "owner" }));
+    let mut response = reply::created(OwnAccount {
+        account,
+        role: Role::Owner,
+    });
     response
         .add_cookie(&cookie)
         .map_err(|error| ApiError::Internal(error.into()))?;
@@ -74,7 +103,10 @@ pub(super) async fn switch(
     let account_id = AccountId(input.account_id.unwrap_or_default());
     let membership = services.accounts.switch(&session, account_id).await?;
     let cookie = cookies::active_account(account_id, services.shared.config.cookie_secure);
-    let mut response = reply::ok(json!({ "account": membership.account, "role": membership.role }));
+    let mut response = reply::ok(OwnAccount {
+        account: membership.account,
+        role: membership.role,
+    });
     response
         .add_cookie(&cookie)
         .map_err(|error| ApiError::Internal(error.into()))?;

@@ -4,7 +4,9 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::api_keys::NewApiKey;
+use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{ApiKeyId, timestamp};
+use schemars::JsonSchema;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -15,21 +17,34 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/api-keys`.
-#[derive(Deserialize, Validate)]
-pub(super) struct NewKey {
+/// A key to be made.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct NewKey {
+    /// What it is for: 1 to 100 characters.
+    #[schemars(length(min = 1, max = 100), example = &"Shop integration")]
     #[garde(required)]
     name: Option<String>,
 }
 
-/// The one answer that holds a key whole.
-#[derive(Serialize)]
-struct MadeKey<'a> {
+/// A new key: the one answer that holds it whole.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MadeKey<'a> {
+    /// The id of the key.
     id: ApiKeyId,
+    /// What it is for.
+    #[schemars(example = &"Shop integration")]
     name: &'a str,
+    /// Its first 12 characters: the same for every key.
+    #[schemars(example = &"svc_live_sk_")]
     key_prefix: &'a str,
+    /// Its last four characters, to tell keys apart.
+    #[schemars(example = &"x9Qa")]
     key_hint: &'a str,
+    /// The key. Keep it: it is told in this answer alone.
+    #[schemars(example = &"svc_live_sk_h2Vd0m3yTq8sLw5bKcR7nZpXfEjUx9Qa")]
     full_key: &'a str,
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,
 }

@@ -3,6 +3,7 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use recado_domain::audit::{AuditFilter, AuditLog};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::ApiError;
@@ -14,12 +15,18 @@ use crate::wiring::Services;
 /// The default and the largest size of a page.
 const LIMIT: (i64, i64) = (50, 100);
 
-/// Unlike other lists, its page is published under `logs`.
-#[derive(Serialize)]
-struct Logs {
+/// A page of the audit log.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "AuditLogPage")]
+pub(crate) struct Logs {
+    /// The entries, newest first.
     logs: Vec<AuditLog>,
+    /// How many entries the whole list has, exactly.
     total: i64,
+    /// The page number, from 1.
     page: i64,
+    /// How many entries a page holds at most.
+    #[schemars(example = 50)]
     limit: i64,
 }
 

@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::brand::BrandInput;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -12,22 +13,36 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Proved, nullable};
 use crate::wiring::Services;
 
-/// Body of `PUT /api/brand-context`: null clears, absent keeps.
-#[derive(Deserialize, Validate)]
+/// What is known of the account's business: at most 5,000 characters each; null clears, absent keeps.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct BrandBody {
+pub(crate) struct BrandBody {
+    /// The name of the business.
+    #[schemars(length(max = 5000), example = &"Loja da Ana")]
     #[serde(default, deserialize_with = "nullable")]
     company_name: Option<Option<String>>,
+    /// What the business is.
+    #[schemars(length(max = 5000), example = &"A family shop for running shoes.")]
     #[serde(default, deserialize_with = "nullable")]
     description: Option<Option<String>>,
+    /// What it offers.
+    #[schemars(length(max = 5000), example = &"Running shoes, socks, gait analysis.")]
     #[serde(default, deserialize_with = "nullable")]
     products_services: Option<Option<String>>,
+    /// How it speaks to its customers.
+    #[schemars(length(max = 5000), example = &"Warm and direct, without jargon.")]
     #[serde(default, deserialize_with = "nullable")]
     tone_of_voice: Option<Option<String>>,
+    /// Whom it speaks to.
+    #[schemars(length(max = 5000), example = &"Amateur runners of 25 to 45 years.")]
     #[serde(default, deserialize_with = "nullable")]
     target_audience: Option<Option<String>>,
+    /// What it stands for.
+    #[schemars(length(max = 5000), example = &"Honest advice, fair prices.")]
     #[serde(default, deserialize_with = "nullable")]
     brand_values: Option<Option<String>>,
+    /// The address of its website, http or https.
+    #[schemars(length(max = 5000), example = &"https://example.com/")]
     #[serde(default, deserialize_with = "nullable")]
     website_url: Option<Option<String>>,
 }
@@ -46,9 +61,11 @@ impl From<BrandBody> for BrandInput {
     }
 }
 
-/// Body of `POST /api/brand-context/scrape`.
-#[derive(Deserialize, Validate)]
-pub(super) struct Website {
+/// A website to be read.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct Website {
+    /// Its address, http or https. It has to be on the public Internet.
+    #[schemars(example = &"https://example.com/")]
     #[garde(required)]
     url: Option<String>,
 }

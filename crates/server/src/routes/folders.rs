@@ -3,8 +3,9 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::folders::FolderQuery;
+use recado_domain::folders::{FolderKind, FolderQuery};
 use recado_domain::shared::FolderId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -14,11 +15,15 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/folders`.
-#[derive(Deserialize, Validate)]
-pub(super) struct NewFolder {
+/// A folder to be made.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct NewFolder {
+    /// Its name: 1 to 100 characters, after HTML tags and control characters are taken out.
+    #[schemars(length(min = 1, max = 100), example = &"Black Friday")]
     #[garde(required)]
     name: Option<String>,
+    /// What it is to hold.
+    #[schemars(with = "FolderKind")]
     #[garde(required)]
     kind: Option<String>,
 }

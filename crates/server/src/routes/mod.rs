@@ -8,29 +8,29 @@ use recado_domain::limits::Limit;
 use crate::reference::{self, Described};
 use crate::web::limit::{RateKey, RateRule};
 
-mod accounts;
+pub(crate) mod accounts;
 mod analytics;
-mod api_keys;
-mod audit;
+pub(crate) mod api_keys;
+pub(crate) mod audit;
 pub(crate) mod automations;
-mod billing;
-mod brand;
+pub(crate) mod billing;
+pub(crate) mod brand;
 pub(crate) mod campaigns;
 pub(crate) mod contacts;
 pub(crate) mod conversations;
 mod docs;
 mod exports;
-mod folders;
+pub(crate) mod folders;
 pub(crate) mod ingestion;
 pub(crate) mod insights;
 pub(crate) mod links;
 mod media;
 mod notifications;
 pub(crate) mod platform;
-mod segments;
-mod service;
-mod tags;
-mod team;
+pub(crate) mod segments;
+pub(crate) mod service;
+pub(crate) mod tags;
+pub(crate) mod team;
 pub(crate) mod templates;
 pub(crate) mod webhooks;
 pub(crate) mod whatsapp;
@@ -65,25 +65,11 @@ pub struct RouteSpec {
     /// What answers.
     pub handler: fn() -> Route,
     /// What the reference says of it.
-    pub described: Option<Described>,
+    pub described: Described,
 }
 
 /// A route; its handler and what the reference says of it bear the same name.
 macro_rules! route {
-    ($method:ident, $path:literal, $access:ident, $context:ident::$handler:ident) => {
-        RouteSpec {
-            described: Some(Described {
-                name: concat!(stringify!($context), "_", stringify!($handler)),
-                tag: &reference::$context::TAG,
-                operation: reference::$context::$handler,
-            }),
-            ..undescribed!($method, $path, $access, $context::$handler)
-        }
-    };
-}
-
-/// A route that the reference does not tell of yet.
-macro_rules! undescribed {
     ($method:ident, $path:literal, $access:ident, $context:ident::$handler:ident) => {
         RouteSpec {
             method: Method::$method,
@@ -91,7 +77,11 @@ macro_rules! undescribed {
             access: Access::$access,
             rate: None,
             handler: || web::to($context::$handler),
-            described: None,
+            described: Described {
+                name: concat!(stringify!($context), "_", stringify!($handler)),
+                tag: &reference::$context::TAG,
+                operation: reference::$context::$handler,
+            },
         }
     };
 }
@@ -124,39 +114,38 @@ impl RouteSpec {
 
 /// Every route.
 pub static TABLE: &[RouteSpec] = &[
-    undescribed!(GET, "/healthz", Public, service::health),
-    undescribed!(GET, "/readyz", Public, service::ready),
+    route!(GET, "/healthz", Public, service::health),
+    route!(GET, "/readyz", Public, service::ready),
     route!(GET, "/docs", Public, docs::page),
     route!(GET, "/docs/{file}", Public, docs::asset),
-    undescribed!(GET, "/api/openapi.json", Public, service::openapi),
+    route!(GET, "/api/openapi.json", Public, service::openapi),
     route!(GET, "/media/{account}/{file}", Public, media::fetch),
-    undescribed!(GET, "/api/accounts", Session, accounts::list),
-    undescribed!(POST, "/api/accounts", Session, accounts::create),
-    undescribed!(POST, "/api/accounts/switch", Session, accounts::switch),
-    undescribed!(POST, "/api/auth/accept-invite", Session, team::accept)
-        .at_most_by_address(Limit::AUTH, "accept-invite"),
-    undescribed!(GET, "/api/team/members", Read, team::members),
-    undescribed!(PUT, "/api/team/members/{id}", Manage, team::change_role),
-    undescribed!(DELETE, "/api/team/members/{id}", Manage, team::remove),
-    undescribed!(GET, "/api/team/invites", Manage, team::invites),
-    undescribed!(POST, "/api/team/invites", Manage, team::invite),
-    undescribed!(DELETE, "/api/team/invites/{id}", Manage, team::revoke),
-    undescribed!(GET, "/api/api-keys", Read, api_keys::list),
-    undescribed!(POST, "/api/api-keys", Manage, api_keys::create).at_most(Limit::API, "api-keys"),
-    undescribed!(DELETE, "/api/api-keys/{id}", Manage, api_keys::delete),
-    undescribed!(GET, "/api/audit-logs", Read, audit::list).at_most(Limit::API, "audit-logs"),
-    undescribed!(GET, "/api/billing/plans", Public, billing::plans),
-    undescribed!(POST, "/api/billing/subscribe", Manage, billing::subscribe).at_most(Limit::API, "billing-subscribe"),
-    undescribed!(GET, "/api/billing/subscription", Read, billing::subscription),
-    undescribed!(PUT, "/api/billing/subscription", Manage, billing::change),
-    undescribed!(POST, "/api/billing/cancel", Manage, billing::cancel).at_most(Limit::API, "billing-cancel"),
-    undescribed!(GET, "/api/billing/history", Read, billing::history),
-    undescribed!(GET, "/api/billing/payment-status", Read, billing::payment_status),
-    undescribed!(POST, "/api/billing/webhook", Public, billing::callback)
+    route!(GET, "/api/accounts", Session, accounts::list),
+    route!(POST, "/api/accounts", Session, accounts::create),
+    route!(POST, "/api/accounts/switch", Session, accounts::switch),
+    route!(POST, "/api/auth/accept-invite", Session, team::accept).at_most_by_address(Limit::AUTH, "accept-invite"),
+    route!(GET, "/api/team/members", Read, team::members),
+    route!(PUT, "/api/team/members/{id}", Manage, team::change_role),
+    route!(DELETE, "/api/team/members/{id}", Manage, team::remove),
+    route!(GET, "/api/team/invites", Manage, team::invites),
+    route!(POST, "/api/team/invites", Manage, team::invite),
+    route!(DELETE, "/api/team/invites/{id}", Manage, team::revoke),
+    route!(GET, "/api/api-keys", Read, api_keys::list),
+    route!(POST, "/api/api-keys", Manage, api_keys::create).at_most(Limit::API, "api-keys"),
+    route!(DELETE, "/api/api-keys/{id}", Manage, api_keys::delete),
+    route!(GET, "/api/audit-logs", Read, audit::list).at_most(Limit::API, "audit-logs"),
+    route!(GET, "/api/billing/plans", Public, billing::plans),
+    route!(POST, "/api/billing/subscribe", Manage, billing::subscribe).at_most(Limit::API, "billing-subscribe"),
+    route!(GET, "/api/billing/subscription", Read, billing::subscription),
+    route!(PUT, "/api/billing/subscription", Manage, billing::change),
+    route!(POST, "/api/billing/cancel", Manage, billing::cancel).at_most(Limit::API, "billing-cancel"),
+    route!(GET, "/api/billing/history", Read, billing::history),
+    route!(GET, "/api/billing/payment-status", Read, billing::payment_status),
+    route!(POST, "/api/billing/webhook", Public, billing::callback)
         .at_most_by_address(Limit::WEBHOOK, "billing-webhook"),
-    undescribed!(GET, "/api/brand-context", Read, brand::get),
-    undescribed!(PUT, "/api/brand-context", Write, brand::update),
-    undescribed!(POST, "/api/brand-context/scrape", Write, brand::scrape).at_most(Limit::API, "brand-scrape"),
+    route!(GET, "/api/brand-context", Read, brand::get),
+    route!(PUT, "/api/brand-context", Write, brand::update),
+    route!(POST, "/api/brand-context/scrape", Write, brand::scrape).at_most(Limit::API, "brand-scrape"),
     route!(GET, "/api/contacts", Read, contacts::list),
     route!(POST, "/api/contacts", Write, contacts::create),
     route!(POST, "/api/contacts/import", Write, contacts::import),
@@ -172,19 +161,19 @@ pub static TABLE: &[RouteSpec] = &[
     route!(GET, "/api/notifications/stream", Read, notifications::stream),
     route!(POST, "/api/notifications/read-all", Read, notifications::read_all),
     route!(POST, "/api/notifications/{id}/read", Read, notifications::read),
-    undescribed!(GET, "/api/tags", Read, tags::list),
-    undescribed!(POST, "/api/tags", Write, tags::create),
-    undescribed!(DELETE, "/api/tags/{id}", Write, tags::delete),
-    undescribed!(GET, "/api/segments", Read, segments::list),
-    undescribed!(POST, "/api/segments", Write, segments::create),
-    undescribed!(GET, "/api/segments/{id}", Read, segments::get),
-    undescribed!(PUT, "/api/segments/{id}", Write, segments::update),
-    undescribed!(DELETE, "/api/segments/{id}", Write, segments::delete),
-    undescribed!(POST, "/api/segments/{id}/members", Write, segments::add_members),
-    undescribed!(DELETE, "/api/segments/{id}/members", Write, segments::remove_members),
-    undescribed!(GET, "/api/folders", Read, folders::list),
-    undescribed!(POST, "/api/folders", Write, folders::create),
-    undescribed!(DELETE, "/api/folders/{id}", Write, folders::delete),
+    route!(GET, "/api/tags", Read, tags::list),
+    route!(POST, "/api/tags", Write, tags::create),
+    route!(DELETE, "/api/tags/{id}", Write, tags::delete),
+    route!(GET, "/api/segments", Read, segments::list),
+    route!(POST, "/api/segments", Write, segments::create),
+    route!(GET, "/api/segments/{id}", Read, segments::get),
+    route!(PUT, "/api/segments/{id}", Write, segments::update),
+    route!(DELETE, "/api/segments/{id}", Write, segments::delete),
+    route!(POST, "/api/segments/{id}/members", Write, segments::add_members),
+    route!(DELETE, "/api/segments/{id}/members", Write, segments::remove_members),
+    route!(GET, "/api/folders", Read, folders::list),
+    route!(POST, "/api/folders", Write, folders::create),
+    route!(DELETE, "/api/folders/{id}", Write, folders::delete),
     route!(GET, "/api/templates", Read, templates::list),
     route!(POST, "/api/templates", Write, templates::create),
     route!(POST, "/api/templates/media/upload", Write, media::upload).at_most(Limit::TEMPLATE_MEDIA, "template-media"),

@@ -5,6 +5,7 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::segments::{AudienceFilters, SegmentInput};
 use recado_domain::shared::{ContactId, SegmentId};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -14,20 +15,27 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
 
-/// Body of `POST /api/segments` and `PUT /api/segments/<id>`.
-#[derive(Deserialize, Validate)]
+/// A segment, as it is written.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct SegmentBody {
+pub(crate) struct SegmentBody {
+    /// Its name: 1 to 100 characters, after HTML tags and control characters are taken out.
+    #[schemars(length(min = 1, max = 100), example = &"Campinas, com e-mail")]
     name: Option<String>,
+    /// What it is for, in words for people: at most 1,000 characters.
+    #[schemars(length(max = 1000), example = &"For the opening of the new shop")]
     #[serde(default, deserialize_with = "nullable")]
     description: Option<Option<String>>,
+    /// Contacts that meet these conditions belong to it beside its members; null for its members alone.
     #[serde(default, deserialize_with = "nullable")]
     filters: Option<Option<AudienceFilters>>,
 }
 
-/// Body of `POST /api/segments/<id>/members` and `DELETE /api/segments/<id>/members`.
-#[derive(Deserialize, Validate)]
-pub(super) struct MembersBody {
+/// Members of a segment.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct MembersBody {
+    /// The ids of the contacts: at most 1,000.
+    #[schemars(length(max = 1000))]
     #[garde(required)]
     contact_ids: Option<Vec<ContactId>>,
 }

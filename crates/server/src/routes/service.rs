@@ -2,16 +2,25 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::error::ApiError;
 use crate::reference;
 use crate::web::reply;
 use crate::wiring::Services;
 
+/// How the service is.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Health {
+    /// One word: `ok` of a process that answers, `ready` of one that may be given work.
+    #[schemars(example = &"ok")]
+    status: &'static str,
+}
+
 /// `GET /healthz`: the process answers.
 pub(super) async fn health() -> HttpResponse {
-    reply::ok(json!({ "status": "ok" }))
+    reply::ok(Health { status: "ok" })
 }
 
 /// `GET /api/openapi.json`: the reference, made once and kept.
@@ -27,7 +36,7 @@ pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiE
         return Err(ApiError::Unavailable("the server is shutting down".into()));
     }
     match recado_postgres::pending(&services.platform).await? {
-        0 => Ok(reply::ok(json!({ "status": "ready" }))),
+        0 => Ok(reply::ok(Health { status: "ready" })),
         pending => Err(ApiError::Unavailable(
             format!("{pending} migrations are pending").into(),
         )),

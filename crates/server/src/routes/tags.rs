@@ -4,6 +4,7 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::TagId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
@@ -13,11 +14,15 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// Body of `POST /api/tags`.
-#[derive(Deserialize, Validate)]
-pub(super) struct NewTag {
+/// A tag to be made.
+#[derive(Deserialize, JsonSchema, Validate)]
+pub(crate) struct NewTag {
+    /// Its name, unique in the account: 1 to 100 characters.
+    #[schemars(length(min = 1, max = 100), example = &"vip")]
     #[garde(required)]
     name: Option<String>,
+    /// Its colour, for the eye: at most 32 characters of your choice.
+    #[schemars(length(max = 32), example = &"#22c55e")]
     #[garde(skip)]
     color: Option<String>,
 }

@@ -4,11 +4,11 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Session};
-use recado_domain::shared::{InviteId, UserId};
-use recado_domain::team::{InviteInput, NewInvite};
+use recado_domain::shared::{InviteId, Role, UserId};
+use recado_domain::team::{Invite, InviteInput, NewInvite};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
@@ -17,26 +17,36 @@ use crate::web::shape::{Caller, Id, Person, Proved};
 use crate::web::{cookies, reply};
 use crate::wiring::Services;
 
-/// Body of `PUT /api/team/members/<id>`.
-#[derive(Deserialize, Validate)]
+/// A role to be given.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct RoleBody {
+pub(crate) struct RoleBody {
+    /// The role. Only an owner gives or takes `owner`.
+    #[schemars(required, with = "Role")]
     role: Option<String>,
 }
 
-/// Body of `POST /api/team/invites`.
-#[derive(Deserialize, Validate)]
+/// An invite to be made.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct InviteBody {
+pub(crate) struct InviteBody {
+    /// The e-mail address of whoever is invited.
+    #[schemars(required, example = &"bia@example.com")]
     email: Option<String>,
+    /// The role that the invite gives. Only an owner gives `owner`.
+    #[schemars(required, with = "Role")]
     role: Option<String>,
+    /// For how many hours it can be accepted: 1 to 8760; a week (168) when it is absent.
+    #[schemars(range(min = 1, max = 8760), example = 168)]
     expires_in_hours: Option<i64>,
 }
 
-/// Body of `POST /api/auth/accept-invite`.
-#[derive(Deserialize, Validate)]
+/// The token of an invite.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(super) struct AcceptBody {
+pub(crate) struct AcceptBody {
+    /// The token, as the invite told it.
+    #[schemars(required, example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     token: Option<String>,
 }
 
@@ -97,17 +107,30 @@ pub(super) async fn invite(
     };
     let made = services.invites.create(&tenant, input).await?;
     services.shared.mailed.notify_one();
-    Ok(reply::created(told_once(&made)))
+    Ok(reply::created(MadeInvite::from(&made)))
 }
 
-/// The invite with what is told of it only now.
-fn told_once(made: &NewInvite) -> Value {
-    let mut told = json!(made.invite);
-    if let Value::Object(fields) = &mut told {
-        fields.insert("token".to_owned(), json!(made.token.expose_secret()));
-        fields.insert("accept_url".to_owned(), json!(made.accept_url.expose_secret()));
+/// An invite, with what is told of it only now.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct MadeInvite<'a> {
+    #[serde(flatten)]
+    invite: &'a Invite,
+    /// Whoever has the token and the address can accept the invite. It is told in this answer alone.
+    #[schemars(example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
+    token: &'a str,
+    /// The address of the page that accepts the invite, with the token in it. It is told in this answer alone.
+    #[schemars(example = &"https://app.example.com/invites/accept?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
+    accept_url: &'a str,
+}
+
+impl<'a> From<&'a NewInvite> for MadeInvite<'a> {
+    fn from(made: &'a NewInvite) -> Self {
+        Self {
+            invite: &made.invite,
+            token: made.token.expose_secret(),
+            accept_url: made.accept_url.expose_secret(),
+        }
     }
-    told
 }
 
 /// `DELETE /api/team/invites/<id>`

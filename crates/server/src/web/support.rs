@@ -7,7 +7,9 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use recado_domain::platform::{SUPPORT_LASTS, SupportStarted};
+use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, UserId, timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -16,19 +18,22 @@ use crate::web::cookies;
 /// The cookie's name.
 pub const SUPPORT_MODE: &str = "svc-support-mode";
 
-/// What an administrator is doing, as published.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The account that a platform administrator works in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SupportMode {
-    /// The account they work in.
+    /// The id of that account.
     pub account_id: AccountId,
     /// Its name.
+    #[schemars(example = &"Loja da Ana")]
     pub account_name: String,
-    /// The account they came from, if they had one.
+    /// The account that was active before; null for none.
     pub original_account_id: Option<AccountId>,
-    /// Since when.
+    /// When it began.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub started_at: OffsetDateTime,
-    /// Until when.
+    /// When it ends by itself.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub expires_at: OffsetDateTime,
 }

@@ -1,30 +1,54 @@
 //! What the routes of billing answer.
 
 use recado_domain::billing::{
-    BillingType, Cancelled, Cents, Cycle, GatewayPayment, Overview, Payment, Plan, PlanLimits, Subscribed,
+    BillingType, Cancelled, Cents, Cycle, GatewayPayment, Overview, Payment, Plan, PlanChange, PlanLimits, Subscribed,
     Subscription, SubscriptionStatus, Usage, plan,
 };
+use recado_domain::shared::schema::{Day, Timestamp};
 use recado_domain::shared::{Page, PaymentId, SubscriptionId, timestamp};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
 use time::{Date, OffsetDateTime};
 
-#[derive(Serialize)]
-pub(super) struct PlanShape {
+/// A plan of the catalogue.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Plan")]
+pub(crate) struct PlanShape {
+    /// The plan's id.
+    #[schemars(example = &"starter")]
     id: &'static str,
+    /// What it is called.
+    #[schemars(example = &"Starter")]
     name: &'static str,
+    /// Whom it is for.
+    #[schemars(example = &"For a small team")]
     description: &'static str,
+    /// What it costs.
     price: PriceShape,
+    /// How much it allows.
     limits: PlanLimits,
+    /// What it offers, in words for people.
+    #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
     features: &'static [&'static str],
+    /// Whether it is the one to show first.
     highlighted: bool,
 }
 
-#[derive(Serialize)]
+/// What a plan costs.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlanPrice")]
 struct PriceShape {
+    /// A month, in cents of BRL.
+    #[schemars(example = 9700)]
     monthly: Cents,
+    /// A year, in cents of BRL.
+    #[schemars(example = 97000)]
     yearly: Cents,
+    /// A month, written for people.
+    #[schemars(example = &"R$\u{a0}97,00")]
     monthly_formatted: String,
+    /// A year, written for people.
+    #[schemars(example = &"R$\u{a0}970,00")]
     yearly_formatted: String,
 }
 
@@ -48,26 +72,54 @@ impl From<&Plan> for PlanShape {
     }
 }
 
-#[derive(Serialize)]
-pub(super) struct SubscriptionShape<'a> {
+/// An account's subscription to a plan.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Subscription")]
+pub(crate) struct SubscriptionShape<'a> {
+    /// The subscription's id.
     id: SubscriptionId,
+    /// The id of the plan.
+    #[schemars(example = &"starter")]
     plan: &'a str,
+    /// How often is paid.
     cycle: Cycle,
+    /// Where the subscription stands.
     status: SubscriptionStatus,
+    /// How is paid.
     billing_type: BillingType,
+    /// What a period costs, in cents of BRL.
+    #[schemars(example = 9700)]
     value: Cents,
+    /// The same, written for people.
+    #[schemars(example = &"R$\u{a0}97,00")]
     value_formatted: String,
+    /// The e-mail address that invoices go to; null when none was given.
+    #[schemars(example = &"financeiro@example.com")]
     billing_email: Option<&'a str>,
+    /// The payment gateway's id of the customer; null while it is being made.
+    #[schemars(example = &"cus_000005219613")]
     gateway_customer_id: Option<&'a str>,
+    /// The payment gateway's id of the subscription; null while it is being made.
+    #[schemars(example = &"sub_VXJBYgP2u0eO")]
     gateway_subscription_id: Option<&'a str>,
+    /// When the present period began; null before the first payment.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     current_period_start: Option<OffsetDateTime>,
+    /// When the present period ends; null before the first payment.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     current_period_end: Option<OffsetDateTime>,
+    /// When it was cancelled; null while it is not.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     cancelled_at: Option<OffsetDateTime>,
+    /// When it was created.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,
+    /// When it was last changed.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     updated_at: OffsetDateTime,
 }
@@ -94,30 +146,55 @@ impl<'a> From<&'a Subscription> for SubscriptionShape<'a> {
     }
 }
 
-/// The answer to a subscribe.
-#[derive(Serialize)]
-pub(super) struct SubscribedShape<'a> {
+/// A new subscription, and how to pay for it.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "NewSubscription")]
+pub(crate) struct SubscribedShape<'a> {
+    /// The subscription.
     subscription: SubscriptionShape<'a>,
+    /// The payment gateway's id of the subscription; null while it is not known.
+    #[schemars(example = &"sub_VXJBYgP2u0eO")]
     gateway_subscription_id: Option<&'a str>,
+    /// `ACTIVE` where a card was charged, `PENDING` until the first payment arrives.
+    #[schemars(extend("enum" = ["ACTIVE", "PENDING"]))]
     status: String,
+    /// How the first payment is made.
     payment_data: PaymentDataShape<'a>,
 }
 
-#[derive(Serialize)]
+/// How a payment is made; what the payment gateway did not give is absent.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PaymentData")]
 struct PaymentDataShape<'a> {
+    /// How is paid.
+    #[schemars(extend("enum" = ["pix", "boleto", "credit_card"]))]
     #[serde(rename = "type")]
     kind: String,
+    /// The payment gateway's id of the payment; null while it is not known.
+    #[schemars(example = &"pay_080225913252")]
     payment_id: Option<&'a str>,
+    /// Pix: the QR code, as a PNG image in base64.
+    #[schemars(example = &"iVBORw0KGgoAAAANSUhEUgAAAYsAAAGLCAIAAAC5")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pix_qr_code: Option<&'a str>,
+    /// Pix: the text to copy and paste.
+    #[schemars(example = &"00020126580014br.gov.bcb.pix0136b76aa9c2-2ec4-4110-954e-ebfe34f05b61")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pix_payload: Option<&'a str>,
+    /// Pix: when the code ends.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(skip_serializing_if = "Option::is_none", with = "timestamp::option")]
     pix_expires_at: Option<OffsetDateTime>,
+    /// Boleto: where the slip is.
+    #[schemars(example = &"https://gateway.example.com/b/pdf/080225913252")]
     #[serde(skip_serializing_if = "Option::is_none")]
     boleto_url: Option<&'a str>,
+    /// Boleto: the line of digits to type.
+    #[schemars(example = &"00190000090275928800021932978170187890000005000")]
     #[serde(skip_serializing_if = "Option::is_none")]
     boleto_line: Option<&'a str>,
+    /// The page of the invoice.
+    #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     #[serde(skip_serializing_if = "Option::is_none")]
     invoice_url: Option<&'a str>,
 }
@@ -145,54 +222,161 @@ impl<'a> From<&'a Subscribed> for SubscribedShape<'a> {
 }
 
 /// What the account has and uses.
-#[derive(Serialize)]
-pub(super) struct StandingShape<'a> {
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Standing")]
+pub(crate) struct StandingShape<'a> {
+    /// The subscription that has not ended; null for none.
     subscription: Option<SubscriptionShape<'a>>,
-    plan: Option<Value>,
+    /// Its plan, else the plan of the account; null for a plan that is in the catalogue no more.
+    plan: Option<PlanSummary>,
+    /// How much of it the account uses.
     usage: Usage,
+}
+
+/// A plan without its price.
+#[derive(Serialize, JsonSchema)]
+struct PlanSummary {
+    /// The plan's id.
+    #[schemars(example = &"starter")]
+    id: &'static str,
+    /// What it is called.
+    #[schemars(example = &"Starter")]
+    name: &'static str,
+    /// How much it allows.
+    limits: PlanLimits,
+    /// What it offers, in words for people.
+    #[schemars(with = "Vec<String>", example = ["Campaigns", "Automations"])]
+    features: &'static [&'static str],
+}
+
+impl From<&Plan> for PlanSummary {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            id: plan.id,
+            name: plan.name,
+            limits: plan.limits,
+            features: plan.features,
+        }
+    }
 }
 
 impl<'a> From<&'a Overview> for StandingShape<'a> {
     fn from(overview: &'a Overview) -> Self {
         let subscription = overview.subscription.as_ref();
         let id = subscription.map_or(&overview.account_plan, |row| &row.plan);
-        let plan = plan(id)
-            .map(|plan| json!({ "id": plan.id, "name": plan.name, "limits": plan.limits, "features": plan.features }));
         Self {
             subscription: subscription.map(SubscriptionShape::from),
-            plan,
+            plan: plan(id).map(PlanSummary::from),
             usage: overview.usage,
         }
     }
 }
 
-/// The answer to a cancellation.
-pub(super) fn cancelled(cancelled: Cancelled) -> Value {
-    json!({ "cancelled": true, "effective_until": cancelled.effective_until.map(timestamp::format) })
+/// A subscription with another plan, another cycle, or both.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PlanChange")]
+pub(crate) struct PlanChangeShape<'a> {
+    /// The subscription as it is now.
+    subscription: SubscriptionShape<'a>,
+    /// The id of the plan before.
+    #[schemars(example = &"starter")]
+    previous_plan: &'a str,
+    /// The id of the plan now.
+    #[schemars(example = &"growth")]
+    new_plan: &'a str,
 }
 
-/// A page of the history: its items are called so.
-#[derive(Serialize)]
-pub(super) struct HistoryShape<'a> {
+impl<'a> From<&'a PlanChange> for PlanChangeShape<'a> {
+    fn from(change: &'a PlanChange) -> Self {
+        Self {
+            subscription: SubscriptionShape::from(&change.subscription),
+            previous_plan: &change.previous_plan,
+            new_plan: &change.new_plan,
+        }
+    }
+}
+
+/// A cancelled subscription.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "CancelledSubscription")]
+pub(crate) struct CancelledShape {
+    /// Always true.
+    #[schemars(example = true)]
+    cancelled: bool,
+    /// Until when the account keeps its plan: the end of the paid period; null where nothing was paid.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    effective_until: Option<OffsetDateTime>,
+}
+
+impl From<Cancelled> for CancelledShape {
+    fn from(cancelled: Cancelled) -> Self {
+        Self {
+            cancelled: true,
+            effective_until: cancelled.effective_until,
+        }
+    }
+}
+
+/// What a callback is answered.
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Receipt {
+    /// Always true.
+    #[schemars(example = true)]
+    pub(super) received: bool,
+}
+
+/// A page of the payments.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PaymentPage")]
+pub(crate) struct HistoryShape<'a> {
+    /// The payments, newest first.
     items: Vec<HistoryRow<'a>>,
+    /// How many payments there are, exactly.
     total: i64,
+    /// The page number, from 1.
     page: i64,
+    /// How many payments a page holds at most.
+    #[schemars(example = 20)]
     limit: i64,
 }
 
-#[derive(Serialize)]
+/// A payment of a subscription.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Payment")]
 struct HistoryRow<'a> {
+    /// The payment's id.
     id: PaymentId,
+    /// The payment gateway's id of the payment.
+    #[schemars(example = &"pay_080225913252")]
     gateway_payment_id: &'a str,
+    /// How is paid, in the gateway's word: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
+    #[schemars(example = &"PIX")]
     billing_type: &'a str,
+    /// The amount, in cents of BRL.
+    #[schemars(example = 9700)]
     value: Cents,
+    /// The same, written for people.
+    #[schemars(example = &"R$\u{a0}97,00")]
     value_formatted: String,
+    /// The payment's status, in the gateway's word: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
+    #[schemars(example = &"RECEIVED")]
     status: &'a str,
+    /// The page of the invoice; null for none.
+    #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     invoice_url: Option<&'a str>,
+    /// Where the boleto is; null for none.
+    #[schemars(example = &"https://gateway.example.com/b/pdf/080225913252")]
     bank_slip_url: Option<&'a str>,
+    /// The day by which it is to be paid; null when it is not known.
+    #[schemars(with = "Option<Day>")]
     due_date: Option<String>,
+    /// When it was paid; null while it is not.
+    #[schemars(with = "Option<Timestamp>")]
     #[serde(with = "timestamp::option")]
     paid_at: Option<OffsetDateTime>,
+    /// When it was first heard of.
+    #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     created_at: OffsetDateTime,
 }
@@ -226,11 +410,18 @@ impl<'a> From<&'a Page<Payment>> for HistoryShape<'a> {
     }
 }
 
-/// A payment as it stands.
-#[derive(Serialize)]
-pub(super) struct PaymentShape<'a> {
+/// A payment as it stands at the payment gateway.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "PaymentStatus")]
+pub(crate) struct PaymentShape<'a> {
+    /// Its status, in the gateway's word: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
+    #[schemars(example = &"PENDING")]
     status: &'a str,
+    /// How is paid, in the gateway's word: `PIX`, `BOLETO`, `CREDIT_CARD` or another.
+    #[schemars(example = &"PIX")]
     billing_type: &'a str,
+    /// The page of the invoice; null for none.
+    #[schemars(example = &"https://gateway.example.com/i/080225913252")]
     invoice_url: Option<&'a str>,
 }
 

@@ -1,53 +1,96 @@
 //! What the routes of billing take.
 
 use garde::Validate;
-use recado_domain::billing::{CardInput, HolderInput, PlanChangeInput, SubscribeInput};
+use recado_domain::billing::{BillingType, CardInput, Cycle, HolderInput, PlanChangeInput, SubscribeInput};
+use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use crate::web::secret::secret;
 
-/// Body of `POST /api/billing/subscribe`.
-#[derive(Deserialize)]
-pub(in crate::routes) struct SubscribeBody {
+/// A subscription to be made.
+#[derive(Deserialize, JsonSchema)]
+pub(crate) struct SubscribeBody {
+    /// The id of a paid plan of the catalogue: `starter`, `growth` or `scale`.
+    #[schemars(required, example = &"starter")]
     plan: Option<String>,
+    /// How is paid.
+    #[schemars(required, with = "BillingType")]
     billing_type: Option<String>,
+    /// How often is paid.
+    #[schemars(required, with = "Cycle")]
     cycle: Option<String>,
+    /// The e-mail address that invoices go to; absent: the card holder's, if there is one.
+    #[schemars(example = &"financeiro@example.com")]
     billing_email: Option<String>,
+    /// The payer's CPF or CNPJ, also with a mask, also an alphanumeric CNPJ; its check digits are verified.
+    #[schemars(required, example = &"529.982.247-25")]
     cpf_cnpj: Option<String>,
+    /// The card: required for `CREDIT_CARD`. It goes to the payment gateway, and is kept nowhere.
     credit_card: Option<CardBody>,
+    /// Whose card it is: required for `CREDIT_CARD`.
     credit_card_holder_info: Option<HolderBody>,
 }
 
-#[derive(Deserialize)]
+/// A credit card.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "CreditCard")]
 struct CardBody {
+    /// The name on the card.
+    #[schemars(required, with = "String", example = &"ANA LIMA")]
     #[serde(default, deserialize_with = "secret")]
     holder_name: Option<SecretString>,
+    /// Its number: 12 to 19 digits, maybe grouped by spaces or hyphens.
+    #[schemars(required, with = "String", example = &"4444 4444 4444 4448")]
     #[serde(default, deserialize_with = "secret")]
     number: Option<SecretString>,
+    /// The month until which it is good.
+    #[schemars(required, with = "String", example = &"05")]
     #[serde(default, deserialize_with = "secret")]
     expiry_month: Option<SecretString>,
+    /// The year until which it is good: two or four digits.
+    #[schemars(required, with = "String", example = &"2030")]
     #[serde(default, deserialize_with = "secret")]
     expiry_year: Option<SecretString>,
+    /// The code on its back: three or four digits.
+    #[schemars(required, with = "String", example = &"123")]
     #[serde(default, deserialize_with = "secret")]
     ccv: Option<SecretString>,
 }
 
-#[derive(Deserialize)]
+/// The holder of a credit card.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "CardHolder")]
 struct HolderBody {
+    /// The holder's name.
+    #[schemars(required, example = &"Ana Lima")]
     name: Option<String>,
+    /// The holder's e-mail address.
+    #[schemars(required, example = &"ana@example.com")]
     email: Option<String>,
+    /// The holder's CPF or CNPJ.
+    #[schemars(required, example = &"529.982.247-25")]
     cpf_cnpj: Option<String>,
+    /// The holder's CEP: eight digits.
+    #[schemars(required, example = &"13010-000")]
     postal_code: Option<String>,
+    /// The number of the holder's house.
+    #[schemars(required, example = &"150")]
     address_number: Option<String>,
+    /// The holder's phone number.
+    #[schemars(required, example = &"11 96123-4567")]
     phone: Option<String>,
 }
 
-/// Body of `PUT /api/billing/subscription`.
-#[derive(Deserialize, Validate)]
+/// Another plan, another cycle, or both.
+#[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(in crate::routes) struct PlanChangeBody {
+pub(crate) struct PlanChangeBody {
+    /// The id of a paid plan of the catalogue; it may stay as it is when the cycle changes.
+    #[schemars(required, example = &"growth")]
     plan: Option<String>,
+    /// How often is paid; absent: as it is now.
+    #[schemars(with = "Option<Cycle>")]
     cycle: Option<String>,
 }
 

@@ -23,8 +23,10 @@ use crate::web::reply;
 use crate::web::secret::SecretJson;
 use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
-use answers::{HistoryShape, PaymentShape, PlanShape, StandingShape, SubscribedShape, SubscriptionShape};
-use bodies::{PlanChangeBody, SubscribeBody};
+pub(crate) use answers::{
+    CancelledShape, HistoryShape, PaymentShape, PlanChangeShape, PlanShape, Receipt, StandingShape, SubscribedShape,
+};
+pub(crate) use bodies::{PlanChangeBody, SubscribeBody};
 
 /// What the provider calls its header, and what it is called in the published interface, which comes first.
 const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];
@@ -65,17 +67,13 @@ pub(super) async fn change(
     Json(body): Json<PlanChangeBody>,
 ) -> Result<HttpResponse, ApiError> {
     let change = services.billing.change(&tenant, &body.into()).await?;
-    Ok(reply::ok(json!({
-        "subscription": SubscriptionShape::from(&change.subscription),
-        "previous_plan": change.previous_plan,
-        "new_plan": change.new_plan,
-    })))
+    Ok(reply::ok(PlanChangeShape::from(&change)))
 }
 
 /// `POST /api/billing/cancel`
 pub(super) async fn cancel(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
     let cancelled = services.billing.cancel(&tenant).await?;
-    Ok(reply::ok(answers::cancelled(cancelled)))
+    Ok(reply::ok(CancelledShape::from(cancelled)))
 }
 
 /// `GET /api/billing/history`
@@ -112,7 +110,7 @@ pub(super) async fn callback(
     prove(&services, &request)?;
     let body = body::read(&request, payload.into_inner(), CALLBACK_BYTES).await?;
     spool::receive(services, GatewayEvent::read(&body)).await;
-    Ok(HttpResponse::Ok().json(json!({ "received": true })))
+    Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 
 /// Compared by their hashes, so that neither content nor length of the wanted token can be told from the time it takes.
