@@ -60,6 +60,7 @@ mod preview;
 mod process;
 mod profiles;
 mod quota;
+mod reference;
 mod references;
 mod reports;
 mod rfm;
