@@ -40,6 +40,9 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 /// A 502 tells of the outside world: whether it may be answered is what the document says.
 const CONFIG: &str = "[checks.not_a_server_error]\nexpected-statuses = [\"2xx\", \"3xx\", \"4xx\", 502]\n";
 
+/// What it does not know by itself.
+const HOOKS: &str = include_str!("hooks.py");
+
 const PLATFORM: &str = "^/api/admin/";
 
 /// The most memory that the server may ever have had, in MiB: a debug build under everything that comes.
@@ -56,10 +59,12 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let scratch = Scratch::new()?;
     let config = scratch.dir.join("schemathesis.toml");
     std::fs::write(&config, CONFIG).context(|| format!("cannot write {}", config.display()))?;
+    std::fs::write(scratch.dir.join("hooks.py"), HOOKS).context(|| "cannot write hooks.py".to_owned())?;
     let mut product = Product::start(&scratch.dir, Purpose::Tests, format!("127.0.0.1:{}", free_port()?))?;
     let job = Job {
         program,
         config,
+        hooks: scratch.dir.clone(),
         base: product.addresses.base_url(),
         options,
     };
@@ -80,6 +85,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
 struct Job {
     program: PathBuf,
     config: PathBuf,
+    /// Where the hooks are.
+    hooks: PathBuf,
     base: String,
     options: Options,
 }
@@ -145,6 +152,9 @@ impl Job {
         for header in headers {
             command.args(["--header", header]);
         }
+        command
+            .env("SCHEMATHESIS_HOOKS", "hooks")
+            .env("PYTHONPATH", &self.hooks);
         command.current_dir(paths::target());
         process::run(&mut command, "schemathesis")
     }

@@ -41,6 +41,7 @@ use serde_json::Value;
 
 pub use faults::Fault;
 pub use operation::Operation;
+pub use schemas::alone;
 
 /// The operations of one context.
 pub struct Tag {

@@ -2,6 +2,7 @@
 //! repeated.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::faults::Fault;
@@ -226,6 +227,9 @@ pub(super) struct BodyContent {
     pub(super) media_type: &'static str,
     pub(super) schema: BodySchema,
     pub(super) example: Option<Value>,
+    /// What is wrong with a body of this type; for the tests.
+    #[cfg(test)]
+    pub(super) reads: Option<fn(&Value) -> Option<String>>,
 }
 
 pub(super) enum BodySchema {
@@ -236,13 +240,16 @@ pub(super) enum BodySchema {
 
 impl Body {
     /// JSON of this shape.
-    pub(crate) fn json<T: JsonSchema>() -> Self {
+    pub(crate) fn json<T: JsonSchema + DeserializeOwned>() -> Self {
         Self::json_with::<T>(&[])
     }
 
     /// JSON of this shape, in which these fields have to be there.
-    pub(crate) fn json_with<T: JsonSchema>(fields: &'static [&'static str]) -> Self {
-        Self::of("application/json", BodySchema::Of(schema_of::<T>, fields))
+    pub(crate) fn json_with<T: JsonSchema + DeserializeOwned>(fields: &'static [&'static str]) -> Self {
+        let body = Self::of("application/json", BodySchema::Of(schema_of::<T>, fields));
+        #[cfg(test)]
+        let body = body.read_as::<T>();
+        body
     }
 
     /// Anything else, of this JSON schema.
@@ -258,8 +265,17 @@ impl Body {
                 media_type,
                 schema,
                 example: None,
+                #[cfg(test)]
+                reads: None,
             }],
         }
+    }
+
+    #[cfg(test)]
+    fn read_as<T: DeserializeOwned>(mut self) -> Self {
+        let read = |value: &Value| T::deserialize(value).err().map(|error| error.to_string());
+        self.content.iter_mut().for_each(|content| content.reads = Some(read));
+        self
     }
 
     /// Or in this form.

@@ -136,3 +136,30 @@ fn paragraphs(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| paragraph.replace('\n', " "));
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
+
+/// A schema with whatever it refers to in the document, so that it can be used without the rest.
+pub fn alone(document: &Value, schema: &Value) -> Value {
+    let mut named = Map::new();
+    let mut waiting = vec![schema];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Object(fields) => {
+                let path = fields.get("$ref").and_then(Value::as_str).unwrap_or_default();
+                let name = path.strip_prefix(&format!("#{ANSWERS}/"));
+                let target = document.pointer(path.trim_start_matches('#'));
+                if let (Some(name), Some(target)) = (name, target)
+                    && !named.contains_key(name)
+                {
+                    named.insert(name.to_owned(), target.clone());
+                    waiting.push(target);
+                }
+                waiting.extend(fields.values());
+            }
+            Value::Array(items) => waiting.extend(items),
+            _ => {}
+        }
+    }
+    let mut whole = schema.clone();
+    whole["components"] = serde_json::json!({ "schemas": named });
+    whole
+}

@@ -31,10 +31,8 @@ fn target<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
 
 /// Checks values of a schema of the document.
 fn validator(document: &Value, schema: &Value) -> Validator {
-    let mut schema = schema.clone();
-    schema["components"] = document["components"].clone();
-    let mut options = jsonschema::draft202012::options();
-    options = options.should_validate_formats(true);
+    let schema = alone(document, schema);
+    let options = jsonschema::draft202012::options().should_validate_formats(true);
     options
         .build(&schema)
         .unwrap_or_else(|error| panic!("{error}: {schema:#}"))
@@ -277,4 +275,24 @@ fn the_door_is_the_tables() {
     let headers = limited["responses"]["201"]["headers"].as_object().unwrap();
     assert!(headers.contains_key("X-RateLimit-Remaining") && headers.contains_key("Idempotent-Replayed"));
     assert_eq!(limited["responses"]["429"]["headers"].as_object().unwrap().len(), 5);
+}
+
+#[test]
+fn the_example_of_a_body_can_be_read() {
+    let document = document();
+    let mut read = 0;
+    for spec in TABLE {
+        let Some(body) = (spec.described.operation)().body else {
+            continue;
+        };
+        let method = spec.method.as_str().to_lowercase();
+        let told = &document["paths"][spec.path][method]["requestBody"]["content"];
+        for content in body.content {
+            let Some(reads) = content.reads else { continue };
+            let fault = reads(&told[content.media_type]["example"]);
+            assert_eq!(fault, None, "{} {}", spec.method, spec.path);
+            read += 1;
+        }
+    }
+    assert!(read > 30, "{read}");
 }

@@ -17,6 +17,7 @@ use crate::wiring::Services;
 
 /// An account to be created.
 #[derive(Deserialize, JsonSchema, Validate)]
+#[schemars(rename = "NewOwnAccount")]
 pub(crate) struct NewAccount {
     /// Its name: 1 to 200 characters.
     #[schemars(length(min = 1, max = 200), example = &"Loja da Ana")]

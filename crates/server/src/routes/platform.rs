@@ -26,6 +26,7 @@ const DAYS: (i64, i64) = (30, 365);
 /// An account, as an administrator writes it.
 #[derive(Deserialize, Validate, JsonSchema)]
 #[garde(allow_unvalidated)]
+#[schemars(rename = "PlatformNewAccount")]
 pub(crate) struct NewAccount {
     /// The account's name: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = "Loja Exemplo")]

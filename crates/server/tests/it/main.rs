@@ -62,6 +62,7 @@ mod preview;
 mod process;
 mod profiles;
 mod quota;
+mod reference;
 mod references;
 mod reports;
 mod rfm;

@@ -31,6 +31,7 @@ use Takes::{Csv, Form, Json, Needs, Nothing, Public, Query, Unfetched};
 const ROWS: &[(&str, &str, Takes)] = &[
     ("GET", "/healthz", Public(200)),
     ("GET", "/readyz", Public(200)),
+    ("GET", "/api/openapi.json", Public(200)),
     ("GET", "/docs", Public(200)),
     ("GET", "/docs/{file}", Public(404)),
     ("GET", "/api/accounts", Nothing),

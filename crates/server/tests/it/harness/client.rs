@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use super::DEADLINE;
+use super::{DEADLINE, reference};
 
 /// A request to be sent.
 #[derive(Clone)]
@@ -103,7 +103,11 @@ impl Request {
         } else {
             response.body_mut().read_to_string()?
         };
-        Ok(Reply { status, headers, text })
+        let reply = Reply { status, headers, text };
+        if !endless {
+            reference::check(&self.method, &self.path, &reply);
+        }
+        Ok(reply)
     }
 
     pub fn port(&self) -> u16 {

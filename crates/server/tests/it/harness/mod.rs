@@ -11,6 +11,7 @@ pub mod media;
 pub mod people;
 pub mod platform;
 pub mod process;
+pub mod reference;
 pub mod setting;
 pub mod stream;
 pub mod wait;
