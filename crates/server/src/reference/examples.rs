@@ -72,12 +72,12 @@ fn sample(document: &Value, schema: &Value, name: &str, depth: usize) -> Value {
     }
 }
 
-/// What a schema says itself.
+/// What a schema says itself; that a whole object may be absent says nothing of what it can hold.
 fn said(schema: &Value) -> Option<Value> {
     let first = |key| schema.get(key).and_then(|values| values.get(0));
     let said = first("examples")
         .or_else(|| schema.get("const"))
-        .or_else(|| schema.get("default"));
+        .or_else(|| schema.get("default").filter(|one| !one.is_object()));
     said.or_else(|| first("enum")).cloned()
 }
 
