@@ -10,7 +10,7 @@ window.reference = (() => {
     return Boolean(element);
   };
   const parts = () => all(".dialog-ux .auth-container");
-  const part = (scheme) => parts().find((one) => one.innerText.includes(scheme));
+  const part = (scheme) => parts().find((one) => one.querySelector("h4 code")?.innerText === scheme);
   const button = (root, text) => all("button", root ?? document.createElement("div")).find((one) => one.innerText === text);
 
   return {

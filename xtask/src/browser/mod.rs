@@ -37,11 +37,13 @@ pub(crate) fn run() -> Result<()> {
     page.try_out("/api/billing/plans")?;
     println!("ok      GET /api/billing/plans, tried out without credentials, answers 200");
     page.screenshot(&picture("docs-tried-out.png")?)?;
-    page.authorize("Bearer", &session(&product.env)?)?;
-    page.try_out("/api/accounts")?;
-    println!("ok      GET /api/accounts with a pasted session answers 200");
-    page.leave_authorized("Bearer")?;
-    page.authorize("X-API-Key", value(&product.env, "DEMO_API_KEY")?)?;
+    page.authorize("session", &session(&product.env)?)?;
+    for path in ["/api/accounts", "/api/contacts"] {
+        page.try_out(path)?;
+        println!("ok      GET {path} with a pasted session answers 200");
+    }
+    page.leave_authorized("session")?;
+    page.authorize("apiKeyHeader", value(&product.env, "DEMO_API_KEY")?)?;
     page.try_out("/api/tags")?;
     println!("ok      GET /api/tags with a pasted API key answers 200");
     let requests = page.stayed()?;

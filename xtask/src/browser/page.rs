@@ -60,7 +60,7 @@ impl Page {
         }
     }
 
-    /// Pastes a secret in the part of the dialogue that holds this text.
+    /// Pastes a secret for the security scheme of this name.
     pub(super) fn authorize(&mut self, scheme: &str, secret: &str) -> Result<()> {
         let paste = format!("reference.pasted({}, {})", json!(scheme), json!(secret));
         self.browser.until("reference.dialogue()", DEADLINE)?;

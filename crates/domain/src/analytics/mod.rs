@@ -4,6 +4,7 @@
 //! `automations`, `links`), and is kept counted by them.
 
 mod exports;
+mod figures;
 mod insights;
 mod model;
 mod period;
@@ -12,6 +13,7 @@ mod rfm;
 mod service;
 
 pub use exports::*;
+pub use figures::*;
 pub use insights::*;
 pub use model::*;
 pub use period::{Period, Stretch, Window, Zone};

@@ -254,11 +254,8 @@ pub(super) async fn start_support(
     let before = services.authenticator.support_mode(&request, &session);
     let original = origin(&services, &session, &request, before.as_ref()).await?;
     let leaving = before.map(|mode| mode.account_id);
-    let started = services
-        .admin
-        .support
-        .start(&admin, id, leaving, body.reason.as_deref())
-        .await;
+    let support = &services.admin.support;
+    let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
     for account in leaving.into_iter().chain([id]) {
         services.shared.memory.forget_standing(session.user_id, account);
     }
