@@ -116,7 +116,7 @@ fn foundation(dir: &Path, purpose: Purpose) -> Result<Foundation> {
 fn given(variable: &str, purpose: Purpose) -> Option<String> {
     match purpose {
         Purpose::Development => std::env::var(variable).ok(),
-        Purpose::Tests => None,
+        Purpose::Tests | Purpose::Benchmarks => None,
     }
 }
 
