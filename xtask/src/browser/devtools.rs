@@ -141,7 +141,13 @@ impl Browser {
         let start = Instant::now();
         loop {
             let value = self.evaluate(expression)?;
-            if value != Value::Null && value != Value::Bool(false) && value != Value::from("") {
+            let is_there = match &value {
+                Value::Null => false,
+                Value::Bool(answer) => *answer,
+                Value::String(text) => !text.is_empty(),
+                _ => true,
+            };
+            if is_there {
                 return Ok(value);
             }
             if start.elapsed() > deadline {
