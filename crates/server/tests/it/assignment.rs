@@ -205,9 +205,10 @@ fn reads_tell_no_hash_and_no_token() {
     let key = api_keys::key(&ana);
     let things = things(&ana);
     let hash = server.db.text("SELECT encode(key_hash, 'hex') FROM api_key_hashes");
+    // The reference names the fields that secrets are written to, and holds nobody's.
     for spec in TABLE
         .iter()
-        .filter(|spec| spec.method == "GET" && spec.path.starts_with("/api"))
+        .filter(|spec| spec.method == "GET" && spec.path.starts_with("/api") && spec.path != "/api/openapi.json")
     {
         let thing = things.iter().find(|(prefix, _)| spec.path.starts_with(prefix));
         let path = spec.path.replace("{id}", thing.map_or(ID, |(_, id)| id));
