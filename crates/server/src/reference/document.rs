@@ -60,15 +60,16 @@ fn operation(spec: &RouteSpec, described: &Described, schemas: &mut Schemas) -> 
         "responses": responses(spec, &told, schemas),
     });
     if let Some(body) = &told.body {
-        operation["requestBody"] = request_body(body, schemas);
+        put(&mut operation, "requestBody", request_body(body, schemas));
     }
     if let Some(rule) = spec.rate {
-        operation["x-rate-limit"] = json!({
+        let limit = json!({
             "requests": rule.limit.requests,
             "window_seconds": rule.limit.window.whole_seconds(),
             "counted_by": prose::counted_by(rule.key).0,
             "counter": prose::counted_by(rule.key).1,
         });
+        put(&mut operation, "x-rate-limit", limit);
     }
     operation
 }
@@ -109,7 +110,7 @@ fn parameter_value(parameter: &Parameter, schemas: &mut Schemas) -> Value {
         "schema": schema,
     });
     if let Some(example) = &parameter.example {
-        value["example"] = example.clone();
+        put(&mut value, "example", example.clone());
     }
     value
 }
@@ -122,7 +123,7 @@ fn request_body(body: &Body, schemas: &mut Schemas) -> Value {
         .collect();
     let mut value = json!({ "required": body.required, "content": content });
     if !body.description.is_empty() {
-        value["description"] = json!(body.description);
+        put(&mut value, "description", json!(body.description));
     }
     value
 }
@@ -146,7 +147,7 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
-        value["example"] = example.clone();
+        put(&mut value, "example", example.clone());
     }
     value
 }
@@ -225,7 +226,7 @@ fn answer_value(spec: &RouteSpec, answer: &Answer, schemas: &mut Schemas) -> Val
     if !answer.content.is_empty() {
         let content = answer.content.iter();
         let content = content.map(|content| (content.media_type.to_owned(), answer_content(content, schemas)));
-        value["content"] = Value::Object(content.collect());
+        put(&mut value, "content", Value::Object(content.collect()));
     }
     value
 }
@@ -238,12 +239,20 @@ fn answer_content(content: &AnswerContent, schemas: &mut Schemas) -> Value {
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
-        value["example"] = match enveloped {
+        let example = match enveloped {
             true => json!({ "data": example }),
             false => example.clone(),
         };
+        put(&mut value, "example", example);
     }
     value
+}
+
+/// Puts a field into an object.
+fn put(object: &mut Value, name: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(name.to_owned(), value);
+    }
 }
 
 fn enveloped(schema: Value) -> Value {

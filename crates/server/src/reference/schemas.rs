@@ -160,6 +160,8 @@ pub fn alone(document: &Value, schema: &Value) -> Value {
         }
     }
     let mut whole = schema.clone();
-    whole["components"] = serde_json::json!({ "schemas": named });
+    if let Value::Object(fields) = &mut whole {
+        fields.insert("components".to_owned(), serde_json::json!({ "schemas": named }));
+    }
     whole
 }
