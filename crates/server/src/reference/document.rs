@@ -11,7 +11,7 @@ use super::operation::{
     Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Operation, Parameter, ParameterSchema, Place,
 };
 use super::prose;
-use super::schemas::Schemas;
+use super::schemas::{Schemas, put};
 use super::{Described, Tag};
 use crate::routes::{Access, RouteSpec};
 
@@ -28,7 +28,7 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
         let method = spec.method.as_str().to_ascii_lowercase();
         tags.insert(described.tag.name, described.tag);
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
-        path[method] = operation(spec, described, &mut schemas);
+        put(path, &method, operation(spec, described, &mut schemas));
     }
     let mut document = json!({
         "openapi": "3.1.0",
@@ -63,13 +63,16 @@ fn operation(spec: &RouteSpec, described: &Described, schemas: &mut Schemas) -> 
         put(&mut operation, "requestBody", request_body(body, schemas));
     }
     if let Some(rule) = spec.rate {
-        let limit = json!({
-            "requests": rule.limit.requests,
-            "window_seconds": rule.limit.window.whole_seconds(),
-            "counted_by": prose::counted_by(rule.key).0,
-            "counter": prose::counted_by(rule.key).1,
-        });
-        put(&mut operation, "x-rate-limit", limit);
+        put(
+            &mut operation,
+            "x-rate-limit",
+            json!({
+                "requests": rule.limit.requests,
+                "window_seconds": rule.limit.window.whole_seconds(),
+                "counted_by": prose::counted_by(rule.key).0,
+                "counter": prose::counted_by(rule.key).1,
+            }),
+        );
     }
     operation
 }
@@ -239,11 +242,14 @@ fn answer_content(content: &AnswerContent, schemas: &mut Schemas) -> Value {
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
-        let example = match enveloped {
-            true => json!({ "data": example }),
-            false => example.clone(),
-        };
-        put(&mut value, "example", example);
+        put(
+            &mut value,
+            "example",
+            match enveloped {
+                true => json!({ "data": example }),
+                false => example.clone(),
+            },
+        );
     }
     value
 }
@@ -338,5 +344,5 @@ fn complete(document: &Value, shown: &mut Value, of_answer: bool) {
         Some(patch) => patched(made, patch),
         None => made,
     };
-    shown["example"] = whole;
+    put(shown, "example", whole);
 }
