@@ -11,7 +11,7 @@ use super::operation::{
     Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Operation, Parameter, ParameterSchema, Place,
 };
 use super::prose;
-use super::schemas::Schemas;
+use super::schemas::{Schemas, put};
 use super::{Described, Tag};
 use crate::routes::{Access, RouteSpec};
 
@@ -28,7 +28,7 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
         let method = spec.method.as_str().to_ascii_lowercase();
         tags.insert(described.tag.name, described.tag);
         let path = paths.entry(spec.path).or_insert_with(|| json!({}));
-        path[method] = operation(spec, described, &mut schemas);
+        put(path, &method, operation(spec, described, &mut schemas));
     }
     let mut document = json!({
         "openapi": "3.1.0",
@@ -60,15 +60,19 @@ fn operation(spec: &RouteSpec, described: &Described, schemas: &mut Schemas) -> 
         "responses": responses(spec, &told, schemas),
     });
     if let Some(body) = &told.body {
-        operation["requestBody"] = request_body(body, schemas);
+        put(&mut operation, "requestBody", request_body(body, schemas));
     }
     if let Some(rule) = spec.rate {
-        operation["x-rate-limit"] = json!({
-            "requests": rule.limit.requests,
-            "window_seconds": rule.limit.window.whole_seconds(),
-            "counted_by": prose::counted_by(rule.key).0,
-            "counter": prose::counted_by(rule.key).1,
-        });
+        put(
+            &mut operation,
+            "x-rate-limit",
+            json!({
+                "requests": rule.limit.requests,
+                "window_seconds": rule.limit.window.whole_seconds(),
+                "counted_by": prose::counted_by(rule.key).0,
+                "counter": prose::counted_by(rule.key).1,
+            }),
+        );
     }
     operation
 }
@@ -109,7 +113,7 @@ fn parameter_value(parameter: &Parameter, schemas: &mut Schemas) -> Value {
         "schema": schema,
     });
     if let Some(example) = &parameter.example {
-        value["example"] = example.clone();
+        put(&mut value, "example", example.clone());
     }
     value
 }
@@ -122,7 +126,7 @@ fn request_body(body: &Body, schemas: &mut Schemas) -> Value {
         .collect();
     let mut value = json!({ "required": body.required, "content": content });
     if !body.description.is_empty() {
-        value["description"] = json!(body.description);
+        put(&mut value, "description", json!(body.description));
     }
     value
 }
@@ -146,7 +150,7 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
-        value["example"] = example.clone();
+        put(&mut value, "example", example.clone());
     }
     value
 }
@@ -225,7 +229,7 @@ fn answer_value(spec: &RouteSpec, answer: &Answer, schemas: &mut Schemas) -> Val
     if !answer.content.is_empty() {
         let content = answer.content.iter();
         let content = content.map(|content| (content.media_type.to_owned(), answer_content(content, schemas)));
-        value["content"] = Value::Object(content.collect());
+        put(&mut value, "content", Value::Object(content.collect()));
     }
     value
 }
@@ -238,12 +242,23 @@ fn answer_content(content: &AnswerContent, schemas: &mut Schemas) -> Value {
     };
     let mut value = json!({ "schema": schema });
     if let Some(example) = &content.example {
-        value["example"] = match enveloped {
-            true => json!({ "data": example }),
-            false => example.clone(),
-        };
+        put(
+            &mut value,
+            "example",
+            match enveloped {
+                true => json!({ "data": example }),
+                false => example.clone(),
+            },
+        );
     }
     value
+}
+
+/// Puts a field into an object.
+fn put(object: &mut Value, name: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(name.to_owned(), value);
+    }
 }
 
 fn enveloped(schema: Value) -> Value {
@@ -329,5 +344,5 @@ fn complete(document: &Value, shown: &mut Value, of_answer: bool) {
         Some(patch) => patched(made, patch),
         None => made,
     };
-    shown["example"] = whole;
+    put(shown, "example", whole);
 }

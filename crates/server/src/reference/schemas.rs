@@ -78,9 +78,8 @@ impl Schemas {
             published.insert(rename(name), relocated(schema.clone(), &rename));
         }
         *document = relocated(document.take(), &rename);
-        if let Some(components) = document.get_mut("components") {
-            let schemas = &mut components["schemas"];
-            published.into_iter().for_each(|(name, schema)| schemas[name] = schema);
+        if let Some(schemas) = document.pointer_mut(ANSWERS).and_then(Value::as_object_mut) {
+            schemas.extend(published);
         }
     }
 }
@@ -137,6 +136,13 @@ fn paragraphs(text: &str) -> String {
     paragraphs.collect::<Vec<_>>().join("\n\n")
 }
 
+/// Puts a field into an object.
+pub(super) fn put(object: &mut Value, name: &str, value: Value) {
+    if let Value::Object(fields) = object {
+        fields.insert(name.to_owned(), value);
+    }
+}
+
 /// A schema with whatever it refers to in the document, so that it can be used without the rest.
 pub fn alone(document: &Value, schema: &Value) -> Value {
     let mut named = Map::new();
@@ -160,6 +166,6 @@ pub fn alone(document: &Value, schema: &Value) -> Value {
         }
     }
     let mut whole = schema.clone();
-    whole["components"] = serde_json::json!({ "schemas": named });
+    put(&mut whole, "components", serde_json::json!({ "schemas": named }));
     whole
 }
