@@ -254,13 +254,6 @@ fn answer_content(content: &AnswerContent, schemas: &mut Schemas) -> Value {
     value
 }
 
-/// Puts a field into an object.
-fn put(object: &mut Value, name: &str, value: Value) {
-    if let Value::Object(fields) = object {
-        fields.insert(name.to_owned(), value);
-    }
-}
-
 fn enveloped(schema: Value) -> Value {
     json!({ "type": "object", "required": ["data"], "properties": { "data": schema } })
 }
