@@ -1,5 +1,7 @@
 //! The schemas of everything that bodies and answers hold: each type once, under its name.
 
+use std::collections::BTreeSet;
+
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
@@ -64,23 +66,42 @@ impl Schemas {
         };
         let mut published = tidy(self.answers.take_definitions(true));
         let bodies = tidy(self.bodies.take_definitions(true));
-        let unlike = |name: &str, published: &Map<String, Value>| {
-            let (written, read) = (published.get(name), bodies.get(name).cloned());
-            written.is_some_and(|written| Some(written) != read.map(|read| relocated(read, &str::to_owned)).as_ref())
-        };
-        let renamed = |name: &str, published: &Map<String, Value>| match unlike(name, published) {
-            true => format!("{name}Input"),
-            false => name.to_owned(),
-        };
-        let written = published.clone();
-        let rename = |name: &str| renamed(name, &written);
-        for (name, schema) in &bodies {
-            published.insert(rename(name), relocated(schema.clone(), &rename));
+        let apart = apart(&published, &bodies);
+        let rename = |name: &str| renamed(name, &apart);
+        for (name, schema) in bodies {
+            published.insert(rename(&name), relocated(schema, &rename));
         }
         *document = relocated(document.take(), &rename);
         if let Some(schemas) = document.pointer_mut(ANSWERS).and_then(Value::as_object_mut) {
             schemas.extend(published);
         }
+    }
+}
+
+/// The types that are read in another form than they are written, or hold one that is.
+fn apart(written: &Map<String, Value>, read: &Map<String, Value>) -> BTreeSet<String> {
+    let mut apart = BTreeSet::new();
+    loop {
+        let rename = |name: &str| renamed(name, &apart);
+        let differs = |name: &str, schema: &Value| {
+            let other = written.get(name);
+            other.is_some_and(|other| *other != relocated(schema.clone(), &rename))
+        };
+        let more = read
+            .iter()
+            .filter(|(name, schema)| !apart.contains(*name) && differs(name, schema));
+        let more: Vec<String> = more.map(|(name, _)| name.clone()).collect();
+        if more.is_empty() {
+            return apart;
+        }
+        apart.extend(more);
+    }
+}
+
+fn renamed(name: &str, apart: &BTreeSet<String>) -> String {
+    match apart.contains(name) {
+        true => format!("{name}Input"),
+        false => name.to_owned(),
     }
 }
 
