@@ -314,47 +314,6 @@ fn a_site_that_only_drips_is_left_after_ten_seconds() {
     assert_eq!(service.ledger().len(), 0);
 }
 
-/// F26.
-#[test]
-fn floods_and_bombs_take_little_memory() {
-    use std::io::Write as _;
-    let (server, _service) = server();
-    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    let piece = vec![b' '; 1_000_000];
-    (0..200).for_each(|_| bomb.write_all(&piece).unwrap());
-    let bomb = bomb.finish().unwrap();
-    let mut packed = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-        bomb.len()
-    )
-    .into_bytes();
-    packed.extend(bomb);
-    let flood = [
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n".as_slice(),
-        &vec![b'a'; 40 << 20],
-    ]
-    .concat();
-    let heads = format!("HTTP/1.1 200 OK\r\n{}", "X-Endless: and on and on\r\n".repeat(400_000));
-    let lie = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 99999999999\r\n\r\na".to_vec();
-    let sites = [packed, flood, heads.into_bytes(), lie].map(Site::start);
-    // The first reading of all makes the client and the tables of names.
-    refused(&server.owner(), &Site::start(Vec::new()).url);
-    let before = server.peak_memory();
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for site in sites.iter().cycle().take(8) {
-            let request = server.owner().request("POST", SCRAPE).json(&json!({ "url": site.url }));
-            scope.spawn(move || {
-                let reply = request.send();
-                assert_eq!(reply.status, 422, "{}", reply.text);
-            });
-        }
-    });
-    assert!(begun.elapsed() < Duration::from_millis(10_500), "{:?}", begun.elapsed());
-    let growth = server.peak_memory().saturating_sub(before);
-    assert!(growth < 16 << 20, "{growth} bytes more for eight at once");
-}
-
 #[test]
 fn without_a_list_this_machine_is_out_of_reach() {
     let service = Ai::start(ai::Options::default()).unwrap();
