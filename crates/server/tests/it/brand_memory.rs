@@ -10,8 +10,9 @@ use serde_json::json;
 
 use crate::brand::{SCRAPE, server};
 
-/// How much more memory the server may ever use while it reads such a site, in bytes.
-const MORE: u64 = 8 << 20;
+/// How much more memory the server may ever use while it reads such a site, in bytes: eight megabytes, which is also what
+/// its allocator takes from the system at once, and a little for what goes on beside.
+const MORE: u64 = 10 << 20;
 
 /// The longest that a refusal may take: the ten seconds that a site has, and what a machine with other work needs.
 const LONGEST: Duration = Duration::from_secs(15);
