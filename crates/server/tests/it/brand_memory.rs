@@ -22,13 +22,7 @@ type Site = fn(&mut TcpStream) -> std::io::Result<()>;
 
 const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n";
 
-/// A megabyte on the wire that unpacks to a gigabyte.
-fn bomb(stream: &mut TcpStream) -> std::io::Result<()> {
-    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
-    let piece = vec![b' '; 1 << 20];
-    while packed.get_ref().len() < 1_000_000 {
-        packed.write_all(&piece)?;
-    }
+fn answer_packed(stream: &mut TcpStream, packed: GzEncoder<Vec<u8>>) -> std::io::Result<()> {
     let packed = packed.finish()?;
     stream.write_all(HEAD)?;
     write!(
@@ -37,6 +31,16 @@ fn bomb(stream: &mut TcpStream) -> std::io::Result<()> {
         packed.len()
     )?;
     stream.write_all(&packed)
+}
+
+/// A megabyte on the wire that unpacks to a gigabyte.
+fn bomb(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    let piece = vec![b' '; 1 << 20];
+    while packed.get_ref().len() < 1_000_000 {
+        packed.write_all(&piece)?;
+    }
+    answer_packed(stream, packed)
 }
 
 /// A body without an end, in chunks.
@@ -129,14 +133,7 @@ fn page(stream: &mut TcpStream) -> std::io::Result<()> {
     let text = "Oferecemos produtos de qualidade. ".repeat(20_000);
     let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
     packed.write_all(text.as_bytes())?;
-    let packed = packed.finish()?;
-    stream.write_all(HEAD)?;
-    write!(
-        stream,
-        "Content-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
-        packed.len()
-    )?;
-    stream.write_all(&packed)
+    answer_packed(stream, packed)
 }
 
 #[test]
