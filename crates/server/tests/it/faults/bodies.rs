@@ -8,8 +8,12 @@ use crate::harness::people::{User, phone};
 use crate::harness::{Options, Server};
 use crate::matrix::{Takes, belongings, path_of, row};
 
-/// What all of it may leave in memory.
-const GROWTH_KIB: u64 = 8 * 1024;
+/// What a round of it may leave in memory.
+const GROWTH_KIB: u64 = 1024;
+
+/// How often what a round leaves is looked at: the allocator takes megabytes from the system at a time, for one round or
+/// the other, and what a request keeps is kept in every round.
+const ROUNDS: usize = 6;
 
 /// Gzip of a hundred million spaces: a hundred thousand bytes.
 fn bomb() -> Vec<u8> {
@@ -183,10 +187,12 @@ fn no_body_costs_more_than_a_refusal() {
     };
     refused();
     // Everybody has seen everything once: what comes now takes what is there.
-    let before = server.memory();
-    round([&ana, &root], &things, &bomb, false);
-    (0..4).for_each(|_| refused());
-    let grown = server.memory().saturating_sub(before);
-    assert!(grown < GROWTH_KIB, "{grown} KiB more");
+    let mut grown = (0..ROUNDS).map(|_| {
+        let before = server.memory();
+        round([&ana, &root], &things, &bomb, false);
+        (0..4).for_each(|_| refused());
+        server.memory().saturating_sub(before)
+    });
+    assert!(grown.any(|grown| grown < GROWTH_KIB), "every round leaves more");
     ana.contact("Depois", &phone(77));
 }
