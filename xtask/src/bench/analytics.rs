@@ -43,7 +43,7 @@ const REPORTS: &[&str] = &[
     "/api/analytics/metrics",
     "/api/analytics/metrics/metrica_1?period=90d&tz=America/Sao_Paulo",
     "/api/analytics/metrics/metrica_1/top-contacts?limit=50",
-    "/api/analytics/metrics/metrica_1/activity?limit=100",
+    "/api/analytics/metrics/metrica_1/activity",
 ];
 const EXPORT: &str = "/api/analytics/export?type=contacts";
 

@@ -24,6 +24,8 @@ const OF_CAMPAIGNS: u64 = 6;
 /// How many messages there are to one of these.
 const MESSAGES_OF_CONTACT: u64 = 50;
 const MESSAGES_OF_CAMPAIGN: u64 = 10_000;
+/// So many in a year fill a quarter's list of the most recent ones.
+const FEWEST_CAMPAIGNS: u64 = 100;
 const MESSAGES_OF_ORDER: u64 = 50;
 const MESSAGES_OF_EVENT: u64 = 10;
 const MESSAGES_OF_CART: u64 = 100;
@@ -123,7 +125,7 @@ impl Large<'_> {
     }
 
     fn campaigns(&self) -> u64 {
-        (self.messages / MESSAGES_OF_CAMPAIGN).max(20)
+        (self.messages / MESSAGES_OF_CAMPAIGN).max(FEWEST_CAMPAIGNS)
     }
 
     /// How many contacts a campaign goes to.
@@ -468,7 +470,7 @@ mod tests {
             (200_000, 1000, 6000)
         );
         let few = large(10_000);
-        assert_eq!((few.contacts(), few.campaigns(), few.recipients()), (200, 20, 200));
+        assert_eq!((few.contacts(), few.campaigns(), few.recipients()), (200, 100, 60));
     }
 
     #[test]

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION, USER_AGENT,
+    ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    USER_AGENT,
 };
 use hyper::{Method, Response};
 use recado_domain::brand::{Page, PageFetcher, PageRefusal};
@@ -38,6 +39,8 @@ const AGENT: HeaderValue = HeaderValue::from_static(concat!(
 const TEXTS: HeaderValue = HeaderValue::from_static("text/html, text/plain;q=0.8");
 /// Packed bodies are read all the same, for the sake of sites that do not ask.
 const UNPACKED: HeaderValue = HeaderValue::from_static("identity");
+/// A site may close a kept connection just as it is used again, which would look like a broken answer.
+const UNKEPT: HeaderValue = HeaderValue::from_static("close");
 
 /// Fetches pages for the brand context.
 #[derive(Clone)]
@@ -89,7 +92,12 @@ impl PageClient {
     }
 
     async fn get(&self, target: &Target) -> Result<Response<Incoming>, Fault> {
-        let headers = [(USER_AGENT, AGENT), (ACCEPT, TEXTS), (ACCEPT_ENCODING, UNPACKED)];
+        let headers = [
+            (USER_AGENT, AGENT),
+            (ACCEPT, TEXTS),
+            (ACCEPT_ENCODING, UNPACKED),
+            (CONNECTION, UNKEPT),
+        ];
         let call = Call {
             method: Method::GET,
             target: target.clone(),

@@ -73,6 +73,16 @@ async fn a_page_is_fetched_by_a_bot_that_says_so() {
 }
 
 #[tokio::test]
+async fn no_page_comes_over_the_connection_of_another() {
+    let site = site(vec![redirect("/b"), page("b"), page("c")]).await;
+    let client = client();
+    for text in ["b", "c"] {
+        assert_eq!(client.fetch(site.origin()).await.unwrap().text, text);
+    }
+    assert_eq!(site.connections(), 3);
+}
+
+#[tokio::test]
 async fn pages_of_other_kinds_that_are_read() {
     let deflated = gzip("<p>Olá".as_bytes());
     for (reply, text) in [

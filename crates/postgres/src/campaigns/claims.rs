@@ -202,11 +202,14 @@ pub(super) async fn claim(
             return Ok(if queued.yes { Claim::Lost } else { Claim::Stopped });
         }
     }
-    // Ahead of the sends that leave, and before it can be said that none is left.
-    audience::unfold(conn, run.account_id, run.campaign_id).await?;
     let mut rows = due(conn, run, after, size).await?;
-    if rows.is_empty() && after.is_some() {
-        // Once more over the whole run: a worker before may have left some, and some may have been put back.
+    // Its lists follow what has its sends already, and somebody else mostly makes them in time.
+    while rows.is_empty() && audience::unfold(conn, run.account_id, run.campaign_id).await? {
+        rows = due(conn, run, after, size).await?;
+    }
+    if rows.is_empty() {
+        // Once more over the whole run: a worker before may have left some, some may have been put back, and the last list
+        // may have been waited for.
         conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
         rows = due(conn, run, None, size).await?;
     }
