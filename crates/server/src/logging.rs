@@ -1,14 +1,23 @@
 //! Structured logs: one line a request, JSON or pretty. Never logged: tokens, cookies, bodies, keys, card data, phone
 //! numbers, the text of messages (`docs/operating/logs.md`). What others sent can end a word, but never a line.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::str::FromStr;
+use std::time::Duration;
 
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 use crate::telemetry::traces::{TRACED, Traces};
+
+/// How long lines are collected before they are written, and how many bytes of them go out at once.
+const BATCH: Duration = Duration::from_millis(5);
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// How many lines may wait for whoever reads them. Beyond that, whoever logs waits: no line is lost.
+const WAITING_LINES: usize = 8192;
 
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +51,25 @@ impl Format {
 }
 
 /// Starts logging for a command that traces nothing.
-pub fn start(format: Format) -> anyhow::Result<()> {
+pub fn start(format: Format) -> anyhow::Result<Lines> {
     start_with(format, &Traces::start(None)?)
 }
 
-/// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`).
-pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<()> {
-    let lines = fmt::layer().with_writer(|| OneLine(io::stderr()));
+/// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`). Lines are written
+/// until what is returned is dropped.
+pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<Lines> {
+    let (writer, written) = NonBlockingBuilder::default()
+        .lossy(false)
+        .buffered_lines_limit(WAITING_LINES)
+        .thread_name("log")
+        .finish(OneLine(Batches(BufWriter::with_capacity(BATCH_BYTES, io::stderr()))));
+    let lines = fmt::layer().with_writer(writer);
     match format {
         Format::Pretty => begin(lines.with_target(false), traces),
         // The list of spans would only say the request's id twice.
         Format::Json => begin(lines.json().flatten_event(true).with_span_list(false), traces),
-    }
+    }?;
+    Ok(Lines(written))
 }
 
 fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::Result<()> {
@@ -67,8 +83,28 @@ fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::
     Ok(subscriber.try_init()?)
 }
 
-/// Each line is written at once, and stays one: breaks inside of it are told as `\n` and `\r`, so that nobody outside can
-/// make lines of their own.
+/// The thread that writes the log. Dropped, it writes what is left.
+#[derive(Debug)]
+pub struct Lines(#[expect(dead_code, reason = "held for its drop")] WorkerGuard);
+
+/// What is written goes out when it is flushed, which the log's thread does whenever it has caught up: a line of a quiet
+/// server at once, those of a busy one together. A system call a line would cost a fast answer a sixth of its time.
+struct Batches<W: Write>(BufWriter<W>);
+
+impl<W: Write> Write for Batches<W> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        self.0.write(lines)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()?;
+        std::thread::sleep(BATCH);
+        Ok(())
+    }
+}
+
+/// Each line stays one: breaks inside of it are told as `\n` and `\r`, so that nobody outside can make lines of their
+/// own.
 struct OneLine<W>(W);
 
 impl<W: Write> Write for OneLine<W> {

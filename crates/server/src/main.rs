@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 }
 
 fn sums(task: Task, account: Option<&str>) -> anyhow::Result<()> {
-    logging::start(logging::Format::from_env())?;
+    let _lines = logging::start(logging::Format::from_env())?;
     match rollups::run(task, account)? {
         true => Ok(()),
         false => anyhow::bail!("sums are kept that are not those of their rows"),
@@ -64,7 +64,7 @@ fn print_reference() -> anyhow::Result<()> {
 
 fn migrate() -> anyhow::Result<()> {
     let url = Config::database_url(&|name| std::env::var(name).ok())?;
-    logging::start(logging::Format::from_env())?;
+    let _lines = logging::start(logging::Format::from_env())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(1)

@@ -54,7 +54,7 @@ pub fn run(parts: Parts) -> anyhow::Result<()> {
     // Counting first: what is made before it is not counted.
     let counting = telemetry::start(config.metrics_bind)?;
     let traces = runtime.block_on(async { Traces::start(config.otlp_endpoint.as_deref()) })?;
-    logging::start_with(config.log_format, &traces)?;
+    let _lines = logging::start_with(config.log_format, &traces)?;
     if config.otlp_endpoint.is_some() && !Traces::BUILT_IN {
         tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this program was built without the feature otel");
     }

@@ -26,7 +26,7 @@ const PART: usize = 25;
 pub(super) const TURN: &str = include_str!("../../../crates/postgres/src/campaigns/turn.sql");
 
 /// The longest that a campaign may take.
-const PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Messages per second.
 struct Pair {
@@ -108,7 +108,7 @@ fn message() -> String {
 }
 
 /// From the moment its audience was chosen to its end.
-fn rate(stage: &Stage, campaign: &str) -> Result<f64> {
+pub(super) fn rate(stage: &Stage, campaign: &str) -> Result<f64> {
     let row = connect(&stage.database())?
         .query_one(
             "SELECT (total_recipients / extract(epoch FROM completed_at - executed_at))::float8 FROM campaigns

@@ -20,13 +20,14 @@ use object_store::{
 };
 use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
 use recado_domain::shared::AccountId;
+use tokio::task::JoinHandle;
 
 use transport::Connector;
 
 /// What is collected before it is written: for a bucket the least that it takes as a part, for a directory enough to
 /// make few system calls. A file that is smaller is written in one call.
 const BUCKET_PART: usize = 5 * 1024 * 1024;
-const DIRECTORY_PART: usize = 512 * 1024;
+const DIRECTORY_PART: usize = 256 * 1024;
 
 /// How much is collected in one piece of memory.
 const BLOCK: usize = 64 * 1024;
@@ -192,6 +193,7 @@ impl MediaStore for ObjectMedia {
             place,
             pending: block(),
             upload: None,
+            under_way: None,
         }))
     }
 
@@ -256,6 +258,9 @@ fn block() -> PutPayloadMut {
     PutPayloadMut::new().with_block_size(BLOCK)
 }
 
+/// A part that is being written, while the next one is collected.
+type Part = JoinHandle<Result<(), MediaStoreError>>;
+
 /// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
 /// there; what is larger goes part by part, one after the other.
 struct Writing {
@@ -264,6 +269,7 @@ struct Writing {
     headers: Attributes,
     pending: PutPayloadMut,
     upload: Option<Box<dyn MultipartUpload>>,
+    under_way: Option<Part>,
 }
 
 impl Writing {
@@ -271,6 +277,7 @@ impl Writing {
         if !self.pending.is_empty() {
             self.flush().await?;
         }
+        settle(self.under_way.take()).await?;
         match self.upload.as_mut() {
             Some(upload) => done(upload.complete()).await.map(drop),
             None => Ok(()),
@@ -279,6 +286,7 @@ impl Writing {
 
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
         let payload = std::mem::replace(&mut self.pending, block()).freeze();
+        settle(self.under_way.take()).await?;
         let upload = match self.upload.take() {
             Some(upload) => self.upload.insert(upload),
             None => {
@@ -290,7 +298,23 @@ impl Writing {
                 self.upload.insert(upload)
             }
         };
-        done(upload.put_part(payload)).await
+        // Whoever writes it is another thread: the memory is given back by the one that took it, which takes it again.
+        let held = payload.clone();
+        let writing = done(upload.put_part(payload));
+        self.under_way = Some(tokio::spawn(async move {
+            let written = writing.await;
+            drop(held);
+            written
+        }));
+        Ok(())
+    }
+}
+
+/// Waits for a part that is being written.
+async fn settle(part: Option<Part>) -> Result<(), MediaStoreError> {
+    match part {
+        Some(part) => part.await.map_err(|error| MediaStoreError::Failed(error.into()))?,
+        None => Ok(()),
     }
 }
 
@@ -331,7 +355,7 @@ impl MediaWrite for Writing {
 
     async fn discard(mut self: Box<Self>) {
         if let Some(upload) = self.upload.take() {
-            abort(upload, &self.key).await;
+            abort(upload, self.under_way.take(), &self.key).await;
         }
     }
 }
@@ -342,12 +366,14 @@ impl Drop for Writing {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let key = self.key.clone();
-        runtime.spawn(async move { abort(upload, &key).await });
+        let (part, key) = (self.under_way.take(), self.key.clone());
+        runtime.spawn(async move { abort(upload, part, &key).await });
     }
 }
 
-async fn abort(mut upload: Box<dyn MultipartUpload>, key: &Path) {
+async fn abort(mut upload: Box<dyn MultipartUpload>, part: Option<Part>, key: &Path) {
+    // A part that arrives after it would stay; what becomes of it counts no more.
+    settle(part).await.ok();
     if let Err(error) = done(upload.abort()).await {
         tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
     }

@@ -217,9 +217,16 @@ impl Server {
         codes.last().copied().flatten()
     }
 
-    /// What the processes wrote.
+    /// What the processes wrote. Lines are written a moment after what they tell of, in their order: a request that is seen
+    /// there says that all before it is.
     pub fn log(&self) -> String {
-        self.processes.borrow().iter().map(Process::log).collect()
+        let read = || -> String { self.processes.borrow().iter().map(Process::log).collect() };
+        let id = Uuid::now_v7().to_string();
+        let asked = self.request("GET", "/the-log-so-far").header("X-Request-Id", &id);
+        if asked.try_send().is_ok() {
+            until("the log is written", || read().contains(&id));
+        }
+        read()
     }
 
     /// The resident memory of its process, in KiB.
