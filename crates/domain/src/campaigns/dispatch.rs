@@ -14,8 +14,8 @@ use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
+use super::deciding::ATTEMPTS;
 use super::flights::{Flights, Part, Settled};
-use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
 use super::script::{Script, file_addresses};
 use super::{
@@ -184,7 +184,7 @@ impl Dispatcher {
 
     /// Prepares an announced run. False: it does not take place, or not now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, announced: Announced) -> Result<bool, StoreError> {
-        for _ in 0..START_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
             };

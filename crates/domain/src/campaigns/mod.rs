@@ -29,6 +29,7 @@
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
 mod audience;
+mod deciding;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;

@@ -28,13 +28,13 @@ pub trait CampaignStore: Send + Sync {
     /// One page, with the exact total.
     async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError>;
 
-    /// Replaces the campaign's content and status, provided the stored status still is `expected`; commits the events
-    /// with it. Entering `cancelled` also ends the run: its place in the queue goes, and so does the quota that its
+    /// Replaces the campaign's content and status, provided that it still is as it was decided on, by its status and by
+    /// when it was changed last; commits the events with it. Entering `cancelled` also ends the run: its place in the queue goes, and so does the quota that its
     /// unsent sends had reserved.
     async fn update(
         &self,
         campaign: &Campaign,
-        expected: CampaignStatus,
+        decided_on: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError>;
 

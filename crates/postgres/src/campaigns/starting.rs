@@ -34,10 +34,7 @@ pub(super) async fn start(
     };
     let stored = Campaign::try_from(row)?;
     if stored.status != start.expected {
-        return Ok(StartOutcome::Refused(Refusal::Status {
-            status: stored.status,
-            command: Command::Start,
-        }));
+        return Ok(StartOutcome::overtaken(start.expected, stored.status, Command::Start));
     }
     // An announced run is prepared once. Who was overtaken while deciding on it would freeze a second audience.
     let run = QueuedRun {
@@ -164,8 +161,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     };
     let status = Campaign::try_from(row)?.status;
     if status != retry.expected {
-        let command = Command::Retry;
-        return Ok(StartOutcome::Refused(Refusal::Status { status, command }));
+        return Ok(StartOutcome::overtaken(retry.expected, status, Command::Retry));
     }
     if !template_is_approved(conn, account, campaign.template_id).await? {
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));

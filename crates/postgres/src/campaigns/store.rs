@@ -142,7 +142,7 @@ pub(super) async fn stale(
 async fn update(
     conn: &mut AsyncPgConnection,
     campaign: &Campaign,
-    expected: CampaignStatus,
+    decided_on: &Campaign,
     events: &[Event],
 ) -> Attempt<Write<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
@@ -150,7 +150,8 @@ async fn update(
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
         .filter(campaigns::deleted_at.is_null())
-        .filter(campaigns::status.eq(expected.as_str()));
+        .filter(campaigns::status.eq(decided_on.status.as_str()))
+        .filter(campaigns::updated_at.eq(decided_on.updated_at));
     let month: Option<Option<Date>> = diesel::update(guarded)
         .set(Content::try_from(campaign)?)
         .returning(campaigns::quota_month)
@@ -160,7 +161,7 @@ async fn update(
     let Some(month) = month else {
         return stale(conn, account, id).await;
     };
-    if campaign.status == CampaignStatus::Cancelled && expected == CampaignStatus::Sending {
+    if campaign.status == CampaignStatus::Cancelled && decided_on.status == CampaignStatus::Sending {
         ending::end_run(conn, account, id, month).await?;
     }
     outbox::append(conn, account, events).await?;
@@ -323,12 +324,12 @@ impl CampaignStore for PgCampaigns {
     async fn update(
         &self,
         campaign: &Campaign,
-        expected: CampaignStatus,
+        decided_on: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError> {
         retry(|| async {
             let mut tx = self.0.begin(campaign.account_id).await?;
-            let updated = update(tx.conn()?, campaign, expected, events).await;
+            let updated = update(tx.conn()?, campaign, decided_on, events).await;
             tx.end(updated).await
         })
         .await

@@ -100,7 +100,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
             };
             world
                 .campaigns()
-                .update(&cancelled, CampaignStatus::Sending, &[])
+                .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
                 .await
                 .unwrap();
         }

@@ -92,7 +92,7 @@ async fn play(world: &World, race: &Race) {
         if race.cancelled {
             let campaigns = world.campaigns();
             let cancelled = cancelled(&leaving);
-            let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
+            let update = campaigns.update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[]);
             update.await.unwrap();
         }
     };
@@ -119,7 +119,7 @@ async fn play(world: &World, race: &Race) {
     for campaign in starts.iter().map(|start| &start.campaign).chain([&going, &leaving]) {
         let campaigns = world.campaigns();
         let cancelled = cancelled(campaign);
-        let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
+        let update = campaigns.update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[]);
         update.await.unwrap();
     }
     world.assert_recount().await;

@@ -126,7 +126,7 @@ async fn paused_suspended_and_ended_runs_are_not_taken() {
     };
     world
         .campaigns()
-        .update(&resumed, CampaignStatus::Sending, &[])
+        .update(&resumed, &world.seen(&resumed, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
 
@@ -163,7 +163,7 @@ async fn claims_stop_when_the_run_does() {
     };
     world
         .campaigns()
-        .update(&cancelled, CampaignStatus::Sending, &[])
+        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
     assert_eq!(runs.claim(run, worker, None, 5, LEASE).await.unwrap(), Claim::Stopped);
@@ -449,7 +449,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     };
     world
         .campaigns()
-        .update(&deleted, CampaignStatus::Sending, &[])
+        .update(&deleted, &world.seen(&deleted, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
     world
@@ -517,7 +517,7 @@ async fn what_stays_unknown_too_long_fails_and_says_so() {
     };
     let campaigns = world.campaigns();
     campaigns
-        .update(&cancelled, CampaignStatus::Sending, &[])
+        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
     world
@@ -586,7 +586,7 @@ async fn a_cancel_waits_for_sends_that_are_about_to_leave() {
     let cancelling = async {
         world.blocked(1).await;
         campaigns
-            .update(&cancelled, CampaignStatus::Sending, &[])
+            .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
             .await
             .unwrap();
     };

@@ -32,7 +32,7 @@ async fn cancel(world: &World, campaign: Campaign) {
     };
     let campaigns = world.campaigns();
     campaigns
-        .update(&cancelled, CampaignStatus::Sending, &[])
+        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
 }

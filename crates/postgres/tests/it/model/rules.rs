@@ -92,7 +92,10 @@ impl State {
         let (status, account) = (self.campaigns[campaign].status, CAMPAIGNS[campaign]);
         let place = self.campaigns[campaign].place.clone();
         let prepared = place.as_ref().is_some_and(|place| place.prepared);
-        if status != expected || prepared {
+        if status != expected {
+            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Start));
+        }
+        if prepared {
             return refused(status, Command::Start);
         }
         let out = &self.accounts[account].out;
@@ -360,7 +363,7 @@ impl State {
     fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            return refused(status, Command::Retry);
+            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Retry));
         }
         let failed = |send: &Send| send.status == SendStatus::Failed && !send.never_confirmed;
         let again = self.sends_of(campaign).filter(|(_, send)| failed(send) || send.waits());
