@@ -142,11 +142,6 @@ impl Dispatcher {
             self.pause(run, &script.material, &reason).await?;
             return self.leave(run).await.map(Some);
         }
-        if let Some(why) = flights.hopeless() {
-            self.land(run, flights).await?;
-            self.runs.finish(run, Some(&why)).await?;
-            return self.standing(run).await.map(Some);
-        }
         if !flights.is_empty() {
             self.start_part(run, script, flights).await?;
             return Ok(None);
@@ -161,7 +156,7 @@ impl Dispatcher {
                 self.pacer.rest(time.min(LOOK_AGAIN)).await;
             }
             Claim::Exhausted => {
-                self.runs.finish(run, None).await?;
+                self.runs.finish(run).await?;
                 return self.standing(run).await.map(Some);
             }
             // Whoever lets it go on finds it free.

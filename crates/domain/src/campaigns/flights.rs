@@ -17,9 +17,6 @@ const OPEN: usize = 50;
 /// Results are written together, so many at least as long as more can be started.
 const BATCH: usize = 10;
 
-/// A run whose last messages were all refused for good, so many of them, is not going to reach anybody.
-const BUDGET: usize = 100;
-
 /// A result, and why the run has to pause after it, if it has to.
 pub(super) type Settled = (SendId, SendResult, Option<String>);
 
@@ -31,8 +28,6 @@ pub(super) struct Flights<'a> {
     calls: FuturesUnordered<BoxFuture<'a, Settled>>,
     results: Vec<(SendId, SendResult)>,
     pause: Option<String>,
-    /// How many were refused since the last one that was not, and what the platform said last.
-    refused: (usize, String),
 }
 
 impl<'a> Flights<'a> {
@@ -101,12 +96,6 @@ impl<'a> Flights<'a> {
         self.pause.as_deref()
     }
 
-    /// Why it makes no sense to go on, if it makes none.
-    pub(super) fn hopeless(&self) -> Option<String> {
-        let (refused, why) = &self.refused;
-        (*refused >= BUDGET).then(|| format!("the last {refused} messages were all refused: {why}"))
-    }
-
     /// Does something while the calls go on.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
@@ -135,13 +124,6 @@ impl<'a> Flights<'a> {
 
     fn take_in(&mut self, settled: Option<Settled>) {
         if let Some((send, result, reason)) = settled {
-            match &result {
-                SendResult::Sent { .. } | SendResult::Unknown => self.refused.0 = 0,
-                SendResult::Failed { code: Some(_), message } => {
-                    self.refused = (self.refused.0 + 1, message.clone());
-                }
-                SendResult::Failed { code: None, .. } | SendResult::Deferred { .. } | SendResult::Released => {}
-            }
             self.results.push((send, result));
             if self.pause.is_none() {
                 self.pause = reason;

@@ -296,8 +296,8 @@ impl State {
         }
     }
 
-    fn finish(&mut self, why: Option<&str>) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, why, NOW);
+    fn finish(&mut self) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
         if let Some((campaign, events)) = ended {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
@@ -434,8 +434,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
-    async fn finish<'a>(&self, _: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish(why)).await
+    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish()).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {

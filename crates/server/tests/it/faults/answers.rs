@@ -301,23 +301,30 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
 /// F05.
 #[test]
 fn a_campaign_that_everybody_refuses_ends_with_each_reason_and_calls_each_once() {
+    const PEOPLE: usize = 150;
+    const CODES: [u32; 3] = [131_026, 131_047, 131_008];
     let server = Server::start(silent());
     let ana = server.owner();
     ana.profile();
-    ana.contacts(60);
-    let refusals = (0..60).map(|n| Fault::send_to(&phone(n), error([131_026, 131_047, 131_008][n % 3])));
+    ana.contacts(PEOPLE);
+    let refusals = (0..PEOPLE).map(|n| Fault::send_to(&phone(n), error(CODES[n % 3])));
     server.whatsapp.script(refusals.collect());
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
-    let wanted = json!({ "total": 60, "sent": 0, "failed": 60, "simulated": false, "status": "partial" });
+    let wanted = json!({ "total": PEOPLE, "sent": 0, "failed": PEOPLE, "simulated": false, "status": "partial" });
     assert_eq!(report, wanted);
     adds_up(&ana.stats(&id));
     let calls = calls(&server);
     assert!(
-        calls.len() == 60 && calls.values().all(|calls| *calls == 1),
+        calls.len() == PEOPLE && calls.values().all(|calls| *calls == 1),
         "{calls:?}"
     );
-    let explained = |send: &Value| send["error_code"].is_u64() && send["error_message"].is_string();
-    assert!(ana.sends(&id).iter().all(explained));
+    let sends = server.db.rows(&format!(
+        "SELECT c.phone, s.error_code FROM campaign_sends s JOIN contacts c ON c.id = s.contact_id
+         WHERE s.campaign_id = '{id}' AND s.status = 'failed' AND s.error_message <> ''"
+    ));
+    let codes: BTreeMap<_, _> = sends.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let wanted = (0..PEOPLE).map(|n| (Some(phone(n)), Some(CODES[n % 3].to_string())));
+    assert_eq!(codes, wanted.collect());
     assert_eq!(usage(&server, &ana.account), "0 0");
 }
