@@ -120,6 +120,30 @@ mod tests {
     }
 
     #[test]
+    fn the_published_notification_is_one_that_is_told() {
+        let named = Campaign {
+            name: "Volta às aulas".into(),
+            ..campaign(CampaignStatus::Partial)
+        };
+        let counts = SendCounts {
+            total: 1840,
+            read: 1832,
+            failed: 8,
+            ..SendCounts::default()
+        };
+        let told = end_notification(&named, &RunReport::of(&named, &counts));
+        let published = json!(schemars::schema_for!(crate::notifications::Notification));
+        let example = |field: &str| published["properties"][field]["examples"][0].clone();
+        assert_eq!(
+            [example("type"), example("title"), example("message")],
+            [json!(told.kind), json!(told.title), json!(told.message)]
+        );
+        let published = example("data");
+        let names = |data: &serde_json::Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&published), names(&told.data));
+    }
+
+    #[test]
     fn the_result_follows_from_the_counters() {
         let sending = campaign(CampaignStatus::Sending);
         let end = |campaign: &Campaign, accepted, total| {

@@ -7,7 +7,7 @@ use std::pin::pin;
 use futures_util::future::{BoxFuture, Either, poll_immediate, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{ClaimedSend, SendResult};
+use super::{ClaimedSend, Halt, SendResult};
 use crate::shared::{ContactId, SendId};
 
 /// How many sends may be started and not recorded: as many as a crash leaves unknown at most, and as many as can still
@@ -18,7 +18,7 @@ const OPEN: usize = 50;
 const BATCH: usize = 10;
 
 /// A result, and why the run has to pause after it, if it has to.
-pub(super) type Settled = (SendId, SendResult, Option<String>);
+pub(super) type Settled = (SendId, SendResult, Option<Halt>);
 
 /// See above. Calls go on only while somebody waits for something here.
 #[derive(Default)]
@@ -27,7 +27,7 @@ pub(super) struct Flights<'a> {
     after: Option<ContactId>,
     calls: FuturesUnordered<BoxFuture<'a, Settled>>,
     results: Vec<(SendId, SendResult)>,
-    pause: Option<String>,
+    halt: Option<Halt>,
 }
 
 impl<'a> Flights<'a> {
@@ -92,8 +92,8 @@ impl<'a> Flights<'a> {
     }
 
     /// Why the run has to pause.
-    pub(super) fn pause(&self) -> Option<&str> {
-        self.pause.as_deref()
+    pub(super) fn halt(&self) -> Option<&Halt> {
+        self.halt.as_ref()
     }
 
     /// Does something while the calls go on.
@@ -123,10 +123,10 @@ impl<'a> Flights<'a> {
     }
 
     fn take_in(&mut self, settled: Option<Settled>) {
-        if let Some((send, result, reason)) = settled {
+        if let Some((send, result, halt)) = settled {
             self.results.push((send, result));
-            if self.pause.is_none() {
-                self.pause = reason;
+            if self.halt.is_none() {
+                self.halt = halt;
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
 
 /// What a run waits for that somebody paused.
-const PAUSED_BY_HAND: &str = "paused by a member of the account";
+pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
 
 impl Campaigns {
     /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to

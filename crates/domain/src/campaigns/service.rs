@@ -243,10 +243,12 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
     }
     if let Some(config) = &merged.segment_config {
-        if config.tag_ids.len() > TAG_IDS {
+        if config.tag_ids.as_ref().is_some_and(|tags| tags.len() > TAG_IDS) {
             errors.add("segment_config.tag_ids", "must have at most 100 items");
         }
-        config.filters.check("segment_config.filters", &mut errors);
+        if let Some(filters) = &config.filters {
+            filters.check("segment_config.filters", &mut errors);
+        }
     }
     if let Some(Err(FieldErrors(more))) = merged.variables.as_ref().map(super::Variables::validate) {
         errors.0.extend(more);
@@ -339,7 +341,7 @@ pub(crate) mod tests {
         let wrong = CampaignInput {
             rfm_segments: Some(Some(vec![String::new()])),
             segment_config: Some(Some(SegmentConfig {
-                tag_ids: vec![TagId(Uuid::nil()); 101],
+                tag_ids: Some(vec![TagId(Uuid::nil()); 101]),
                 ..SegmentConfig::default()
             })),
             variables: Some(Some(Variables([("1".to_owned(), "{age}".to_owned())].into()))),

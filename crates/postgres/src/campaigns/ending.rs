@@ -41,7 +41,7 @@ struct PausedRow {
 }
 
 /// Every run of a template, at once.
-pub(super) async fn pause_template(
+pub(crate) async fn pause_template(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     template: TemplateId,

@@ -80,7 +80,8 @@ async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &C
     let tags = campaign
         .segment_config
         .as_ref()
-        .map(|config| bare(&config.tag_ids))
+        .and_then(|config| config.tag_ids.as_deref())
+        .map(bare)
         .unwrap_or_default();
     let rows: Vec<Word> = sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)

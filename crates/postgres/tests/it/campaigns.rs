@@ -47,8 +47,8 @@ async fn a_campaign_is_stored_as_written() {
         template_id: Some(world.stored_template().await),
         segment_id: Some(segment),
         segment_config: Some(SegmentConfig {
-            tag_ids: vec![TagId(id())],
-            filters,
+            tag_ids: Some(vec![TagId(id())]),
+            filters: Some(filters),
         }),
         rfm_segments: vec!["champions".into(), "at_risk".into()],
         scheduled_at: Some(NOW + Duration::DAY),
@@ -90,7 +90,7 @@ async fn references_to_nothing_are_named() {
     let template = world.stored_template().await;
     let config = |tag_ids| {
         Some(SegmentConfig {
-            tag_ids,
+            tag_ids: Some(tag_ids),
             ..SegmentConfig::default()
         })
     };
@@ -225,11 +225,8 @@ async fn writes_are_guarded_by_the_status() {
 
 /// With an event, so that its number tells what was committed.
 async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
-    world
-        .campaigns()
-        .update(campaign, expected, &[event(id())])
-        .await
-        .unwrap()
+    let seen = world.seen(campaign, expected).await;
+    world.campaigns().update(campaign, &seen, &[event(id())]).await.unwrap()
 }
 
 /// The same.

@@ -8,6 +8,7 @@ mod overlaps;
 mod runs;
 mod simulation;
 mod stage;
+mod stops;
 
 use time::Duration;
 use uuid::Uuid;
@@ -285,8 +286,10 @@ async fn a_run_that_everybody_refuses_tries_everybody() {
     assert_eq!(stage.count(SendStatus::Failed), 300);
     let state = stage.runs.state();
     assert_eq!(state.usage, (0, 0));
-    assert!(matches!(&state.events[..], [Event::Notification(told), Event::Webhook(_)]
-        if told.message == "0 messages were sent, 300 were not."));
+    assert!(
+        matches!(&state.events[..], [Event::Notification(told), Event::Webhook(_)]
+        if told.message == "0 messages were sent, 300 were not.")
+    );
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use super::super::{
     Trigger, finish,
 };
 use super::faults::Fuse;
+use crate::billing::Standing;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
 
 /// A send, as a database would keep it.
@@ -358,7 +359,17 @@ fn add(counts: SendCounts, counted: Counted) -> SendCounts {
 #[async_trait]
 impl RunStore for FakeRuns {
     async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        Ok(None)
+        let material = self.state().material.clone();
+        Ok(material.map(|material| RunFacts {
+            campaign: material.campaign,
+            template: Some(material.template),
+            profile_id: None,
+            billing: Standing {
+                plan: "free".into(),
+                subscription: None,
+            },
+            now: NOW + Duration::HOUR,
+        }))
     }
 
     async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -103,6 +104,44 @@ fn no_answer_half_an_answer_and_nonsense_are_never_counted_as_sent_and_never_sen
         (doubtful + 1, doubtful + 1)
     );
     assert_eq!(usage(&server, &ana.account), "1 0");
+}
+
+/// A proxy's page in place of the platform, and then the platform.
+#[test]
+fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
+    const PEOPLE: usize = 120;
+    let open = Arc::new(AtomicBool::new(false));
+    let door = open.clone();
+    let platform = RawPlatform::start(0, move |to| match door.load(Ordering::Relaxed) {
+        true => Answer::accepted(&format!("wamid.{to}")),
+        false => Answer::json("403 Forbidden", "<html>Blocked by the proxy</html>"),
+    });
+    let server = Server::start(silent().with("WHATSAPP_API_URL", platform.base_url()));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(PEOPLE);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        (&report["status"], &report["paused"], &report["sent"]),
+        (&json!("sending"), &json!(true), &json!(0)),
+        "{report}"
+    );
+    let reason = text(&ana.get(&format!("/api/campaigns/{id}")).ok()["pause_reason"]);
+    assert!(reason.contains("HTTP 403"), "{reason}");
+    let doubtful = platform.received().len();
+    assert!((1..=50).contains(&doubtful), "{doubtful} were called");
+    let unknown = "FROM campaign_sends WHERE status = 'pending' AND unknown_at IS NOT NULL";
+    assert_eq!(server.db.count(unknown), i64::try_from(doubtful).unwrap());
+    open.store(true, Ordering::Relaxed);
+    ana.request("POST", &format!("/api/campaigns/{id}/resume")).send().ok();
+    assert_eq!(ended(&ana, &id), "partial");
+    assert_eq!(ana.stats(&id)["sent"], json!(PEOPLE - doubtful));
+    let mut received = platform.received();
+    assert_eq!(received.len(), PEOPLE);
+    received.sort();
+    received.dedup();
+    assert_eq!(received.len(), PEOPLE, "somebody was written to twice");
 }
 
 /// When the platform was called for a contact, in milliseconds.
