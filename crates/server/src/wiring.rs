@@ -241,7 +241,7 @@ impl Stores {
             Arc::new(PgCallbacks::new(self.platform.clone())),
             Arc::new(PgDeliveries::new(self.tenant.clone())),
             Arc::new(PgInbox::new(self.tenant.clone())),
-            Arc::new(PgTemplates::new(self.tenant.clone())),
+            Arc::new(self.templates()),
             Arc::new(self.runs()),
             shared.clock.clone(),
             shared.ids.clone(),
@@ -309,6 +309,11 @@ impl Stores {
             shared.cipher.clone(),
             shared.ids.clone(),
         ))
+    }
+
+    /// Templates.
+    pub fn templates(&self) -> PgTemplates {
+        PgTemplates::new(self.tenant.clone())
     }
 
     /// Runs.
@@ -415,7 +420,7 @@ impl Services {
         let api_keys = people::api_keys(shared, &stores);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
-        let templates = Arc::new(PgTemplates::new(stores.tenant.clone()));
+        let templates = Arc::new(stores.templates());
         let media = shared.media()?;
         Ok(Self {
             authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),

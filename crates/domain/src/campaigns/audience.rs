@@ -11,15 +11,17 @@ use crate::shared::{SegmentId, TagId};
 #[serde(default)]
 pub struct SegmentConfig {
     /// Contacts that bear any of these tags; absent or empty for no tag.
-    #[schemars(with = "Option<Vec<TagId>>")]
-    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
-    pub tag_ids: Vec<TagId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag_ids: Option<Vec<TagId>>,
     /// Conditions that narrow the audience, whatever it comes from.
-    pub filters: AudienceFilters,
+    #[schemars(with = "AudienceFilters")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    pub filters: Option<AudienceFilters>,
 }
 
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<TagId>, D::Error> {
-    Ok(Option::<Vec<TagId>>::deserialize(deserializer)?.unwrap_or_default())
+/// Null is no filters: it is refused.
+fn given<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<AudienceFilters>, D::Error> {
+    AudienceFilters::deserialize(deserializer).map(Some)
 }
 
 /// The sources of a campaign's audience, as one value: a union of the sources, or all contacts where none is named,
@@ -46,6 +48,21 @@ impl Audience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_given_comes_back_as_it_was() {
+        for given in [
+            "{}",
+            r#"{"tag_ids":[]}"#,
+            r#"{"filters":{}}"#,
+            r#"{"tag_ids":["00000000-0000-0000-0000-000000000001"]}"#,
+            r#"{"tag_ids":[],"filters":{"has_email":false}}"#,
+        ] {
+            let config: SegmentConfig = serde_json::from_str(given).unwrap();
+            assert_eq!(serde_json::to_string(&config).unwrap(), given);
+        }
+        assert!(serde_json::from_str::<SegmentConfig>(r#"{"filters":null}"#).is_err());
+    }
 
     #[test]
     fn unknown_filters_are_refused_and_absent_ones_stay_absent() {

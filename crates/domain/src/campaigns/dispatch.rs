@@ -14,15 +14,16 @@ use futures_util::FutureExt;
 use time::Duration;
 use uuid::Uuid;
 
+use super::deciding::ATTEMPTS;
 use super::flights::{Flights, Part, Settled};
-use super::launch::START_ATTEMPTS;
 use super::run::abort_notification;
 use super::script::{Script, file_addresses};
 use super::{
-    Announced, Claim, ClaimedSend, Command, Moment, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore,
+    Announced, Claim, ClaimedSend, Command, Halt, Moment, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore,
     SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
-use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError};
+use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError, Write};
+use crate::templates::{MetaStatus, TemplateStore, verdict_events, with_verdict};
 use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
@@ -45,9 +46,19 @@ pub enum RunEnd {
     HandedOver,
 }
 
+/// Who carries runs out.
+#[derive(Clone, Copy, Debug)]
+pub struct Worker {
+    /// Names the process among all.
+    pub id: Uuid,
+    /// The pace of numbers without one of their own.
+    pub delay: Duration,
+}
+
 /// Carries runs out.
 pub struct Dispatcher {
     runs: Arc<dyn RunStore>,
+    templates: Arc<dyn TemplateStore>,
     gateway: Arc<dyn WhatsappGateway>,
     files: MessageFiles,
     cipher: Arc<dyn Cipher>,
@@ -61,24 +72,24 @@ pub struct Dispatcher {
 const FILE_ATTEMPTS: i32 = 3;
 
 impl Dispatcher {
-    /// `worker` names this process among all; `delay` is the pace of numbers without one of their own.
     pub fn new(
         runs: Arc<dyn RunStore>,
+        templates: Arc<dyn TemplateStore>,
         gateway: Arc<dyn WhatsappGateway>,
         files: MessageFiles,
         cipher: Arc<dyn Cipher>,
         pacer: Arc<dyn Pacer>,
-        worker: Uuid,
-        delay: Duration,
+        worker: Worker,
     ) -> Self {
         Self {
             runs,
+            templates,
             gateway,
             files,
             cipher,
             pacer,
-            worker,
-            delay,
+            worker: worker.id,
+            delay: worker.delay,
             lease: super::service::RUN_LEASE,
         }
     }
@@ -137,15 +148,10 @@ impl Dispatcher {
         if self.pacer.stopping() || self.pacer.crowded() {
             return self.hand_over(run, flights).await.map(Some);
         }
-        if let Some(reason) = flights.pause().map(str::to_owned) {
+        if let Some(halt) = flights.halt().cloned() {
             self.land(run, flights).await?;
-            self.pause(run, &script.material, &reason).await?;
+            self.halt(run, &script.material, &halt).await?;
             return self.leave(run).await.map(Some);
-        }
-        if let Some(why) = flights.hopeless() {
-            self.land(run, flights).await?;
-            self.runs.finish(run, Some(&why)).await?;
-            return self.standing(run).await.map(Some);
         }
         if !flights.is_empty() {
             self.start_part(run, script, flights).await?;
@@ -161,7 +167,7 @@ impl Dispatcher {
                 self.pacer.rest(time.min(LOOK_AGAIN)).await;
             }
             Claim::Exhausted => {
-                self.runs.finish(run, None).await?;
+                self.runs.finish(run).await?;
                 return self.standing(run).await.map(Some);
             }
             // Whoever lets it go on finds it free.
@@ -184,7 +190,7 @@ impl Dispatcher {
 
     /// Prepares an announced run. False: it does not take place, or not now; the campaign may be a draft again.
     async fn prepare(&self, run: QueuedRun, announced: Announced) -> Result<bool, StoreError> {
-        for _ in 0..START_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
             };
@@ -416,6 +422,38 @@ impl Dispatcher {
     async fn pause(&self, run: QueuedRun, material: &RunMaterial, reason: &str) -> Result<(), StoreError> {
         let notification = pause_notification(material.campaign.id, &material.campaign.name, reason);
         self.runs.pause(run, reason, &[Event::Notification(notification)]).await
+    }
+
+    /// Lets a run wait that the platform has stopped, and where that is because of its template, whoever else sends it.
+    async fn halt(&self, run: QueuedRun, material: &RunMaterial, halt: &Halt) -> Result<(), StoreError> {
+        if let Some(verdict) = halt.verdict {
+            self.judge(run, verdict).await?;
+        }
+        self.pause(run, material, &halt.reason).await?;
+        if let Some(reason) = halt.verdict.and_then(MetaStatus::stops) {
+            let template = material.template.id;
+            self.runs.pause_template(run.account_id, template, reason).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what a refusal says of the run's template, unless that was changed since.
+    async fn judge(&self, run: QueuedRun, verdict: MetaStatus) -> Result<(), StoreError> {
+        for _ in 0..ATTEMPTS {
+            let facts = self.runs.facts(run.account_id, run.campaign_id).await?;
+            let Some((template, now)) = facts.and_then(|facts| Some((facts.template?, facts.now))) else {
+                break;
+            };
+            let Some(judged) = with_verdict(&template, verdict, None, now) else {
+                break;
+            };
+            let events = verdict_events(&template, &judged);
+            match self.templates.update(&judged, &template, &events).await? {
+                Write::Stale(_) => {}
+                Write::Done | Write::Missing => break,
+            }
+        }
+        Ok(())
     }
 
     async fn standing(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {

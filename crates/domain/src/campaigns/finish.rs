@@ -8,13 +8,12 @@ use super::status::RunResult;
 use super::{Campaign, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
 
-/// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`). None: the campaign is not sending any more, or waits, and stays as it is.
+/// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
 pub fn finish(
     campaign: &Campaign,
     counts: &SendCounts,
     trigger: Trigger,
     actor: Option<&Actor>,
-    why: Option<&str>,
     now: OffsetDateTime,
 ) -> Option<(Campaign, Vec<Event>)> {
     if campaign.paused_at.is_some() {
@@ -34,8 +33,8 @@ pub fn finish(
     };
     let report = RunReport::of(&finished, counts);
     let mut events = vec![
-        Event::Notification(end_notification(&finished, &report, why)),
-        finished_event(&finished, &report, why),
+        Event::Notification(end_notification(&finished, &report)),
+        finished_event(&finished, &report),
     ];
     if trigger == Trigger::Execute {
         events.push(Event::Audit(Audit {
@@ -51,7 +50,7 @@ pub fn finish(
     Some((finished, events))
 }
 
-fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) -> Notification {
+fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
     let kind = if report.failed == 0 {
         NotificationKind::Success
     } else {
@@ -60,10 +59,6 @@ fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) 
     let message = match report.failed {
         0 => format!("{} messages were sent.", report.sent),
         failed => format!("{} messages were sent, {failed} were not.", report.sent),
-    };
-    let message = match why {
-        Some(why) => format!("{message} It was ended early: {why}."),
-        None => message,
     };
     Notification {
         kind,
@@ -104,7 +99,7 @@ mod tests {
         };
         let sending = campaign(CampaignStatus::Sending);
         let events = |trigger| {
-            finish(&sending, &counts, trigger, Some(&tenant().actor), None, NOW)
+            finish(&sending, &counts, trigger, Some(&tenant().actor), NOW)
                 .unwrap()
                 .1
         };
@@ -125,6 +120,30 @@ mod tests {
     }
 
     #[test]
+    fn the_published_notification_is_one_that_is_told() {
+        let named = Campaign {
+            name: "Volta às aulas".into(),
+            ..campaign(CampaignStatus::Partial)
+        };
+        let counts = SendCounts {
+            total: 1840,
+            read: 1832,
+            failed: 8,
+            ..SendCounts::default()
+        };
+        let told = end_notification(&named, &RunReport::of(&named, &counts));
+        let published = json!(schemars::schema_for!(crate::notifications::Notification));
+        let example = |field: &str| published["properties"][field]["examples"][0].clone();
+        assert_eq!(
+            [example("type"), example("title"), example("message")],
+            [json!(told.kind), json!(told.title), json!(told.message)]
+        );
+        let published = example("data");
+        let names = |data: &serde_json::Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&published), names(&told.data));
+    }
+
+    #[test]
     fn the_result_follows_from_the_counters() {
         let sending = campaign(CampaignStatus::Sending);
         let end = |campaign: &Campaign, accepted, total| {
@@ -134,7 +153,7 @@ mod tests {
                 pending: total - accepted,
                 ..SendCounts::default()
             };
-            finish(campaign, &counts, Trigger::Send, None, None, NOW).map(|(campaign, _)| campaign.status)
+            finish(campaign, &counts, Trigger::Send, None, NOW).map(|(campaign, _)| campaign.status)
         };
         assert_eq!(end(&sending, 3, 3), Some(CampaignStatus::Completed));
         assert_eq!(end(&sending, 2, 3), Some(CampaignStatus::Partial));

@@ -7,7 +7,7 @@ use std::pin::pin;
 use futures_util::future::{BoxFuture, Either, poll_immediate, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{ClaimedSend, SendResult};
+use super::{ClaimedSend, Halt, SendResult};
 use crate::shared::{ContactId, SendId};
 
 /// How many sends may be started and not recorded: as many as a crash leaves unknown at most, and as many as can still
@@ -17,11 +17,8 @@ const OPEN: usize = 50;
 /// Results are written together, so many at least as long as more can be started.
 const BATCH: usize = 10;
 
-/// A run whose last messages were all refused for good, so many of them, is not going to reach anybody.
-const BUDGET: usize = 100;
-
 /// A result, and why the run has to pause after it, if it has to.
-pub(super) type Settled = (SendId, SendResult, Option<String>);
+pub(super) type Settled = (SendId, SendResult, Option<Halt>);
 
 /// See above. Calls go on only while somebody waits for something here.
 #[derive(Default)]
@@ -30,9 +27,7 @@ pub(super) struct Flights<'a> {
     after: Option<ContactId>,
     calls: FuturesUnordered<BoxFuture<'a, Settled>>,
     results: Vec<(SendId, SendResult)>,
-    pause: Option<String>,
-    /// How many were refused since the last one that was not, and what the platform said last.
-    refused: (usize, String),
+    halt: Option<Halt>,
 }
 
 impl<'a> Flights<'a> {
@@ -97,14 +92,8 @@ impl<'a> Flights<'a> {
     }
 
     /// Why the run has to pause.
-    pub(super) fn pause(&self) -> Option<&str> {
-        self.pause.as_deref()
-    }
-
-    /// Why it makes no sense to go on, if it makes none.
-    pub(super) fn hopeless(&self) -> Option<String> {
-        let (refused, why) = &self.refused;
-        (*refused >= BUDGET).then(|| format!("the last {refused} messages were all refused: {why}"))
+    pub(super) fn halt(&self) -> Option<&Halt> {
+        self.halt.as_ref()
     }
 
     /// Does something while the calls go on.
@@ -134,17 +123,10 @@ impl<'a> Flights<'a> {
     }
 
     fn take_in(&mut self, settled: Option<Settled>) {
-        if let Some((send, result, reason)) = settled {
-            match &result {
-                SendResult::Sent { .. } | SendResult::Unknown => self.refused.0 = 0,
-                SendResult::Failed { code: Some(_), message } => {
-                    self.refused = (self.refused.0 + 1, message.clone());
-                }
-                SendResult::Failed { code: None, .. } | SendResult::Deferred { .. } | SendResult::Released => {}
-            }
+        if let Some((send, result, halt)) = settled {
             self.results.push((send, result));
-            if self.pause.is_none() {
-                self.pause = reason;
+            if self.halt.is_none() {
+                self.halt = halt;
             }
         }
     }

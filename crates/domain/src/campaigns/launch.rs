@@ -4,18 +4,16 @@ use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::service::{RUN_LEASE, written};
+use super::deciding::ATTEMPTS;
+use super::service::RUN_LEASE;
 use super::{
     Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
     Scheduler, StartOutcome, Trigger, prepare, prepare_retry, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
 
-/// How often a start is decided anew when the campaign changes at the same time.
-pub(super) const START_ATTEMPTS: u32 = 3;
-
 /// What a run waits for that somebody paused.
-const PAUSED_BY_HAND: &str = "paused by a member of the account";
+pub(super) const PAUSED_BY_HAND: &str = "paused by a member of the account";
 
 impl Campaigns {
     /// Begins the run of a campaign, held by `worker` if one is given. On `Ok` the run goes on, whatever happens to
@@ -30,7 +28,7 @@ impl Campaigns {
             trigger: Trigger::Execute,
             actor: Some(tenant.actor.clone()),
         };
-        for _ in 0..START_ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let facts = self.runs.facts(tenant.account_id, id).await?;
             let facts = facts.ok_or(CampaignError::NotFound)?;
             let start = prepare(facts, Command::Start, run.clone())?;
@@ -51,17 +49,14 @@ impl Campaigns {
 
     /// Makes a campaign sending at once; whether it really can be sent a worker finds out.
     pub async fn announce(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        let stored = self.get(tenant, id).await?;
-        let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
-        let announcement = announcement(
-            stored,
-            Trigger::Send,
-            Some(tenant.actor.clone()),
-            audit,
-            self.clock.now(),
-        )?;
-        written(self.runs.announce(&announcement).await?, Command::Start)?;
-        Ok(announcement.campaign)
+        self.decided(tenant, id, Command::Start, async |stored, _| {
+            let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
+            let actor = Some(tenant.actor.clone());
+            let announcement = announcement(stored, Trigger::Send, actor, audit, self.clock.now())?;
+            let write = self.runs.announce(&announcement).await?;
+            Ok((write, announcement.campaign))
+        })
+        .await
     }
 
     /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How many. One that
@@ -119,77 +114,87 @@ impl Campaigns {
         id: CampaignId,
         scheduled_at: Option<OffsetDateTime>,
     ) -> Result<Campaign, CampaignError> {
-        let (stored, now) = (self.get(tenant, id).await?, self.clock.now());
-        let status = transition(stored.status, Command::Schedule)?;
-        let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
-        let scheduled = Campaign {
-            status,
-            scheduled_at: Some(at.ok_or(Refusal::NotInFuture)?),
-            scheduled_by: Some(Scheduler {
-                user_id: tenant.actor.user_id,
-                support_admin: tenant.actor.support_admin.clone(),
-            }),
-            updated_at: now,
-            ..stored.clone()
-        };
-        self.moved(tenant, scheduled, stored.status, Command::Schedule).await
+        self.decided(tenant, id, Command::Schedule, async |stored, status| {
+            let now = self.clock.now();
+            let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
+            let scheduled = Campaign {
+                status,
+                scheduled_at: Some(at.ok_or(Refusal::NotInFuture)?),
+                scheduled_by: Some(Scheduler {
+                    user_id: tenant.actor.user_id,
+                    support_admin: tenant.actor.support_admin.clone(),
+                }),
+                updated_at: now,
+                ..stored.clone()
+            };
+            self.moved(tenant, scheduled, &stored).await
+        })
+        .await
     }
 
     /// Makes a scheduled campaign a draft again; it keeps its time.
     pub async fn unschedule(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        let stored = self.get(tenant, id).await?;
-        let draft = Campaign {
-            status: transition(stored.status, Command::Unschedule)?,
-            updated_at: self.clock.now(),
-            ..stored.clone()
-        };
-        self.moved(tenant, draft, stored.status, Command::Unschedule).await
+        self.decided(tenant, id, Command::Unschedule, async |stored, status| {
+            let draft = Campaign {
+                status,
+                updated_at: self.clock.now(),
+                ..stored.clone()
+            };
+            self.moved(tenant, draft, &stored).await
+        })
+        .await
     }
 
     /// Lets a run wait; one that waits already keeps its reason.
     pub async fn pause(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        let (stored, now) = (self.get(tenant, id).await?, self.clock.now());
-        let status = transition(stored.status, Command::PauseOrResume)?;
-        if stored.paused_at.is_some() {
-            return Ok(stored);
-        }
-        let paused = Campaign {
-            status,
-            paused_at: Some(now),
-            pause_reason: Some(PAUSED_BY_HAND.to_owned()),
-            updated_at: now,
-            ..stored.clone()
-        };
-        self.moved(tenant, paused, stored.status, Command::PauseOrResume).await
+        self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
+            if stored.paused_at.is_some() {
+                return Ok((Write::Done, stored));
+            }
+            let now = self.clock.now();
+            let paused = Campaign {
+                status,
+                paused_at: Some(now),
+                pause_reason: Some(PAUSED_BY_HAND.to_owned()),
+                updated_at: now,
+                ..stored.clone()
+            };
+            self.moved(tenant, paused, &stored).await
+        })
+        .await
     }
 
     /// Lets a run that waits go on. What it waited for is looked at again: it may pause again.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        let stored = self.get(tenant, id).await?;
-        let status = transition(stored.status, Command::PauseOrResume)?;
-        if stored.paused_at.is_none() {
-            return Ok(stored);
-        }
-        let resumed = Campaign {
-            status,
-            paused_at: None,
-            pause_reason: None,
-            updated_at: self.clock.now(),
-            ..stored.clone()
-        };
-        self.moved(tenant, resumed, stored.status, Command::PauseOrResume).await
+        self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
+            if stored.paused_at.is_none() {
+                return Ok((Write::Done, stored));
+            }
+            let resumed = Campaign {
+                status,
+                paused_at: None,
+                pause_reason: None,
+                updated_at: self.clock.now(),
+                ..stored.clone()
+            };
+            self.moved(tenant, resumed, &stored).await
+        })
+        .await
     }
 
     /// Tries the failed sends of a completed or partial campaign again.
     pub async fn retry_failed(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        let facts = self.runs.facts(tenant.account_id, id).await?;
-        let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, tenant)?;
-        match self.runs.retry(&retry).await? {
-            StartOutcome::Started { .. } => Ok(retry.campaign),
-            StartOutcome::Refused(refusal) => Err(refusal.into()),
-            StartOutcome::Missing => Err(CampaignError::NotFound),
-            StartOutcome::Changed => Err(Refusal::Contended.into()),
+        for _ in 0..ATTEMPTS {
+            let facts = self.runs.facts(tenant.account_id, id).await?;
+            let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, tenant)?;
+            match self.runs.retry(&retry).await? {
+                StartOutcome::Started { .. } => return Ok(retry.campaign),
+                StartOutcome::Refused(refusal) => return Err(refusal.into()),
+                StartOutcome::Missing => return Err(CampaignError::NotFound),
+                StartOutcome::Changed => {}
+            }
         }
+        Err(Refusal::Contended.into())
     }
 
     /// Writes a campaign that moved, with the audit entry that tells from where to where.
@@ -197,15 +202,13 @@ impl Campaigns {
         &self,
         tenant: &Tenant,
         campaign: Campaign,
-        expected: CampaignStatus,
-        command: Command,
-    ) -> Result<Campaign, CampaignError> {
-        let changes = json!({ "status": campaign.status, "previousStatus": expected,
+        decided_on: &Campaign,
+    ) -> Result<(Write<CampaignStatus>, Campaign), CampaignError> {
+        let changes = json!({ "status": campaign.status, "previousStatus": decided_on.status,
                               "paused": campaign.paused_at.is_some() });
         let audit = tenant.audit(AuditAction::Update, "campaign", campaign.id);
         let events = [Event::Audit(audit.with_changes(changes))];
-        written(self.store.update(&campaign, expected, &events).await?, command)?;
-        Ok(campaign)
+        Ok((self.store.update(&campaign, decided_on, &events).await?, campaign))
     }
 }
 
@@ -441,7 +444,8 @@ mod tests {
             let mut runs = MockRunStore::new();
             runs.expect_facts()
                 .returning(|_, _| Ok(Some(facts(CampaignStatus::Partial))));
-            runs.expect_retry().return_once(move |_| Ok(outcome));
+            let times = if outcome == StartOutcome::Changed { 3 } else { 1 };
+            runs.expect_retry().times(times).returning(move |_| Ok(outcome.clone()));
             let retried = campaigns(MockCampaignStore::new(), runs)
                 .retry_failed(&tenant(), ID)
                 .await;

@@ -29,6 +29,7 @@
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
 mod audience;
+mod deciding;
 mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
@@ -52,11 +53,11 @@ mod trial_tests;
 mod variables;
 
 pub use audience::{Audience, SegmentConfig};
-pub use dispatch::{Dispatcher, RunEnd};
+pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageNews, started_event};
 pub use finish::finish;
 pub use model::*;
-pub use outcome::{SendOutcome, SendResult, settle};
+pub use outcome::{Halt, SendOutcome, SendResult, settle};
 pub use pace::{PAIR_INTERVAL, Pace, Portion};
 pub use ports::*;
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};

@@ -62,7 +62,7 @@ pub struct Campaign {
     #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
     /// Why its run is paused; null when it is not.
-    #[schemars(example = &"paused by ana@example.com")]
+    #[schemars(example = &super::launch::PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
     /// The user who created it; null when that user is gone.
     pub created_by: Option<UserId>,
@@ -91,9 +91,9 @@ impl Campaign {
         let config = self.segment_config.clone().unwrap_or_default();
         Audience {
             segment_id: self.segment_id,
-            tag_ids: config.tag_ids,
+            tag_ids: config.tag_ids.unwrap_or_default(),
             rfm_segments: self.rfm_segments.clone(),
-            filters: config.filters,
+            filters: config.filters.unwrap_or_default(),
         }
     }
 }

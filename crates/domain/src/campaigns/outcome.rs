@@ -3,6 +3,7 @@
 use time::Duration;
 
 use crate::shared::{GatewayError, SendId};
+use crate::templates::MetaStatus;
 
 /// How often a send that surely did not leave is tried again.
 const RETRIES: u32 = 5;
@@ -48,13 +49,19 @@ pub enum SendOutcome {
         /// What happened.
         detail: String,
     },
+    /// Perhaps processed, and no other send of the run would fare better: the answer says no, and not in the platform's
+    /// words, as a proxy's does, or whoever answers at a wrong address. Never sent again.
+    Barred {
+        /// What happened.
+        detail: String,
+    },
 }
 
 impl SendOutcome {
     /// What somebody who waits for the answer is told of a message that surely did not leave; nothing of any other one.
     pub fn refusal(&self) -> Option<GatewayError> {
         match self {
-            Self::Accepted { .. } | Self::Unknown { .. } => None,
+            Self::Accepted { .. } | Self::Unknown { .. } | Self::Barred { .. } => None,
             Self::Failed { code, message }
             | Self::Halted { code, message }
             | Self::Throttled {
@@ -101,9 +108,18 @@ pub enum SendResult {
     Released,
 }
 
-/// What follows from an outcome for the send (tried `attempts` times before) and, as a reason to pause, for the run.
-pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<String>) {
-    let (result, pause) = match outcome {
+/// Why a run has to wait for somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Halt {
+    /// In words.
+    pub reason: String,
+    /// What the platform has done to the template, where it is that.
+    pub verdict: Option<MetaStatus>,
+}
+
+/// What follows from an outcome for the send (tried `attempts` times before) and, where it has to wait, for the run.
+pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<Halt>) {
+    let (result, halt) = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => (
             SendResult::Sent {
                 message_id: Some(message_id),
@@ -131,10 +147,27 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
             },
             None,
         ),
-        SendOutcome::Halted { code, message } => (SendResult::Released, Some(format!("{message} (code {code})"))),
+        SendOutcome::Halted { code, message } => {
+            let reason = format!("{message} (code {code})");
+            let verdict = verdict(code);
+            (SendResult::Released, Some(Halt { reason, verdict }))
+        }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
+        SendOutcome::Barred { detail } => {
+            let reason = format!("the messaging platform cannot be reached: {detail}");
+            (SendResult::Unknown, Some(Halt { reason, verdict: None }))
+        }
     };
-    (send, result, pause)
+    (send, result, halt)
+}
+
+/// What a code says of the template.
+fn verdict(code: i64) -> Option<MetaStatus> {
+    match code {
+        132_015 => Some(MetaStatus::Paused),
+        132_016 => Some(MetaStatus::Disabled),
+        _ => None,
+    }
 }
 
 /// 1, 2, 4, ... seconds, or 1, 4, 16, ... where one recipient gets too much; the platform's own wish is kept to. At
@@ -159,9 +192,9 @@ mod tests {
 
     use super::*;
 
-    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<String>) {
-        let (_, result, pause) = settle(SendId(Uuid::nil()), attempts, outcome);
-        (result, pause)
+    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<Halt>) {
+        let (_, result, halt) = settle(SendId(Uuid::nil()), attempts, outcome);
+        (result, halt)
     }
 
     fn throttled(code: i64, retry_after: Option<Duration>) -> SendOutcome {
@@ -221,6 +254,14 @@ mod tests {
             },
         );
         assert_eq!((result, pause), (SendResult::Unknown, None));
+        let (result, halt) = settled(
+            0,
+            SendOutcome::Barred {
+                detail: "HTTP 403".into(),
+            },
+        );
+        assert_eq!(result, SendResult::Unknown);
+        assert!(halt.unwrap().reason.contains("HTTP 403"));
     }
 
     #[test]
@@ -233,6 +274,21 @@ mod tests {
             },
         );
         assert_eq!(result, SendResult::Released);
-        assert_eq!(pause.unwrap(), "token expired (code 190)");
+        assert_eq!(
+            pause.unwrap(),
+            Halt {
+                reason: "token expired (code 190)".into(),
+                verdict: None
+            }
+        );
+        for (code, verdict) in [
+            (132_015, Some(MetaStatus::Paused)),
+            (132_016, Some(MetaStatus::Disabled)),
+            (132_001, None),
+        ] {
+            let message = "template".into();
+            let (_, halt) = settled(0, SendOutcome::Halted { code, message });
+            assert_eq!(halt.unwrap().verdict, verdict);
+        }
     }
 }

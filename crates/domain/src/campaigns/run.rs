@@ -129,12 +129,23 @@ pub enum StartOutcome {
         /// How many sends it has.
         recipients: i64,
     },
-    /// The status was another one by then, or the audience or the quota refused.
+    /// The status was another one by then that does not allow it, or the audience or the quota refused.
     Refused(Refusal),
     /// The campaign was changed since its facts were read: what was decided was decided on something else.
     Changed,
     /// There is no such campaign any more.
     Missing,
+}
+
+impl StartOutcome {
+    /// The outcome where the status is another one than a start was decided on: to be decided on anew, where it allows
+    /// the command too. What was announced is prepared while the campaign is sending, or not at all.
+    pub fn overtaken(expected: super::CampaignStatus, status: super::CampaignStatus, command: Command) -> Self {
+        match transition(status, command) {
+            Ok(_) if expected != super::CampaignStatus::Sending => Self::Changed,
+            _ => Self::Refused(Refusal::Status { status, command }),
+        }
+    }
 }
 
 impl RunStart {

@@ -8,11 +8,11 @@ use time::{Duration, OffsetDateTime};
 use super::events::cancelled_event;
 use super::{
     Campaign, CampaignError, CampaignInput, CampaignQuery, CampaignSend, CampaignStatus, CampaignStore, Command,
-    Preview, RunStore, SendCounts, preview, transition,
+    Preview, RunStore, SendCounts, preview,
 };
 use crate::shared::{
     AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, Tenant,
-    Write, text,
+    text,
 };
 
 /// How long a name may be, in characters, and how much of an audience may be named.
@@ -92,64 +92,48 @@ impl Campaigns {
             ..self.blank(tenant)
         };
         self.check_references(&merge(named, input.clone())?).await?;
-        let stored = self.get(tenant, id).await?;
-        let status = transition(stored.status, Command::Edit)?;
-        let now = self.clock.now();
-        let changed = Campaign {
-            status,
-            updated_at: now,
-            ..merge(stored.clone(), input)?
-        };
-        let waits = changed.scheduled_at.is_some_and(|at| at > now);
-        if status == CampaignStatus::Scheduled && changed.scheduled_at != stored.scheduled_at && !waits {
-            return Err(
-                FieldErrors::one("scheduled_at", "must be in the future while the campaign is scheduled").into(),
-            );
-        }
-        written(self.store.update(&changed, stored.status, &[]).await?, Command::Edit)?;
-        Ok(changed)
+        self.decided(tenant, id, Command::Edit, async |stored, status| {
+            let changed = edited(&stored, status, input.clone(), self.clock.now())?;
+            Ok((self.store.update(&changed, &stored, &[]).await?, changed))
+        })
+        .await
     }
 
     /// Removes a campaign that is not sending.
     pub async fn delete(&self, tenant: &Tenant, id: CampaignId) -> Result<(), CampaignError> {
-        let stored = self.get(tenant, id).await?;
-        let status = transition(stored.status, Command::Delete)?;
-        let audit = Event::Audit(tenant.audit(AuditAction::Delete, "campaign", id));
-        let deleted = Campaign {
-            status,
-            updated_at: self.clock.now(),
-            ..stored.clone()
-        };
-        written(
-            self.store.delete(&deleted, stored.status, &[audit]).await?,
-            Command::Delete,
-        )
+        self.decided(tenant, id, Command::Delete, async |stored, status| {
+            let audit = Event::Audit(tenant.audit(AuditAction::Delete, "campaign", id));
+            let expected = stored.status;
+            let deleted = Campaign {
+                status,
+                updated_at: self.clock.now(),
+                ..stored
+            };
+            Ok((self.store.delete(&deleted, expected, &[audit]).await?, ()))
+        })
+        .await
     }
 
     /// Stops a scheduled or sending campaign for good. What was not sent stays pending.
     pub async fn cancel(&self, tenant: &Tenant, id: CampaignId) -> Result<CampaignStatus, CampaignError> {
-        let stored = self.get(tenant, id).await?;
-        let status = transition(stored.status, Command::Cancel)?;
-        let now = self.clock.now();
-        let previous = json!({ "previousStatus": stored.status });
-        let audit = tenant.audit(AuditAction::Update, "campaign", id).with_changes(previous);
-        let events = [
-            Event::Audit(audit),
-            Event::Notification(cancel_notification(&stored)),
-            cancelled_event(&stored, stored.status),
-        ];
-        let cancelled = Campaign {
-            status,
-            paused_at: None,
-            pause_reason: None,
-            updated_at: now,
-            ..stored.clone()
-        };
-        written(
-            self.store.update(&cancelled, stored.status, &events).await?,
-            Command::Cancel,
-        )?;
-        Ok(status)
+        self.decided(tenant, id, Command::Cancel, async |stored, status| {
+            let previous = json!({ "previousStatus": stored.status });
+            let audit = tenant.audit(AuditAction::Update, "campaign", id).with_changes(previous);
+            let events = [
+                Event::Audit(audit),
+                Event::Notification(cancel_notification(&stored)),
+                cancelled_event(&stored, stored.status),
+            ];
+            let cancelled = Campaign {
+                status,
+                paused_at: None,
+                pause_reason: None,
+                updated_at: self.clock.now(),
+                ..stored.clone()
+            };
+            Ok((self.store.update(&cancelled, &stored, &events).await?, status))
+        })
+        .await
     }
 
     /// The counters of a campaign.
@@ -213,13 +197,23 @@ fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
     }
 }
 
-/// A write that found another status than expected is refused by that status.
-pub(super) fn written(write: Write<CampaignStatus>, command: Command) -> Result<(), CampaignError> {
-    match write {
-        Write::Done => Ok(()),
-        Write::Stale(status) => Err(super::Refusal::Status { status, command }.into()),
-        Write::Missing => Err(CampaignError::NotFound),
+/// A campaign with the given fields changed.
+fn edited(
+    stored: &Campaign,
+    status: CampaignStatus,
+    input: CampaignInput,
+    now: OffsetDateTime,
+) -> Result<Campaign, CampaignError> {
+    let changed = Campaign {
+        status,
+        updated_at: now,
+        ..merge(stored.clone(), input)?
+    };
+    let waits = changed.scheduled_at.is_some_and(|at| at > now);
+    if status == CampaignStatus::Scheduled && changed.scheduled_at != stored.scheduled_at && !waits {
+        return Err(FieldErrors::one("scheduled_at", "must be in the future while the campaign is scheduled").into());
     }
+    Ok(changed)
 }
 
 fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
@@ -249,10 +243,12 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
     }
     if let Some(config) = &merged.segment_config {
-        if config.tag_ids.len() > TAG_IDS {
+        if config.tag_ids.as_ref().is_some_and(|tags| tags.len() > TAG_IDS) {
             errors.add("segment_config.tag_ids", "must have at most 100 items");
         }
-        config.filters.check("segment_config.filters", &mut errors);
+        if let Some(filters) = &config.filters {
+            filters.check("segment_config.filters", &mut errors);
+        }
     }
     if let Some(Err(FieldErrors(more))) = merged.variables.as_ref().map(super::Variables::validate) {
         errors.0.extend(more);
@@ -278,7 +274,7 @@ pub(crate) mod tests {
 
     use super::super::{MockCampaignStore, MockRunStore, Refusal, SegmentConfig, Variables};
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind};
+    use crate::shared::{AccountId, MockClock, MockIds, Role, StoreError, TagId, UserId, WebhookKind, Write};
 
     pub(crate) const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -345,7 +341,7 @@ pub(crate) mod tests {
         let wrong = CampaignInput {
             rfm_segments: Some(Some(vec![String::new()])),
             segment_config: Some(Some(SegmentConfig {
-                tag_ids: vec![TagId(Uuid::nil()); 101],
+                tag_ids: Some(vec![TagId(Uuid::nil()); 101]),
                 ..SegmentConfig::default()
             })),
             variables: Some(Some(Variables([("1".to_owned(), "{age}".to_owned())].into()))),
@@ -390,12 +386,12 @@ pub(crate) mod tests {
         let mut store = stored(CampaignStatus::Sending);
         store
             .expect_update()
-            .withf(|campaign, expected, events| {
+            .withf(|campaign, decided_on, events| {
                 let Some(Event::Audit(audit)) = events.first() else {
                     return false;
                 };
                 campaign.status == CampaignStatus::Cancelled
-                    && *expected == CampaignStatus::Sending
+                    && decided_on.status == CampaignStatus::Sending
                     && audit.changes == Some(json!({ "previousStatus": "sending" }))
                     && matches!(events, [_, Event::Notification(told), Event::Webhook(webhook)]
                         if told.kind == NotificationKind::Info && webhook.kind == WebhookKind::CampaignCancelled)

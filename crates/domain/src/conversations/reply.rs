@@ -96,7 +96,7 @@ pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
         SendOutcome::Failed { message, .. }
         | SendOutcome::Halted { message, .. }
         | SendOutcome::Throttled { message, .. } => ReplyResult::Failed { message },
-        SendOutcome::Unknown { .. } => ReplyResult::Unknown,
+        SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => ReplyResult::Unknown,
     };
     (result, refusal)
 }

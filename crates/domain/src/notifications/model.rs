@@ -15,17 +15,20 @@ pub struct Notification {
     /// The notification's id.
     pub id: NotificationId,
     /// How it is shown: `info`, `success`, `warning` or `error`; further words may come.
-    #[schemars(example = &"success")]
+    #[schemars(example = &"warning")]
     #[serde(rename = "type")]
     pub kind: String,
     /// What happened, in one line.
-    #[schemars(example = "Campaign completed")]
+    #[schemars(example = "Campaign finished: Volta às aulas")]
     pub title: String,
     /// What happened, in one or two sentences.
-    #[schemars(example = "\"Volta às aulas\" reached 1832 of 1840 contacts.")]
+    #[schemars(example = "1832 messages were sent, 8 were not.")]
     pub message: String,
     /// What a program needs to act on it: an object whose names depend on what happened.
-    #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({"campaign_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007"}))]
+    #[schemars(with = "serde_json::Map<String, Value>", example = serde_json::json!({
+        "campaign_id": "0190a1b2-c3d4-7e5f-8a9b-000000000007", "status": "partial", "total": 1840, "sent": 1832,
+        "failed": 8, "simulated": false
+    }))]
     pub data: Value,
     /// When anybody of the account marked it as read; null while nobody did.
     #[schemars(with = "Option<Timestamp>")]

@@ -19,7 +19,7 @@ const TRIES: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Accepted {
     /// One sentence for the person.
-    #[schemars(example = &"You are now a member of Loja da Ana.")]
+    #[schemars(example = &"You are now a member of Loja da Ana")]
     pub message: String,
     /// The account that they are a member of now.
     pub account_id: AccountId,

@@ -393,6 +393,9 @@ async fn joining_is_audited_in_the_name_of_whoever_joins() {
     let accepted = accept(store, "bia@EXAMPLE.com", Some("t0k3n")).await.unwrap();
     let expected = json!({ "message": "You are now a member of Loja", "account_id": ACCOUNT, "role": "member" });
     assert_eq!(json!(accepted), expected);
+    let published = json!(schemars::schema_for!(super::Accepted));
+    let example = published["properties"]["message"]["examples"][0].clone();
+    assert_eq!(example, format!("{} da Ana", accepted.message));
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
+mod verdict;
 
 pub use model::*;
 pub(crate) use parts::values_of;
@@ -29,3 +30,4 @@ pub use service::Templates;
 pub use status::{MetaStatus, TemplateCommand, platform_verdict, transition};
 pub use submit::{HeaderSubmission, Submission, TemplateSubmission};
 pub use sync::{SyncReport, SyncedTemplate};
+pub use verdict::{verdict_events, with_verdict};

@@ -57,7 +57,8 @@ pub trait TemplateStore: Send + Sync {
 
     /// Writes what a synchronisation found, in one transaction: inserts new templates, unless the name was taken
     /// meanwhile, and replaces what the platform decides about a changed one (status, reason, category, quality, its id
-    /// and the number), unless it changed meanwhile. Says how many were written; `unchanged` is 0.
+    /// and the number), unless it changed meanwhile. Says how many were written; `unchanged` is 0. The campaigns that are
+    /// sending a template which `stops` them wait from then on, as by `RunStore::pause_template`.
     async fn sync(&self, account: AccountId, templates: &[SyncedTemplate]) -> Result<SyncReport, StoreError>;
 
     /// The template the platform knows by this id, among the account's.

@@ -38,6 +38,8 @@ pub enum SyncedTemplate {
         template: Template,
         /// When it had last changed.
         seen: OffsetDateTime,
+        /// Why the campaigns that are sending it have to wait; none when they may go on.
+        stops: Option<&'static str>,
     },
 }
 
@@ -72,6 +74,7 @@ pub(super) fn reconcile(
             ..judged
         },
         seen: local.updated_at,
+        stops: platform_verdict(&remote.status).and_then(MetaStatus::stops),
     })
 }
 
@@ -216,8 +219,12 @@ mod tests {
 
     fn changed(local: &Template, remote: &RemoteTemplate) -> Option<Template> {
         match reconcile(Some(local), remote, PROFILE, blank()) {
-            Some(SyncedTemplate::Changed { template, seen }) => {
+            Some(SyncedTemplate::Changed { template, seen, stops }) => {
                 assert_eq!((seen, template.updated_at), (local.updated_at, LATER));
+                assert_eq!(
+                    stops.is_some(),
+                    ["PAUSED", "DISABLED"].contains(&remote.status.as_str())
+                );
                 Some(template)
             }
             Some(SyncedTemplate::New(new)) => panic!("{new:?}"),
@@ -251,6 +258,13 @@ mod tests {
             (Category::Utility, Some("RED"))
         );
         assert_eq!(synced.body_text, local.body_text);
+        for (status, wanted) in [("PAUSED", MetaStatus::Paused), ("DISABLED", MetaStatus::Disabled)] {
+            let stopped = RemoteTemplate {
+                status: status.into(),
+                ..remote()
+            };
+            assert_eq!(changed(&local, &stopped).unwrap().meta_status, wanted);
+        }
         let unknown = RemoteTemplate {
             status: "ARCHIVED".into(),
             ..remote()

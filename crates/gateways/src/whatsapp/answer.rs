@@ -97,8 +97,8 @@ fn refused(answer: &Answer, GraphError { code, message }: GraphError) -> SendOut
     }
 }
 
-/// An answer that is not in the platform's words. A 4xx is a refusal all the same: by a proxy, or by whatever answers
-/// at a wrong address, and so of every message alike.
+/// An answer that is not in the platform's words: nobody knows whether the message went out. A 4xx is a proxy's, or of
+/// whatever answers at a wrong address, and every other message would meet it too.
 fn unreadable(answer: &Answer) -> SendOutcome {
     let status = answer.status;
     let message = format!("HTTP {status} without a readable body");
@@ -109,10 +109,7 @@ fn unreadable(answer: &Answer) -> SendOutcome {
             retry_after: retry_after(answer),
         },
         408 => SendOutcome::Unknown { detail: message },
-        400..=499 => SendOutcome::Halted {
-            code: i64::from(status),
-            message,
-        },
+        400..=499 => SendOutcome::Barred { detail: message },
         _ => SendOutcome::Unknown { detail: message },
     }
 }
@@ -262,10 +259,26 @@ mod tests {
         assert!(unknown(302, ""));
         assert!(unknown(408, ""));
         assert!(unknown(502, "<html>"));
-        assert!(matches!(
-            answered(404, "<html>", None),
-            SendOutcome::Halted { code: 404, .. }
-        ));
+        for status in [400, 401, 403, 404, 413, 499] {
+            for body in [
+                "<html>",
+                "",
+                "{}",
+                "[]",
+                r#"{"error":{}}"#,
+                r#"{"error":"no"}"#,
+                "{\"err",
+            ] {
+                let outcome = answered(status, body, None);
+                assert!(
+                    matches!(outcome, SendOutcome::Barred { .. }),
+                    "{status} {body}: {outcome:?}"
+                );
+            }
+        }
+        for body in ["<html>", "", "{}"] {
+            assert!(matches!(answered(429, body, None), SendOutcome::Throttled { .. }));
+        }
     }
 
     #[test]

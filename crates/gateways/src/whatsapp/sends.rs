@@ -31,7 +31,7 @@ impl Sends {
             SendOutcome::Failed { .. } => &self.failed,
             SendOutcome::Throttled { .. } => &self.throttled,
             SendOutcome::Halted { .. } => &self.halted,
-            SendOutcome::Unknown { .. } => &self.unknown,
+            SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => &self.unknown,
         };
         count.increment(1);
     }

@@ -19,6 +19,7 @@ mod trial;
 mod turns;
 mod usage;
 
+pub(crate) use ending::pause_template;
 pub use paces::PgPaces;
 pub use runs::PgRuns;
 pub(crate) use sends::{Settlement, lock_sends};

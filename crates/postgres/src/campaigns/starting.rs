@@ -34,10 +34,7 @@ pub(super) async fn start(
     };
     let stored = Campaign::try_from(row)?;
     if stored.status != start.expected {
-        return Ok(StartOutcome::Refused(Refusal::Status {
-            status: stored.status,
-            command: Command::Start,
-        }));
+        return Ok(StartOutcome::overtaken(start.expected, stored.status, Command::Start));
     }
     // An announced run is prepared once. Who was overtaken while deciding on it would freeze a second audience.
     let run = QueuedRun {
@@ -164,8 +161,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     };
     let status = Campaign::try_from(row)?.status;
     if status != retry.expected {
-        let command = Command::Retry;
-        return Ok(StartOutcome::Refused(Refusal::Status { status, command }));
+        return Ok(StartOutcome::overtaken(retry.expected, status, Command::Retry));
     }
     if !template_is_approved(conn, account, campaign.template_id).await? {
         return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
@@ -215,8 +211,8 @@ struct RenewedRow {
 }
 
 /// Makes failed sends as if they had never been tried, and counts them so. One whose outcome was never learned keeps
-/// the moment since when, and is left out. What an early end left untried goes with them: the run is sending again, and
-/// they need places in the month like all others.
+/// the moment since when, and is left out. What was never tried, as of campaigns that an earlier version ended early,
+/// goes with them: the run is sending again, and they need places in the month like all others.
 async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
     let renewed: RenewedRow = sql("WITH again AS (
            SELECT id, status = 'failed' AS failed FROM campaign_sends

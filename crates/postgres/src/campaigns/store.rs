@@ -80,7 +80,8 @@ async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &C
     let tags = campaign
         .segment_config
         .as_ref()
-        .map(|config| bare(&config.tag_ids))
+        .and_then(|config| config.tag_ids.as_deref())
+        .map(bare)
         .unwrap_or_default();
     let rows: Vec<Word> = sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
@@ -142,7 +143,7 @@ pub(super) async fn stale(
 async fn update(
     conn: &mut AsyncPgConnection,
     campaign: &Campaign,
-    expected: CampaignStatus,
+    decided_on: &Campaign,
     events: &[Event],
 ) -> Attempt<Write<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
@@ -150,7 +151,8 @@ async fn update(
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
         .filter(campaigns::deleted_at.is_null())
-        .filter(campaigns::status.eq(expected.as_str()));
+        .filter(campaigns::status.eq(decided_on.status.as_str()))
+        .filter(campaigns::updated_at.eq(decided_on.updated_at));
     let month: Option<Option<Date>> = diesel::update(guarded)
         .set(Content::try_from(campaign)?)
         .returning(campaigns::quota_month)
@@ -160,7 +162,7 @@ async fn update(
     let Some(month) = month else {
         return stale(conn, account, id).await;
     };
-    if campaign.status == CampaignStatus::Cancelled && expected == CampaignStatus::Sending {
+    if campaign.status == CampaignStatus::Cancelled && decided_on.status == CampaignStatus::Sending {
         ending::end_run(conn, account, id, month).await?;
     }
     outbox::append(conn, account, events).await?;
@@ -323,12 +325,12 @@ impl CampaignStore for PgCampaigns {
     async fn update(
         &self,
         campaign: &Campaign,
-        expected: CampaignStatus,
+        decided_on: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError> {
         retry(|| async {
             let mut tx = self.0.begin(campaign.account_id).await?;
-            let updated = update(tx.conn()?, campaign, expected, events).await;
+            let updated = update(tx.conn()?, campaign, decided_on, events).await;
             tx.end(updated).await
         })
         .await

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::campaigns;
 use crate::errors::Attempt;
 use crate::sql::{Id, sql};
 
@@ -25,11 +26,23 @@ pub(super) async fn write(
         for template in batch {
             match template {
                 SyncedTemplate::New(template) => new.push(template),
-                SyncedTemplate::Changed { template, seen } => changed.push((template, *seen)),
+                SyncedTemplate::Changed { template, seen, .. } => changed.push((template, *seen)),
             }
         }
         report.created += insert(conn, account, &new).await?;
         report.updated += update(conn, account, &changed).await?;
+    }
+    // Last: a run that begins meanwhile looks at the template, finds it changed and is refused, or began before and is
+    // seen here.
+    for template in templates {
+        if let SyncedTemplate::Changed {
+            template,
+            stops: Some(reason),
+            ..
+        } = template
+        {
+            campaigns::pause_template(conn, account, template.id, reason).await?;
+        }
     }
     Ok(report)
 }

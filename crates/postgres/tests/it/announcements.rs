@@ -104,7 +104,10 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
         ..campaign.clone()
     };
     let cancel = world.campaigns();
-    cancel.update(&cancelled, CampaignStatus::Sending, &[]).await.unwrap();
+    cancel
+        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
+        .await
+        .unwrap();
     runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
     assert_eq!(status(&world).await, "cancelled");
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
@@ -137,13 +140,19 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
         ..campaign
     };
     let store = world.campaigns();
-    store.update(&scheduled, CampaignStatus::Draft, &[]).await.unwrap();
+    store
+        .update(&scheduled, &world.seen(&scheduled, CampaignStatus::Draft).await, &[])
+        .await
+        .unwrap();
     let came = announcement(&world, &scheduled, Trigger::Schedule);
     let later = Campaign {
         scheduled_at: Some(NOW + Duration::DAY),
         ..scheduled.clone()
     };
-    store.update(&later, CampaignStatus::Scheduled, &[]).await.unwrap();
+    store
+        .update(&later, &world.seen(&later, CampaignStatus::Scheduled).await, &[])
+        .await
+        .unwrap();
     let runs = world.runs();
     assert_eq!(
         runs.announce(&came).await.unwrap(),

@@ -87,8 +87,8 @@ async fn reached(world: &World, campaign: Campaign) -> String {
 fn narrowed(world: &World, filters: AudienceFilters) -> Campaign {
     Campaign {
         segment_config: Some(SegmentConfig {
-            tag_ids: vec![],
-            filters,
+            tag_ids: Some(vec![]),
+            filters: Some(filters),
         }),
         ..world.draft()
     }
@@ -104,7 +104,7 @@ async fn without_a_source_everybody_who_can_be_written_to() {
 async fn sources_add_up() {
     let (world, tag, segment) = people().await;
     let tags = Some(SegmentConfig {
-        tag_ids: vec![tag, TagId(id())],
+        tag_ids: Some(vec![tag, TagId(id())]),
         ..SegmentConfig::default()
     });
     let champions = vec!["champions".to_owned()];
@@ -185,7 +185,7 @@ async fn a_deleted_segment_refuses_the_run_by_its_name() {
         .await;
     // Also beside another source: the audience is not the one that was chosen.
     let tags = SegmentConfig {
-        tag_ids: vec![tag],
+        tag_ids: Some(vec![tag]),
         ..SegmentConfig::default()
     };
     for segment_config in [None, Some(tags)] {

@@ -1,5 +1,6 @@
 //! Campaigns and their figures.
 
+use futures_util::future::join3;
 use recado_domain::campaigns::{
     AudienceFilters, Campaign, CampaignQuery, CampaignSort, CampaignStatus, CampaignStore, RunStore, SegmentConfig,
     SendCounts, SendResult, Variables,
@@ -46,8 +47,8 @@ async fn a_campaign_is_stored_as_written() {
         template_id: Some(world.stored_template().await),
         segment_id: Some(segment),
         segment_config: Some(SegmentConfig {
-            tag_ids: vec![TagId(id())],
-            filters,
+            tag_ids: Some(vec![TagId(id())]),
+            filters: Some(filters),
         }),
         rfm_segments: vec!["champions".into(), "at_risk".into()],
         scheduled_at: Some(NOW + Duration::DAY),
@@ -89,7 +90,7 @@ async fn references_to_nothing_are_named() {
     let template = world.stored_template().await;
     let config = |tag_ids| {
         Some(SegmentConfig {
-            tag_ids,
+            tag_ids: Some(tag_ids),
             ..SegmentConfig::default()
         })
     };
@@ -224,11 +225,8 @@ async fn writes_are_guarded_by_the_status() {
 
 /// With an event, so that its number tells what was committed.
 async fn update(world: &World, campaign: &Campaign, expected: CampaignStatus) -> Write<CampaignStatus> {
-    world
-        .campaigns()
-        .update(campaign, expected, &[event(id())])
-        .await
-        .unwrap()
+    let seen = world.seen(campaign, expected).await;
+    world.campaigns().update(campaign, &seen, &[event(id())]).await.unwrap()
 }
 
 /// The same.
@@ -356,7 +354,7 @@ async fn a_cancel_ends_the_run_and_gives_back_what_never_left() {
     };
     let done = world
         .campaigns()
-        .update(&cancelled, CampaignStatus::Sending, &[])
+        .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
     assert_eq!(done, Write::Done);
@@ -385,4 +383,78 @@ async fn sends_without_counters_are_counted() {
     world.sql("DELETE FROM campaign_counter_slots").await;
     let recounted = world.campaigns().stats(world.account, campaign.id).await.unwrap();
     assert_eq!(recounted, counted);
+}
+
+/// The row is held, so that both writers have read it before the first of them writes.
+#[tokio::test]
+async fn of_two_changes_decided_on_the_same_campaign_one_is_written() {
+    let world = World::new().await;
+    let seen = world.seen(&world.stored_draft().await, CampaignStatus::Draft).await;
+    let renamed = Campaign {
+        name: "Outro".into(),
+        updated_at: seen.updated_at + Duration::MICROSECOND,
+        ..seen.clone()
+    };
+    let narrowed = Campaign {
+        rfm_segments: vec!["champions".into()],
+        updated_at: seen.updated_at + Duration::milliseconds(1),
+        ..seen.clone()
+    };
+    let holder = world.db.client().await;
+    holder
+        .batch_execute("BEGIN; SELECT 1 FROM campaigns FOR UPDATE")
+        .await
+        .unwrap();
+    let store = world.campaigns();
+    let freeing = async {
+        world.blocked(2).await;
+        holder.batch_execute("COMMIT").await.unwrap();
+    };
+    let (first, second, ()) = join3(
+        store.update(&renamed, &seen, &[]),
+        store.update(&narrowed, &seen, &[]),
+        freeing,
+    )
+    .await;
+    let written = [first.unwrap(), second.unwrap()];
+    let stale = Write::Stale(CampaignStatus::Draft);
+    assert!(
+        written == [Write::Done, stale] || written == [stale, Write::Done],
+        "{written:?}"
+    );
+    let stored = store.find(seen.account_id, seen.id).await.unwrap().unwrap();
+    let winner = if written[0] == Write::Done { renamed } else { narrowed };
+    assert_eq!(stored, winner);
+    // Decided anew on what is there now, the other one goes through.
+    let both = Campaign {
+        name: "Outro".into(),
+        rfm_segments: vec!["champions".into()],
+        updated_at: stored.updated_at + Duration::MICROSECOND,
+        ..stored.clone()
+    };
+    assert_eq!(store.update(&both, &stored, &[]).await.unwrap(), Write::Done);
+}
+
+/// A run that goes on changes its counters, its queue and its sends, and nothing that a cancel is decided on.
+#[tokio::test]
+async fn a_cancel_loses_no_race_against_the_run_itself() {
+    let world = World::new().await;
+    world.people(4).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let seen = world.seen(&campaign, CampaignStatus::Sending).await;
+    let sends = world.in_flight(run, worker, 4).await;
+    let sent = SendResult::Sent {
+        message_id: Some("w0".into()),
+        wa_id: None,
+    };
+    let results = [(sends[0], sent), (sends[1], SendResult::Unknown)];
+    world.runs().record(run, &results).await.unwrap();
+    world.runs().claim(run, worker, None, 10, LEASE).await.unwrap();
+    let cancelled = Campaign {
+        status: CampaignStatus::Cancelled,
+        ..seen.clone()
+    };
+    let store = world.campaigns();
+    assert_eq!(store.update(&cancelled, &seen, &[]).await.unwrap(), Write::Done);
 }

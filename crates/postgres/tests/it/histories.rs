@@ -91,7 +91,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
         }
         Step::Pause => runs.pause(run, "x", &[]).await.unwrap(),
         Step::Finish => {
-            runs.finish(run, None).await.unwrap();
+            runs.finish(run).await.unwrap();
         }
         Step::Cancel => {
             let cancelled = Campaign {
@@ -100,7 +100,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
             };
             world
                 .campaigns()
-                .update(&cancelled, CampaignStatus::Sending, &[])
+                .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
                 .await
                 .unwrap();
         }

@@ -92,7 +92,8 @@ async fn play(world: &World, race: &Race) {
         if race.cancelled {
             let campaigns = world.campaigns();
             let cancelled = cancelled(&leaving);
-            let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
+            let seen = world.seen(&cancelled, CampaignStatus::Sending).await;
+            let update = campaigns.update(&cancelled, &seen, &[]);
             update.await.unwrap();
         }
     };
@@ -119,7 +120,8 @@ async fn play(world: &World, race: &Race) {
     for campaign in starts.iter().map(|start| &start.campaign).chain([&going, &leaving]) {
         let campaigns = world.campaigns();
         let cancelled = cancelled(campaign);
-        let update = campaigns.update(&cancelled, CampaignStatus::Sending, &[]);
+        let seen = world.seen(&cancelled, CampaignStatus::Sending).await;
+        let update = campaigns.update(&cancelled, &seen, &[]);
         update.await.unwrap();
     }
     world.assert_recount().await;

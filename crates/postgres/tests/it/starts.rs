@@ -79,11 +79,8 @@ async fn a_refused_start_leaves_nothing() {
         ..start.clone()
     })
     .await;
-    let status = Refusal::Status {
-        status: CampaignStatus::Draft,
-        command: Command::Start,
-    };
-    assert_eq!(stale, StartOutcome::Refused(status));
+    // A draft can be sent as well: this is to be decided on anew.
+    assert_eq!(stale, StartOutcome::Changed);
     let unknown = Campaign {
         id: CampaignId(id()),
         ..start.campaign.clone()
@@ -298,7 +295,7 @@ async fn a_start_decided_on_something_else_changes_nothing() {
         name: "Other".into(),
         ..campaign.clone()
     };
-    world.campaigns().update(&edited, campaign.status, &[]).await.unwrap();
+    world.campaigns().update(&edited, &campaign, &[]).await.unwrap();
     let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Changed);
     world.sql("UPDATE message_templates SET meta_status = 'paused'").await;
@@ -308,4 +305,37 @@ async fn a_start_decided_on_something_else_changes_nothing() {
     world.sql("UPDATE message_templates SET meta_status = 'approved'").await;
     let outcome = world.runs().start(&world.start_of(&edited), None, LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 2 });
+}
+
+#[tokio::test]
+async fn a_start_is_refused_by_another_status_only_where_that_one_refuses() {
+    use CampaignStatus::{Cancelled, Draft, Partial, Scheduled, Sending};
+    let world = World::new().await;
+    world.people(2).await;
+    let start = world.start_of(&world.stored_draft().await);
+    for (expected, found, anew) in [
+        (Scheduled, Draft, true),
+        (Draft, Scheduled, true),
+        (Draft, Sending, false),
+        (Draft, Cancelled, false),
+        (Draft, Partial, false),
+        // What was announced is prepared, or not; a draft that it became again is nobody's to start.
+        (Sending, Draft, false),
+        (Sending, Scheduled, false),
+    ] {
+        let set = format!("UPDATE campaigns SET status = '{found}'");
+        world.sql(&set).await;
+        let start = RunStart {
+            expected,
+            ..start.clone()
+        };
+        let (status, command) = (found, Command::Start);
+        let wanted = match anew {
+            true => StartOutcome::Changed,
+            false => StartOutcome::Refused(Refusal::Status { status, command }),
+        };
+        let outcome = world.runs().start(&start, None, LEASE).await.unwrap();
+        assert_eq!(outcome, wanted, "{expected} {found}");
+    }
+    assert_eq!(world.number("SELECT count(*) FROM campaign_sends").await, 0);
 }

@@ -116,6 +116,15 @@ impl World {
         PgTemplates::new(self.tenants.clone())
     }
 
+    /// What a write of a campaign is decided on: the campaign as it is stored now, thought to be in this status.
+    pub(crate) async fn seen(&self, campaign: &Campaign, status: CampaignStatus) -> Campaign {
+        let stored = self.campaigns().find(campaign.account_id, campaign.id).await.unwrap();
+        Campaign {
+            status,
+            ..stored.unwrap_or_else(|| campaign.clone())
+        }
+    }
+
     pub(crate) fn campaigns(&self) -> PgCampaigns {
         PgCampaigns::new(self.tenants.clone())
     }

@@ -1,6 +1,6 @@
 //! Message templates.
 
-use recado_domain::campaigns::RunStore;
+use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
 use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
 use recado_domain::templates::{
     Category, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort,
@@ -353,6 +353,7 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
             ..template.clone()
         },
         seen: template.updated_at,
+        stops: None,
     };
     // Somebody changes this one while the platform's list is read.
     let change = Template {
@@ -429,5 +430,43 @@ async fn a_stopped_template_pauses_what_is_sending_it() {
     let paused = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL AND pause_reason = 'stopped'";
     assert_eq!(world.number(paused).await, 1);
     let told = "SELECT count(*) FROM outbox_events WHERE payload::text LIKE '%Campaign paused: c%'";
+    assert_eq!(world.number(told).await, 1);
+}
+
+#[tokio::test]
+async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_stopped() {
+    let world = World::new().await;
+    world.people(2).await;
+    let (campaign, run) = world.started(id()).await;
+    let templates = world.templates();
+    let template_id = campaign.template_id.unwrap();
+    let sent = templates.find(world.account, template_id).await.unwrap().unwrap();
+    let other = world.template("other");
+    templates.insert(&other).await.unwrap();
+    let reason = "the platform has paused the template";
+    let stopped = |template: &Template| SyncedTemplate::Changed {
+        template: Template {
+            meta_status: MetaStatus::Paused,
+            updated_at: template.updated_at + Duration::SECOND,
+            ..template.clone()
+        },
+        seen: template.updated_at,
+        stops: Some(reason),
+    };
+    templates.sync(world.account, &[stopped(&other)]).await.unwrap();
+    let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL";
+    assert_eq!(world.number(waiting).await, 0);
+    templates.sync(world.account, &[stopped(&sent)]).await.unwrap();
+    let stored = world
+        .campaigns()
+        .find(world.account, run.campaign_id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (stored.status, stored.pause_reason.as_deref()),
+        (CampaignStatus::Sending, Some(reason))
+    );
+    let told = "SELECT count(*) FROM outbox_events WHERE payload ->> 'title' LIKE 'Campaign paused: %'";
     assert_eq!(world.number(told).await, 1);
 }

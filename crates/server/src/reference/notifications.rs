@@ -14,9 +14,10 @@ pub(crate) const TAG: Tag = Tag {
 
 /// What a stream looks like.
 const EVENTS: &str = "retry: 1000\n: welcome\n\nevent: notification\nid: 0190a1b2-c3d4-7e5f-8a9b-000000000009\ndata: \
-                      {\"id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000009\",\"type\":\"success\",\"title\":\"Campaign \
-                      completed\",\"message\":\"Volta às aulas reached 1832 of 1840 contacts.\",\"data\":{},\
-                      \"read_at\":null,\"created_at\":\"2026-02-01T09:30:00.000Z\"}\n\n";
+                      {\"id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000009\",\"type\":\"warning\",\"title\":\"Campaign \
+                      finished: Volta às aulas\",\"message\":\"1832 messages were sent, 8 were not.\",\
+                      \"data\":{\"campaign_id\":\"0190a1b2-c3d4-7e5f-8a9b-000000000007\",\"status\":\"partial\",\
+                      \"total\":1840,\"sent\":1832,\"failed\":8,\"simulated\":false},\"read_at\":null,\"created_at\":\"2026-02-01T09:30:00.000Z\"}\n\n";
 
 pub(crate) fn list() -> Operation {
     let unread = "`true`: only those that nobody has read.";

@@ -14,7 +14,7 @@ mod webhooks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::campaigns::{Dispatcher, RunStore};
+use recado_domain::campaigns::{Dispatcher, RunStore, Worker};
 use recado_domain::conversations::ConversationStore;
 use recado_domain::idempotency::IdempotencyStore as _;
 use recado_postgres::PgStatistics;
@@ -70,12 +70,15 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let pacer = Arc::new(TokioPacer::new(stop.clone(), Arc::new(stores.paces())));
     let dispatcher = Arc::new(Dispatcher::new(
         runs.clone(),
+        Arc::new(stores.templates()),
         Arc::new(shared.whatsapp()?),
         stores.message_files(shared)?,
         shared.cipher.clone(),
         pacer.clone(),
-        shared.desk.worker().unwrap_or_else(Uuid::now_v7),
-        shared.config.message_delay,
+        Worker {
+            id: shared.desk.worker().unwrap_or_else(Uuid::now_v7),
+            delay: shared.config.message_delay,
+        },
     ));
     desk::start(
         &shared.desk,

@@ -106,6 +106,18 @@ fn every_rule_names_its_field() {
     }
     with(json!({ "name": "é".repeat(200) })).created();
     with(json!({ "segment_config": { "tag_ids": [] }, "rfm_segments": null, "variables": null })).created();
+    // What was given comes back as it was, here and when it is read.
+    for config in [
+        json!({}),
+        json!({ "tag_ids": [] }),
+        json!({ "tag_ids": [ana.tag("vip")] }),
+        json!({ "filters": {} }),
+        json!({ "filters": { "has_email": true } }),
+    ] {
+        let made = with(json!({ "segment_config": config })).created();
+        let read = ana.get(&format!("/api/campaigns/{}", text(&made["id"]))).ok();
+        assert_eq!((&made["segment_config"], &read["segment_config"]), (&config, &config));
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ mod mail;
 mod matrix;
 mod media;
 mod notifications;
+mod overlaps;
 mod owners;
 mod platform;
 mod platform_deletion;

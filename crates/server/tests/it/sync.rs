@@ -4,7 +4,8 @@ use recado_simulators::whatsapp::{Fault, FaultKind, On};
 use serde_json::{Value, json};
 
 use crate::harness::people::User;
-use crate::harness::{Server, text};
+use crate::harness::people::phone;
+use crate::harness::{Options, Server, text, until};
 
 fn sync(user: &User<'_>) -> Value {
     user.request("POST", "/api/templates/sync").send().ok()
@@ -100,4 +101,77 @@ fn a_number_is_named_or_unknown() {
     assert_eq!(ana.post("/api/templates/sync", body("7")).invalid(), ["profile_id"]);
     assert_eq!(ana.post("/api/templates/sync", body(&first)).ok(), report(1, 0, 0));
     assert_eq!(bia.get("/api/templates").ok()["total"], 0);
+}
+
+/// A run that no worker has taken up yet, so that the platform is not asked.
+#[test]
+fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
+    let server = Server::start(Options {
+        args: vec!["serve", "--no-workers"],
+        ..Options::default()
+    });
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(2);
+    for (status, reason) in [("PAUSED", "paused"), ("DISABLED", "disabled")] {
+        let template = ana.approved("Oi {{1}}", &["Ana"]);
+        let name = text(&ana.get(&format!("/api/templates/{template}")).ok()["name"]);
+        let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+        let other = ana.plain_campaign();
+        for id in [&campaign, &other] {
+            ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+        }
+        server.whatsapp.add_template(
+            &json!({ "name": name, "language": "pt_BR", "category": "UTILITY", "status": status,
+            "components": [{ "type": "BODY", "text": "Oi {{1}}", "example": { "body_text": [["Ana"]] } }] }),
+        );
+        sync(&ana);
+        assert_eq!(
+            ana.get(&format!("/api/templates/{template}")).ok()["meta_status"],
+            reason
+        );
+        let waits = ana.get(&format!("/api/campaigns/{campaign}")).ok();
+        assert_eq!(
+            (&waits["status"], &waits["pause_reason"]),
+            (
+                &json!("sending"),
+                &json!(format!("the platform has {reason} the template"))
+            )
+        );
+        assert_eq!(
+            ana.get(&format!("/api/campaigns/{other}")).ok()["paused_at"],
+            json!(null)
+        );
+    }
+    let told = ana.get("/api/notifications").ok();
+    let titles = told["data"].as_array().unwrap();
+    let paused = titles
+        .iter()
+        .filter(|told| text(&told["title"]).starts_with("Campaign paused: "));
+    assert_eq!(paused.count(), 2, "{titles:?}");
+}
+
+#[test]
+fn a_refusal_of_the_template_says_how_it_stands() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(1);
+    for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
+        let error = FaultKind::Error {
+            code,
+            http_status: 400,
+            details: "Said by the platform.".to_owned(),
+        };
+        server.whatsapp.script(vec![Fault::send_to(&phone(0), error)]);
+        let template = ana.approved("Oi {{1}}", &["Ana"]);
+        let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+        assert_eq!(ana.execute(&id).ok()["paused"], true);
+        let stands = ana.get(&format!("/api/templates/{template}")).ok();
+        assert_eq!(stands["meta_status"], status);
+        until("somebody is told", || {
+            let told = format!("FROM notifications WHERE title LIKE 'Template {status}: %'");
+            server.db.count(&told) == 1
+        });
+    }
 }

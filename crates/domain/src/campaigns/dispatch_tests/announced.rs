@@ -5,14 +5,14 @@ use std::sync::Arc;
 use super::super::service::tests::{NOW, campaign, tenant};
 use super::super::{
     Announced, CampaignStatus, Claim, Dispatcher, MockPacer, MockRunStore, Refusal, RunEnd, RunFacts, RunMaterial,
-    RunReport, SendCounts, StartOutcome, Trigger,
+    RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
 use super::stage::{FIRST, RUN, forgetful};
 use crate::billing::Standing;
 use crate::media::tests::media;
 use crate::shared::{Event, MockCipher, NotificationKind};
-use crate::templates::MetaStatus;
 use crate::templates::tests::approved_template;
+use crate::templates::{MetaStatus, MockTemplateStore};
 use crate::whatsapp::{MessageFiles, MockWhatsappGateway};
 
 fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
@@ -56,12 +56,15 @@ async fn carry_out(runs: MockRunStore) -> RunEnd {
     pacer.expect_crowded().return_const(false);
     let dispatcher = Dispatcher::new(
         Arc::new(runs),
+        Arc::new(MockTemplateStore::new()),
         Arc::new(MockWhatsappGateway::new()),
         MessageFiles::new(media(&Arc::default()), forgetful()),
         Arc::new(MockCipher::new()),
         Arc::new(pacer),
-        FIRST,
-        time::Duration::ZERO,
+        Worker {
+            id: FIRST,
+            delay: time::Duration::ZERO,
+        },
     );
     dispatcher.carry_out(RUN).await.unwrap()
 }
@@ -100,7 +103,7 @@ async fn what_holds_is_prepared_and_carried_out() {
         }))
     });
     runs.expect_claim().returning(|_, _, _, _, _| Ok(Claim::Exhausted));
-    runs.expect_finish().times(1).returning(|_, _| Ok(None));
+    runs.expect_finish().times(1).returning(|_| Ok(None));
     assert!(matches!(carry_out(runs).await, RunEnd::Over(_)));
 }
 

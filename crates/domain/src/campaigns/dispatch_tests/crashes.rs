@@ -71,9 +71,9 @@ pub(super) fn bring_to_an_end(stage: &Stage) {
 }
 
 /// Whether the recipient may have got the message.
-fn may_have_arrived(outcome: &SendOutcome) -> bool {
+pub(super) fn may_have_arrived(outcome: &SendOutcome) -> bool {
     match outcome {
-        SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } => true,
+        SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => true,
         SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::Halted { .. } => false,
     }
 }

@@ -8,6 +8,7 @@ mod overlaps;
 mod runs;
 mod simulation;
 mod stage;
+mod stops;
 
 use time::Duration;
 use uuid::Uuid;
@@ -278,23 +279,17 @@ async fn a_contact_that_cannot_be_written_to_fails_without_a_call() {
 }
 
 #[tokio::test]
-async fn a_hopeless_run_ends_early_and_says_why() {
-    // The twentieth is reached, and so counting begins anew.
-    let stage = Stage::new(300, |to, _| if to == phone(20) { accepted(to) } else { failed() });
-    assert_eq!(stage.carry_out().await, over(300, 1, CampaignStatus::Partial));
-    assert_eq!(stage.called(), all_phones(121));
-    assert_eq!(stage.count(SendStatus::Failed), 120);
-    let (usage, events) = {
-        let state = stage.runs.state();
-        (state.usage, state.events.clone())
-    };
-    assert_eq!(usage, (1, 0), "what was not tried costs nothing");
-    assert!(matches!(&events[..], [Event::Notification(told), Event::Webhook(_)]
-        if told.message.ends_with("ended early: the last 100 messages were all refused: undeliverable.")));
-    // One in a hundred goes through: not hopeless.
-    let stage = Stage::new(300, |to, _| if to.ends_with("50") { accepted(to) } else { failed() });
-    assert_eq!(stage.carry_out().await, over(300, 3, CampaignStatus::Partial));
-    assert_eq!(stage.called().len(), 300);
+async fn a_run_that_everybody_refuses_tries_everybody() {
+    let stage = Stage::new(300, |_, _| failed());
+    assert_eq!(stage.carry_out().await, over(300, 0, CampaignStatus::Partial));
+    assert_eq!(stage.called(), all_phones(300));
+    assert_eq!(stage.count(SendStatus::Failed), 300);
+    let state = stage.runs.state();
+    assert_eq!(state.usage, (0, 0));
+    assert!(
+        matches!(&state.events[..], [Event::Notification(told), Event::Webhook(_)]
+        if told.message == "0 messages were sent, 300 were not.")
+    );
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ use super::super::{
     Trigger, finish,
 };
 use super::faults::Fuse;
+use crate::billing::Standing;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
 
 /// A send, as a database would keep it.
@@ -296,8 +297,8 @@ impl State {
         }
     }
 
-    fn finish(&mut self, why: Option<&str>) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, why, NOW);
+    fn finish(&mut self) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
         if let Some((campaign, events)) = ended {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
@@ -358,7 +359,17 @@ fn add(counts: SendCounts, counted: Counted) -> SendCounts {
 #[async_trait]
 impl RunStore for FakeRuns {
     async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        Ok(None)
+        let material = self.state().material.clone();
+        Ok(material.map(|material| RunFacts {
+            campaign: material.campaign,
+            template: Some(material.template),
+            profile_id: None,
+            billing: Standing {
+                plan: "free".into(),
+                subscription: None,
+            },
+            now: NOW + Duration::HOUR,
+        }))
     }
 
     async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {
@@ -434,8 +445,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
-    async fn finish<'a>(&self, _: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish(why)).await
+    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish()).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use uuid::Uuid;
 
-use super::super::{CampaignStatus, SendOutcome, SendStatus};
-use super::crashes::{Seeded, bring_to_an_end, stage};
+use super::super::{CampaignStatus, SendStatus};
+use super::crashes::{Seeded, bring_to_an_end, may_have_arrived, stage};
 use super::faults::Fault;
 use super::runs::Bug;
 use super::stage::{FIRST, RUN, Stage, phone};
@@ -134,11 +134,11 @@ impl World {
     /// The platform tells of a message that it has.
     fn news(&mut self) {
         let at = self.seeded.below(self.stage.runs.state().rows.len());
-        let has = self.stage.ledger().get(&phone(at)).is_some_and(|outcomes| {
-            let has =
-                |outcome: &SendOutcome| matches!(outcome, SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. });
-            outcomes.iter().any(has)
-        });
+        let has = self
+            .stage
+            .ledger()
+            .get(&phone(at))
+            .is_some_and(|outcomes| outcomes.iter().any(may_have_arrived));
         if has {
             let news = [
                 SendStatus::Sent,
@@ -164,12 +164,9 @@ impl World {
 
     fn check(&self) -> Result<(), String> {
         for (to, outcomes) in self.stage.ledger() {
-            let may_have_arrived = outcomes
-                .iter()
-                .filter(|outcome| matches!(outcome, SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. }))
-                .count();
-            if may_have_arrived > 1 {
-                return Err(format!("{to} may have got it {may_have_arrived} times: {outcomes:?}"));
+            let arrivals = outcomes.iter().filter(|outcome| may_have_arrived(outcome)).count();
+            if arrivals > 1 {
+                return Err(format!("{to} may have got it {arrivals} times: {outcomes:?}"));
             }
         }
         // Those that were started together with the one under way cannot be held back.

@@ -12,15 +12,15 @@ use uuid::Uuid;
 use super::super::service::tests::{NOW, campaign};
 use super::super::{
     Campaign, CampaignStatus, Dispatcher, Moment, Pace, Pacer, Portion, QueuedRun, Recipient, RunEnd, RunMaterial,
-    SendOutcome, SendStatus,
+    SendOutcome, SendStatus, Worker,
 };
 use super::faults::Fuse;
 use super::runs::{FakeRuns, Row};
 use crate::media::MediaFile;
 use crate::media::tests::{Shelf, media};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
-use crate::templates::TemplateSubmission;
 use crate::templates::tests::approved_template;
+use crate::templates::{MockTemplateStore, TemplateStore, TemplateSubmission};
 use crate::whatsapp::{
     FileIdStore, Line, MessageFiles, MockFileIdStore, OutboundTemplate, OutboundText, Profile, RemotePage,
     StoredProfile, SubmittedTemplate, WhatsappGateway,
@@ -169,6 +169,7 @@ pub(super) struct Stage {
     pub(super) runs: Arc<FakeRuns>,
     pub(super) fuse: Arc<Fuse>,
     pub(super) platform: Arc<Platform>,
+    pub(super) templates: Arc<dyn TemplateStore>,
     /// The files that the account uploaded.
     pub(super) shelf: Arc<Shelf>,
     ids: Arc<dyn FileIdStore>,
@@ -247,6 +248,7 @@ impl Stage {
             runs,
             fuse,
             platform,
+            templates: Arc::new(MockTemplateStore::new()),
             shelf: Arc::default(),
             ids: forgetful(),
             pacer,
@@ -319,12 +321,15 @@ impl Stage {
             .returning(move |_| readable.then(|| "token".into()));
         Dispatcher::new(
             self.runs.clone(),
+            self.templates.clone(),
             self.platform.clone(),
             MessageFiles::new(media(&self.shelf), self.ids.clone()),
             Arc::new(cipher),
             self.pacer.clone(),
-            worker,
-            self.delay,
+            Worker {
+                id: worker,
+                delay: self.delay,
+            },
         )
     }
 
@@ -405,6 +410,20 @@ pub(super) fn halted() -> SendOutcome {
     SendOutcome::Halted {
         code: 190,
         message: "token expired".into(),
+    }
+}
+
+/// The platform has paused the template.
+pub(super) fn template_paused() -> SendOutcome {
+    SendOutcome::Halted {
+        code: 132_015,
+        message: "Template is paused".into(),
+    }
+}
+
+pub(super) fn barred() -> SendOutcome {
+    SendOutcome::Barred {
+        detail: "HTTP 403 without a readable body".into(),
     }
 }
 

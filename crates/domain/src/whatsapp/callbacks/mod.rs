@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use time::Duration;
 
-use serde_json::json;
-
 use super::{
     CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback, TemplateChange,
     TemplateNews,
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{Arrival, InboundNews, InboxStore};
-use crate::shared::{AccountId, CallbackId, Clock, Event, Ids, Notification, NotificationKind, StoreError, Write};
-use crate::templates::{MetaStatus, Template, TemplateCommand, TemplateStore, transition};
+use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
+use crate::templates::{MetaStatus, Template, TemplateStore, verdict_events, with_verdict};
 
 /// How long a worker may take for one callback before another one takes it over.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
@@ -185,7 +183,7 @@ impl Callbacks {
             let Some(changed) = after(&template, &news.change, self.clock.now()) else {
                 return Ok(true);
             };
-            let events = told(&template, &changed);
+            let events = verdict_events(&template, &changed);
             match self.templates.update(&changed, &template, &events).await? {
                 Write::Done => return Ok(true),
                 Write::Missing => return Ok(false),
@@ -199,11 +197,7 @@ impl Callbacks {
 /// Why campaigns with the template cannot go on; none when they can.
 fn stops(change: &TemplateChange) -> Option<&'static str> {
     match change {
-        TemplateChange::Verdict { status, .. } => match status {
-            MetaStatus::Paused => Some("the platform has paused the template"),
-            MetaStatus::Disabled => Some("the platform has disabled the template"),
-            MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved | MetaStatus::Rejected => None,
-        },
+        TemplateChange::Verdict { status, .. } => status.stops(),
         TemplateChange::Quality(_) | TemplateChange::Category(_) => None,
     }
 }
@@ -211,11 +205,7 @@ fn stops(change: &TemplateChange) -> Option<&'static str> {
 /// The template after news of it; none when they change nothing.
 fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime) -> Option<Template> {
     let changed = match change {
-        TemplateChange::Verdict { status, reason } => Template {
-            meta_status: transition(template.meta_status, TemplateCommand::Verdict(*status)).ok()?,
-            rejection_reason: reason.clone(),
-            ..template.clone()
-        },
+        TemplateChange::Verdict { status, reason } => return with_verdict(template, *status, reason.clone(), now),
         TemplateChange::Quality(score) => Template {
             quality_score: Some(score.clone()),
             ..template.clone()
@@ -231,32 +221,6 @@ fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime
         updated_at: now,
         ..changed
     })
-}
-
-/// What people are told of a template that cannot be sent any more, or never could.
-fn told(before: &Template, after: &Template) -> Vec<Event> {
-    let (title, message) = match after.meta_status {
-        status if status == before.meta_status => return vec![],
-        MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved => return vec![],
-        MetaStatus::Rejected => {
-            let reason = after.rejection_reason.as_deref().unwrap_or("no reason given");
-            (
-                "Template rejected",
-                format!("The messaging platform refused it: {reason}."),
-            )
-        }
-        MetaStatus::Paused => ("Template paused", "The messaging platform has paused it.".to_owned()),
-        MetaStatus::Disabled => (
-            "Template disabled",
-            "The messaging platform has disabled it.".to_owned(),
-        ),
-    };
-    vec![Event::Notification(Notification {
-        kind: NotificationKind::Warning,
-        title: format!("{title}: {}", after.name),
-        message,
-        data: json!({ "template_id": after.id, "meta_status": after.meta_status, "reason": after.rejection_reason }),
-    })]
 }
 
 #[cfg(test)]

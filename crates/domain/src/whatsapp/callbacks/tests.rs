@@ -8,7 +8,7 @@ use super::super::{MockCallbackStore, MockDeliveryStore};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::MockInboxStore;
-use crate::shared::{MockClock, MockIds};
+use crate::shared::{Event, MockClock, MockIds, NotificationKind};
 use crate::templates::MockTemplateStore;
 use crate::templates::tests::approved_template;
 

@@ -45,7 +45,7 @@ impl State {
                 state.end(*campaign, CampaignStatus::Cancelled);
             }),
             Step::Overtaken { campaign, .. } => Answer::Write(Write::Stale(self.campaigns[*campaign].status)),
-            Step::Finish { campaign, .. } => self.finish(*campaign),
+            Step::Finish(campaign) => self.finish(*campaign),
             Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
             Step::Release(campaign, worker) => self.release(*campaign, *worker),
             Step::Abandon(campaign, worker) => {
@@ -92,7 +92,10 @@ impl State {
         let (status, account) = (self.campaigns[campaign].status, CAMPAIGNS[campaign]);
         let place = self.campaigns[campaign].place.clone();
         let prepared = place.as_ref().is_some_and(|place| place.prepared);
-        if status != expected || prepared {
+        if status != expected {
+            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Start));
+        }
+        if prepared {
             return refused(status, Command::Start);
         }
         let out = &self.accounts[account].out;
@@ -356,11 +359,11 @@ impl State {
         Answer::Report(self.report(campaign))
     }
 
-    /// Failed sends, and those that an early end left untried, are new ones.
+    /// Failed sends, and those that were never tried, are new ones.
     fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            return refused(status, Command::Retry);
+            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Retry));
         }
         let failed = |send: &Send| send.status == SendStatus::Failed && !send.never_confirmed;
         let again = self.sends_of(campaign).filter(|(_, send)| failed(send) || send.waits());

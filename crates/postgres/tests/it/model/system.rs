@@ -320,10 +320,7 @@ impl System {
                 self.note(*campaign, results);
                 Answer::Nothing
             }
-            Step::Finish { campaign, early } => {
-                let why = early.then_some("the platform refused everything");
-                Answer::Report(runs.finish(stage.run(*campaign), why).await.unwrap().unwrap())
-            }
+            Step::Finish(campaign) => Answer::Report(runs.finish(stage.run(*campaign)).await.unwrap().unwrap()),
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
             Step::News(account, items) => {
                 let batch: Vec<DeliveryNews> = items.iter().map(|item| self.news_of(item)).collect();
@@ -429,7 +426,11 @@ impl System {
             status: CampaignStatus::Sending,
             ..stored.clone()
         };
-        let sending = CampaignStatus::Sending;
+        let thought = |status| Campaign {
+            status,
+            ..stored.clone()
+        };
+        let (draft, sending) = (thought(CampaignStatus::Draft), thought(CampaignStatus::Sending));
         let written = match step {
             Step::Pause(..) => {
                 let paused = Campaign {
@@ -437,15 +438,15 @@ impl System {
                     pause_reason: Some("x".into()),
                     ..going
                 };
-                store.update(&paused, sending, &[]).await
+                store.update(&paused, &sending, &[]).await
             }
-            Step::Resume(_) => store.update(&going, sending, &[]).await,
+            Step::Resume(_) => store.update(&going, &sending, &[]).await,
             Step::Cancel(_) => {
                 let cancelled = Campaign {
                     status: CampaignStatus::Cancelled,
                     ..going
                 };
-                store.update(&cancelled, sending, &[]).await
+                store.update(&cancelled, &sending, &[]).await
             }
             Step::Overtaken { delete: true, .. } => store.delete(&stored, CampaignStatus::Draft, &[]).await,
             _ => {
@@ -454,7 +455,7 @@ impl System {
                     status: CampaignStatus::Draft,
                     ..stored
                 };
-                store.update(&edited, CampaignStatus::Draft, &[]).await
+                store.update(&edited, &draft, &[]).await
             }
         };
         Answer::Write(written.unwrap())

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -103,6 +104,44 @@ fn no_answer_half_an_answer_and_nonsense_are_never_counted_as_sent_and_never_sen
         (doubtful + 1, doubtful + 1)
     );
     assert_eq!(usage(&server, &ana.account), "1 0");
+}
+
+/// A proxy's page in place of the platform, and then the platform.
+#[test]
+fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
+    const PEOPLE: usize = 120;
+    let open = Arc::new(AtomicBool::new(false));
+    let door = open.clone();
+    let platform = RawPlatform::start(0, move |to| match door.load(Ordering::Relaxed) {
+        true => Answer::accepted(&format!("wamid.{to}")),
+        false => Answer::json("403 Forbidden", "<html>Blocked by the proxy</html>"),
+    });
+    let server = Server::start(silent().with("WHATSAPP_API_URL", platform.base_url()));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(PEOPLE);
+    let id = ana.plain_campaign();
+    let report = ana.execute(&id).ok();
+    assert_eq!(
+        (&report["status"], &report["paused"], &report["sent"]),
+        (&json!("sending"), &json!(true), &json!(0)),
+        "{report}"
+    );
+    let reason = text(&ana.get(&format!("/api/campaigns/{id}")).ok()["pause_reason"]);
+    assert!(reason.contains("HTTP 403"), "{reason}");
+    let doubtful = platform.received().len();
+    assert!((1..=50).contains(&doubtful), "{doubtful} were called");
+    let unknown = "FROM campaign_sends WHERE status = 'pending' AND unknown_at IS NOT NULL";
+    assert_eq!(server.db.count(unknown), i64::try_from(doubtful).unwrap());
+    open.store(true, Ordering::Relaxed);
+    ana.request("POST", &format!("/api/campaigns/{id}/resume")).send().ok();
+    assert_eq!(ended(&ana, &id), "partial");
+    assert_eq!(ana.stats(&id)["sent"], json!(PEOPLE - doubtful));
+    let mut received = platform.received();
+    assert_eq!(received.len(), PEOPLE);
+    received.sort();
+    received.dedup();
+    assert_eq!(received.len(), PEOPLE, "somebody was written to twice");
 }
 
 /// When the platform was called for a contact, in milliseconds.
@@ -301,23 +340,30 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
 /// F05.
 #[test]
 fn a_campaign_that_everybody_refuses_ends_with_each_reason_and_calls_each_once() {
+    const PEOPLE: usize = 150;
+    const CODES: [u32; 3] = [131_026, 131_047, 131_008];
     let server = Server::start(silent());
     let ana = server.owner();
     ana.profile();
-    ana.contacts(60);
-    let refusals = (0..60).map(|n| Fault::send_to(&phone(n), error([131_026, 131_047, 131_008][n % 3])));
+    ana.contacts(PEOPLE);
+    let refusals = (0..PEOPLE).map(|n| Fault::send_to(&phone(n), error(CODES[n % 3])));
     server.whatsapp.script(refusals.collect());
     let id = ana.plain_campaign();
     let report = ana.execute(&id).ok();
-    let wanted = json!({ "total": 60, "sent": 0, "failed": 60, "simulated": false, "status": "partial" });
+    let wanted = json!({ "total": PEOPLE, "sent": 0, "failed": PEOPLE, "simulated": false, "status": "partial" });
     assert_eq!(report, wanted);
     adds_up(&ana.stats(&id));
     let calls = calls(&server);
     assert!(
-        calls.len() == 60 && calls.values().all(|calls| *calls == 1),
+        calls.len() == PEOPLE && calls.values().all(|calls| *calls == 1),
         "{calls:?}"
     );
-    let explained = |send: &Value| send["error_code"].is_u64() && send["error_message"].is_string();
-    assert!(ana.sends(&id).iter().all(explained));
+    let sends = server.db.rows(&format!(
+        "SELECT c.phone, s.error_code FROM campaign_sends s JOIN contacts c ON c.id = s.contact_id
+         WHERE s.campaign_id = '{id}' AND s.status = 'failed' AND s.error_message <> ''"
+    ));
+    let codes: BTreeMap<_, _> = sends.into_iter().map(|row| (row[0].clone(), row[1].clone())).collect();
+    let wanted = (0..PEOPLE).map(|n| (Some(phone(n)), Some(CODES[n % 3].to_string())));
+    assert_eq!(codes, wanted.collect());
     assert_eq!(usage(&server, &ana.account), "0 0");
 }

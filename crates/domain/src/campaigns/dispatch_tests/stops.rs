@@ -1,0 +1,76 @@
+//! Runs that the platform stops: by a template that it has paused, or by an answer that is nobody's word.
+
+use std::sync::Arc;
+
+use super::super::{CampaignStatus, SendStatus};
+use super::stage::{SECOND, Stage, accepted, barred, phone, template_paused};
+use super::{all_phones, over, paused};
+use crate::shared::{Event, Write};
+use crate::templates::{MetaStatus, MockTemplateStore};
+
+#[tokio::test]
+async fn a_refusal_that_cannot_be_read_is_never_sent_again_and_the_run_waits() {
+    let stage = Stage::new(12, |to, call| {
+        if to == phone(2) && call == 0 {
+            barred()
+        } else {
+            accepted(to)
+        }
+    });
+    assert_eq!(stage.carry_out().await, paused(12, 2));
+    assert_eq!(stage.called(), all_phones(3));
+    let row = stage.row(2);
+    assert_eq!(
+        (row.status, row.unknown, row.started),
+        (SendStatus::Pending, true, true)
+    );
+    let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+    assert!(reason.contains("HTTP 403"), "{reason}");
+    stage.runs.resume();
+    assert_eq!(
+        stage.take_over(SECOND).await,
+        Some(over(12, 11, CampaignStatus::Partial))
+    );
+    assert_eq!(stage.called(), all_phones(12), "somebody was written to twice");
+}
+
+#[tokio::test]
+async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
+    let mut stage = Stage::new(12, |to, _| {
+        if to == phone(2) {
+            template_paused()
+        } else {
+            accepted(to)
+        }
+    });
+    let mut templates = MockTemplateStore::new();
+    let mut answers = [Write::Stale(MetaStatus::Approved), Write::Done].into_iter();
+    let runs = stage.runs.clone();
+    templates
+        .expect_update()
+        .times(2)
+        .withf(move |judged, decided_on, events| {
+            let waits = runs.state().campaign().paused_at.is_some();
+            assert!(!waits, "the run waits, and the template is still approved");
+            judged.meta_status == MetaStatus::Paused
+                && judged.updated_at > decided_on.updated_at
+                && decided_on.meta_status == MetaStatus::Approved
+                && matches!(events, [Event::Notification(told)] if told.title.starts_with("Template paused"))
+        })
+        .returning(move |_, _, _| Ok(answers.next().unwrap()));
+    stage.templates = Arc::new(templates);
+    assert_eq!(stage.carry_out().await, paused(12, 2));
+    let state = stage.runs.state();
+    assert_eq!(
+        state.campaign().pause_reason.as_deref(),
+        Some("Template is paused (code 132015)")
+    );
+}
+
+#[tokio::test]
+async fn a_template_that_was_changed_since_keeps_its_status() {
+    let stage = Stage::new(3, |_, _| template_paused());
+    stage.runs.state().material.as_mut().unwrap().template.meta_status = MetaStatus::Draft;
+    // The store of templates is asked for nothing.
+    assert_eq!(stage.carry_out().await, paused(3, 0));
+}

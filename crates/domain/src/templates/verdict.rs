@@ -1,0 +1,100 @@
+//! What the platform's word on a template changes, and what follows for campaigns and people.
+
+use serde_json::json;
+use time::OffsetDateTime;
+
+use super::{MetaStatus, Template, TemplateCommand, transition};
+use crate::shared::{Event, Notification, NotificationKind};
+
+impl MetaStatus {
+    /// Why campaigns with a template of this status cannot go on; none when they can.
+    pub fn stops(self) -> Option<&'static str> {
+        match self {
+            Self::Paused => Some("the platform has paused the template"),
+            Self::Disabled => Some("the platform has disabled the template"),
+            Self::Draft | Self::Pending | Self::Approved | Self::Rejected => None,
+        }
+    }
+}
+
+/// The template after a verdict; none when that changes nothing, or is on something that was changed since.
+pub fn with_verdict(
+    template: &Template,
+    verdict: MetaStatus,
+    reason: Option<String>,
+    now: OffsetDateTime,
+) -> Option<Template> {
+    let judged = Template {
+        meta_status: transition(template.meta_status, TemplateCommand::Verdict(verdict)).ok()?,
+        rejection_reason: reason,
+        ..template.clone()
+    };
+    (judged != *template).then_some(Template {
+        updated_at: now,
+        ..judged
+    })
+}
+
+/// What people are told of a template that cannot be sent any more, or never could.
+pub fn verdict_events(before: &Template, after: &Template) -> Vec<Event> {
+    let (title, message) = match after.meta_status {
+        status if status == before.meta_status => return vec![],
+        MetaStatus::Draft | MetaStatus::Pending | MetaStatus::Approved => return vec![],
+        MetaStatus::Rejected => {
+            let reason = after.rejection_reason.as_deref().unwrap_or("no reason given");
+            (
+                "Template rejected",
+                format!("The messaging platform refused it: {reason}."),
+            )
+        }
+        MetaStatus::Paused => ("Template paused", "The messaging platform has paused it.".to_owned()),
+        MetaStatus::Disabled => (
+            "Template disabled",
+            "The messaging platform has disabled it.".to_owned(),
+        ),
+    };
+    vec![Event::Notification(Notification {
+        kind: NotificationKind::Warning,
+        title: format!("{title}: {}", after.name),
+        message,
+        data: json!({ "template_id": after.id, "meta_status": after.meta_status, "reason": after.rejection_reason }),
+    })]
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::super::tests::approved_template;
+    use super::*;
+
+    const LATER: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+
+    #[test]
+    fn a_verdict_changes_what_is_with_the_platform_and_is_told_once() {
+        let approved = approved_template("Oi", &[]);
+        let paused = with_verdict(&approved, MetaStatus::Paused, None, LATER).unwrap();
+        assert_eq!((paused.meta_status, paused.updated_at), (MetaStatus::Paused, LATER));
+        assert!(
+            matches!(&verdict_events(&approved, &paused)[..], [Event::Notification(told)]
+            if told.title.starts_with("Template paused"))
+        );
+        assert_eq!(verdict_events(&paused, &paused), []);
+        assert_eq!(with_verdict(&paused, MetaStatus::Paused, None, LATER), None);
+        let draft = Template {
+            meta_status: MetaStatus::Draft,
+            ..approved
+        };
+        assert_eq!(with_verdict(&draft, MetaStatus::Disabled, None, LATER), None);
+    }
+
+    #[test]
+    fn only_what_the_platform_stops_stops_campaigns() {
+        let stop: Vec<_> = MetaStatus::ALL
+            .iter()
+            .copied()
+            .filter(|s| s.stops().is_some())
+            .collect();
+        assert_eq!(stop, [MetaStatus::Paused, MetaStatus::Disabled]);
+    }
+}
