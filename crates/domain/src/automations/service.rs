@@ -143,8 +143,9 @@ mod tests {
             name: name.map(Into::into),
             status: status.map(Into::into),
         };
-        let made = automations.create(&tenant(), input(Some("Boas-vindas"), Some("active")));
-        assert_eq!(made.await.unwrap().status, AutomationStatus::Active);
+        let welcome = input(Some("Boas-vindas"), Some("active"));
+        let made = automations.create(&tenant(), welcome).await.unwrap();
+        assert_eq!(made.status, AutomationStatus::Active);
         let create = async |name, status| fields(automations.create(&tenant(), input(name, status)).await);
         assert_eq!(create(None, None).await, ["name", "status"]);
         assert_eq!(create(Some(" "), Some("running")).await, ["name", "status"]);
