@@ -141,6 +141,47 @@ async fn an_order_counts_as_what_it_is_now() {
 }
 
 #[tokio::test]
+async fn what_is_named_later_takes_the_revenue_along() {
+    let world = World::new().await;
+    let store = PgIngestion::new(world.tenants.clone());
+    let campaign = world.stored_draft().await;
+    let automation = Automation {
+        id: id().into(),
+        name: "Boas-vindas".into(),
+        status: AutomationStatus::Active,
+        created_at: NOW,
+        updated_at: NOW,
+    };
+    let automations = PgAutomations::new(world.tenants.clone());
+    automations.insert(world.account, &automation).await.unwrap();
+    let plain = order("1", OrderStatus::Paid, "10");
+    let of_campaign = OrderDraft {
+        campaign_id: Some(campaign.id),
+        ..plain.clone()
+    };
+    let of_automation = OrderDraft {
+        automation_id: Some(automation.id),
+        ..plain.clone()
+    };
+    let owed = "SELECT string_agg(kind || ' ' || trim_scale(revenue), ', ' ORDER BY kind)
+        FROM attribution_rollups WHERE span = 1440 AND orders > 0";
+    for (draft, accepted, wanted) in [
+        (&plain, 1, None),
+        (&of_campaign, 1, Some("campaign 10")),
+        (&of_automation, 1, Some("automation 10")),
+        (&of_automation, 0, Some("automation 10")),
+        (&plain, 0, Some("automation 10")),
+    ] {
+        assert_eq!(
+            told(&store, &world, std::slice::from_ref(draft)).await.accepted,
+            accepted
+        );
+        assert_eq!(world.text(owed).await.as_deref(), wanted);
+        assert_verified(&world).await;
+    }
+}
+
+#[tokio::test]
 async fn wrong_sums_are_named_and_made_right() {
     let world = World::new().await;
     let store = PgIngestion::new(world.tenants.clone());
