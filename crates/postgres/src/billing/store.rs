@@ -14,6 +14,7 @@ use recado_domain::shared::{AccountId, Page, PageQuery, StoreError, Subscription
 use serde_json::Value;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
+use crate::analytics::replies_of_month;
 use crate::errors::{Attempt, corrupt, retry};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -56,14 +57,16 @@ struct UsageRow {
 
 /// What an account uses.
 async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
-    let row: UsageRow = sql(
+    let row: UsageRow = sql(concat!(
         "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
-             WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
+             WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) + ",
+        replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),
+        " AS messages,
            (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
            (SELECT count(*) FROM account_users WHERE account_id = $1 AND NOT is_support) AS team,
-           (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
-    )
+           (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp"
+    ))
     .bind(account)
     .get_result(conn)
     .await?;

@@ -270,6 +270,8 @@ async fn usage_is_counted_where_the_change_is_written() {
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{account}' AND name = 'Contact 1';
              INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
+             INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+               VALUES ('{account}', 1440, date_trunc('day', now(), 'UTC'), 2, 0, 1, 5, 9);
              INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                VALUES ('{account}', '{}', 'p', '1', '2', '\\x00')",
             id()
@@ -279,7 +281,7 @@ async fn usage_is_counted_where_the_change_is_written() {
     let usage = store(&world).overview(account).await.unwrap().usage;
     assert_eq!(
         (usage.contacts, usage.messages, usage.team, usage.whatsapp),
-        (6, 42, 1, 1)
+        (6, 45, 1, 1)
     );
     let within = |contacts| PlanLimits {
         contacts,
