@@ -3,19 +3,20 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::billing::{
-    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionStore, Usage, Writing,
-    exceeded,
+    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
+    Usage, Writing, exceeded,
 };
 use recado_domain::shared::{AccountId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
+use time::OffsetDateTime;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
 use crate::analytics::replies_of_month;
-use crate::errors::{Attempt, corrupt, retry};
+use crate::errors::{Attempt, corrupt, retry, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Number, Sql, sql};
@@ -39,6 +40,16 @@ struct AccountRow {
     name: String,
     #[diesel(sql_type = Text)]
     plan: String,
+}
+
+#[derive(QueryableByName)]
+struct StateRow {
+    #[diesel(sql_type = Text)]
+    plan: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    current_period_end: Option<OffsetDateTime>,
 }
 
 #[derive(QueryableByName)]
@@ -176,13 +187,36 @@ async fn facts(
            WHERE account_id = $1 AND id <> $2 AND status IN ('active', 'pending', 'past_due')) AS yes")
     .bind(account)
     .bind(id)
-    .get_result(conn)
+    .get_result(&mut *conn)
     .await?;
     Ok(Some(Facts {
         subscription,
         payment: payment.map(Payment::from),
         other_live: other.yes,
+        others: others(conn, account, id).await?,
     }))
+}
+
+/// The account's other subscriptions, as far as they decide on its plan.
+async fn others(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SubscriptionId,
+) -> Attempt<Vec<SubscriptionState>> {
+    let rows: Vec<StateRow> = sql("SELECT plan, status, current_period_end FROM subscriptions
+         WHERE account_id = $1 AND id <> $2 AND NOT attempt")
+    .bind(account)
+    .bind(id)
+    .load(conn)
+    .await?;
+    let state = |row: StateRow| {
+        Ok(SubscriptionState {
+            plan: row.plan,
+            status: word(&row.status)?,
+            current_period_end: row.current_period_end,
+        })
+    };
+    rows.into_iter().map(state).collect()
 }
 
 /// The one way in which a subscription changes, with all that commits with it.
