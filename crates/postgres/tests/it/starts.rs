@@ -218,9 +218,9 @@ async fn facts_hold_what_decides_a_start() {
         (
             facts.profile_id,
             facts.billing.plan.as_str(),
-            facts.billing.subscription
+            facts.billing.subscriptions.len()
         ),
-        (None, "free", None)
+        (None, "free", 0)
     );
 
     // The account's first number, unless the template has one of its own.

@@ -236,6 +236,10 @@ fn what_is_paid_sends_beside_what_waits_for_its_payment() {
         ana.execute(&id)
     };
     subscribe(&ana, card_order(CARD, "987")).created();
+    // What comes after the end would begin it anew.
+    until("the payment is heard of", || {
+        notices(&ana).iter().any(|(_, title)| title == "Payment confirmed")
+    });
     ana.post("/api/billing/cancel", json!({})).ok();
     let growth = json!({ "plan": "growth", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "52998224725" });
     subscribe(&ana, growth).created();
