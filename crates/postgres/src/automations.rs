@@ -8,18 +8,17 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::automations::{
-    Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus, Inserted,
+    Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus,
 };
-use recado_domain::billing::plan_limits;
 use recado_domain::ingestion::{Grain, Recorded};
 use recado_domain::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, corrupt, retry, word};
+use crate::errors::{Attempt, Fault, retry, word};
 use crate::ingestion::column;
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Id, Number, Word, sql};
+use crate::sql::{Answer, Id, sql};
 
 /// Automations.
 #[derive(Clone, Debug)]
@@ -59,21 +58,7 @@ impl TryFrom<AutomationRow> for Automation {
     }
 }
 
-/// The account's row is locked, so that of several that are made at a time each counts those before it.
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> Attempt<Inserted> {
-    let plan: Word = sql("SELECT plan AS word FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
-        .bind(account)
-        .get_result(&mut *conn)
-        .await?;
-    let limits = plan_limits(&plan.word).ok_or_else(|| corrupt(format!("{} is no plan", plan.word)))?;
-    let count: Number = sql("SELECT count(*) AS n FROM automations WHERE account_id = $1")
-        .bind(account)
-        .get_result(&mut *conn)
-        .await?;
-    if count.n >= limits.automations {
-        let limit = limits.automations;
-        return Ok(Inserted::Full { limit });
-    }
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> Attempt<()> {
     sql("INSERT INTO automations (account_id, id, name, status, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)")
         .bind(account)
         .bind(automation.id)
@@ -82,7 +67,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &A
         .bind(automation.created_at)
         .execute(conn)
         .await?;
-    Ok(Inserted::Done)
+    Ok(())
 }
 
 async fn record(
@@ -200,7 +185,7 @@ impl AutomationStore for PgAutomations {
         }))
     }
 
-    async fn insert(&self, account: AccountId, automation: &Automation) -> Result<Inserted, StoreError> {
+    async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError> {
         retry(|| async {
             let mut tx = self.0.begin(account).await?;
             let inserted = insert(tx.conn()?, account, automation).await;

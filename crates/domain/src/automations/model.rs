@@ -107,7 +107,7 @@ pub enum AutomationError {
     /// No such automation in the account.
     #[error("not found")]
     NotFound,
-    /// The input is wrong, or the plan allows no more.
+    /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
     /// The store failed.

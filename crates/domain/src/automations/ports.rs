@@ -7,18 +7,6 @@ use super::{Automation, AutomationChange, Execution};
 use crate::ingestion::Recorded;
 use crate::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreError};
 
-/// Whether an automation was inserted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inserted {
-    /// It was.
-    Done,
-    /// The account's plan allows no more than it has.
-    Full {
-        /// How many it allows.
-        limit: i64,
-    },
-}
-
 /// Automations.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
@@ -26,8 +14,8 @@ pub trait AutomationStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id, and an unreadable one is an empty list's cursor.
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError>;
 
-    /// Inserts, unless the account has as many as its plan allows: several at the same time cannot together exceed it.
-    async fn insert(&self, account: AccountId, automation: &Automation) -> Result<Inserted, StoreError>;
+    /// Inserts, however many the account has: the plan's limit is looked at when a plan is changed.
+    async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError>;
 
     /// Changes what is given; the automation as it is then, or none when there is no such automation.
     async fn update(

@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::effects::{SILENCE, credit, enter, is_over};
 use super::{
-    BillingError, BillingType, By, Change, FREE_PLAN, GatewayPayment, GatewaySubscription, Intent, Payment,
-    PaymentGateway, PendingIntent, Subscription, SubscriptionCommand, SubscriptionStatus, SubscriptionStore, Writing,
-    plan, transition,
+    BillingError, BillingType, By, Change, GatewayPayment, GatewaySubscription, Intent, Payment, PaymentGateway,
+    PendingIntent, Subscription, SubscriptionCommand, SubscriptionState, SubscriptionStatus, SubscriptionStore,
+    Writing, plan, remaining_plan, transition,
 };
 use crate::shared::{AuditAction, Clock, Event, Ids, Notification, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
@@ -128,7 +128,11 @@ impl Completion {
 
     /// The gateway has ended it.
     pub(super) async fn finish_cancel(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
-        self.rewrite(subscription, cancelled).await
+        // While this one lives nobody else of the account can begin to.
+        let facts = self.store.facts(subscription.account_id, subscription.id, None).await?;
+        let others = facts.map(|facts| facts.others).unwrap_or_default();
+        self.rewrite(subscription, |current, now| cancelled(current, &others, now))
+            .await
     }
 
     /// Decides and writes, on whatever the subscription has become meanwhile. None: the intent is not there any more.
@@ -286,7 +290,7 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
 }
 
 /// The end by the account; what was paid stays.
-fn cancelled(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
+fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDateTime) -> Option<Change> {
     let Some(Intent::Cancel { by }) = current.pending.as_ref().map(|pending| &pending.intent) else {
         return None;
     };
@@ -308,7 +312,9 @@ fn cancelled(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     };
     let told = notification(&after, NotificationKind::Warning, "Subscription cancelled", message);
     Some(Change {
-        account_plan: is_over(&after, now).then(|| FREE_PLAN.to_owned()),
+        account_plan: remaining_plan(others, now)
+            .filter(|_| is_over(&after, now))
+            .map(ToOwned::to_owned),
         payment: None,
         limits: None,
         events: vec![Event::Audit(audit), told],

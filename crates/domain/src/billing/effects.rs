@@ -10,8 +10,8 @@ use time::{Duration, OffsetDateTime};
 
 use super::calendar::one_cycle_on;
 use super::{
-    Change, FREE_PLAN, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand,
-    SubscriptionStatus, plan, transition,
+    Change, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand, SubscriptionState,
+    SubscriptionStatus, plan, remaining_plan, transition,
 };
 use crate::shared::{Event, GatewayEventId, Notification, NotificationKind, PaymentId};
 
@@ -25,8 +25,10 @@ pub struct Facts {
     pub subscription: Subscription,
     /// The payment, if it was heard of before.
     pub payment: Option<Payment>,
-    /// Whether the account has another subscription that has not ended.
+    /// Whether the account has another subscription that has not ended, or an attempt at one.
     pub other_live: bool,
+    /// The account's other subscriptions, attempts aside.
+    pub others: Vec<SubscriptionState>,
 }
 
 /// What told news.
@@ -82,7 +84,7 @@ pub fn effect(
     if next.is_some() {
         after.check_at = next_check(&after, now);
     }
-    let ends_plan = next == Some(SubscriptionStatus::Inactive) && before.lapsed_at.is_none() && !facts.other_live;
+    let ends_plan = next == Some(SubscriptionStatus::Inactive) && before.lapsed_at.is_none();
     // Cancelled before the payment that had arrived was known: what is paid can be used.
     let paid_late = overtaken && credited && after.status == SubscriptionStatus::Cancelled && !facts.other_live;
     if paid_late {
@@ -90,7 +92,8 @@ pub fn effect(
     }
     let account_plan = match next {
         Some(next) if next.is_live() || paid_late => Some(after.plan.clone()),
-        _ => ends_plan.then(|| FREE_PLAN.to_owned()),
+        _ if ends_plan => remaining_plan(&facts.others, now).map(ToOwned::to_owned),
+        _ => None,
     };
     Some(Change {
         events: payment
@@ -105,14 +108,14 @@ pub fn effect(
     })
 }
 
-/// The plan goes with the end of what was paid.
-pub(super) fn lapse(subscription: &Subscription, now: OffsetDateTime) -> Change {
-    let mut after = subscription.clone();
+/// The plan goes with the end of what was paid, unless another subscription gives the account one.
+pub(super) fn lapse(facts: &Facts, now: OffsetDateTime) -> Change {
+    let mut after = facts.subscription.clone();
     after.lapsed_at = Some(now);
     after.updated_at = now;
     Change {
         subscription: after,
-        account_plan: Some(FREE_PLAN.to_owned()),
+        account_plan: remaining_plan(&facts.others, now).map(ToOwned::to_owned),
         payment: None,
         limits: None,
         events: vec![],

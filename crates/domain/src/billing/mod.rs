@@ -46,7 +46,7 @@ pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, plan, plan_limits};
 pub use ports::{Change, EventStore, Reserved, SubscriptionStore, WorkStore, Writing};
 pub use service::{Billing, BillingError};
 pub use settlement::{SETTLEMENT_LEASE, Settlement};
-pub use standing::{Standing, SubscriptionState};
+pub use standing::{Standing, SubscriptionState, remaining_plan};
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;
 pub use usage::{Usage, exceeded};

@@ -119,6 +119,6 @@ pub trait WorkStore: Send + Sync {
     /// Takes a live subscription that the gateway should have told something about; it comes up again after the pause.
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
-    /// A cancelled subscription whose paid period is over and whose plan the account still has.
+    /// A cancelled subscription whose paid period is over and whose end was not noted yet.
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 }

@@ -70,8 +70,8 @@ impl Settlement {
         let Some((account, id)) = self.work.next_lapse().await? else {
             return Ok(false);
         };
-        if let Some(subscription) = self.core.store.find(account, id).await? {
-            let change = lapse(&subscription, self.core.clock.now());
+        if let Some(facts) = self.core.store.facts(account, id, None).await? {
+            let change = lapse(&facts, self.core.clock.now());
             self.core.store.write(&change).await?;
         }
         Ok(true)

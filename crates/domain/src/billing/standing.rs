@@ -5,40 +5,73 @@ use time::OffsetDateTime;
 use super::{FREE_PLAN, SubscriptionStatus, plan_limits};
 
 /// What of a subscription decides whether its plan is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionState {
+    /// Its plan.
+    pub plan: String,
     /// Where it stands.
     pub status: SubscriptionStatus,
     /// Until when it is paid.
     pub current_period_end: Option<OffsetDateTime>,
 }
 
-/// An account's plan and its newest subscription, if it ever had one.
+impl SubscriptionState {
+    /// Whether its plan can be used: it is active; or past due or cancelled, while its paid period lasts.
+    pub fn is_usable(&self, now: OffsetDateTime) -> bool {
+        match self.status {
+            SubscriptionStatus::Active => true,
+            SubscriptionStatus::PastDue | SubscriptionStatus::Cancelled => {
+                self.current_period_end.is_some_and(|end| end > now)
+            }
+            SubscriptionStatus::Pending | SubscriptionStatus::Inactive => false,
+        }
+    }
+}
+
+/// The one whose plan can be used; of several the live one, else the one that is paid for longest.
+fn usable(subscriptions: &[SubscriptionState], now: OffsetDateTime) -> Option<&SubscriptionState> {
+    let usable = subscriptions.iter().filter(|one| one.is_usable(now));
+    usable.max_by_key(|one| (one.status.is_live(), one.current_period_end))
+}
+
+/// The plan that an account is left with when one of its subscriptions gives it none any more: that of what is paid
+/// for, else the free one. None: a live one has brought its own.
+pub fn remaining_plan(others: &[SubscriptionState], now: OffsetDateTime) -> Option<&str> {
+    if others.iter().any(|other| other.status.is_live()) {
+        return None;
+    }
+    Some(usable(others, now).map_or(FREE_PLAN, |other| other.plan.as_str()))
+}
+
+/// An account's plan and its subscriptions, of all time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The plan id.
     pub plan: String,
-    /// The newest subscription.
-    pub subscription: Option<SubscriptionState>,
+    /// All that the account ever had, attempts aside, in no order.
+    pub subscriptions: Vec<SubscriptionState>,
 }
 
 impl Standing {
-    /// The messages a month of the account's plan; none when the plan is not active (or not of the catalogue).
-    ///
-    /// Active are: the free plan; a paid plan without any subscription (an administrator granted it); an active
-    /// subscription; one that is past due or cancelled, while its paid period lasts.
+    /// The messages a month of the active plan; none when none is active (or it is not of the catalogue).
     pub fn messages_per_month(&self, now: OffsetDateTime) -> Option<i64> {
-        let active = self.plan == FREE_PLAN
-            || self.subscription.is_none_or(|subscription| match subscription.status {
-                SubscriptionStatus::Active => true,
-                SubscriptionStatus::PastDue | SubscriptionStatus::Cancelled => {
-                    subscription.current_period_end.is_some_and(|end| end > now)
-                }
-                SubscriptionStatus::Pending | SubscriptionStatus::Inactive => false,
-            });
-        plan_limits(&self.plan)
-            .filter(|_| active)
-            .map(|limits| limits.messages_per_month)
+        let limits = self.active_plan(now).and_then(plan_limits);
+        limits.map(|limits| limits.messages_per_month)
+    }
+
+    /// Active are: the free plan; a paid plan without any subscription (an administrator granted it); that of a
+    /// subscription that can be used. Beside one that waits for its payment, whose plan the account bears already,
+    /// this is what was paid for before; else it is the account's, which an administrator may have changed.
+    fn active_plan(&self, now: OffsetDateTime) -> Option<&str> {
+        if self.plan == FREE_PLAN || self.subscriptions.is_empty() {
+            return Some(&self.plan);
+        }
+        let usable = usable(&self.subscriptions, now)?;
+        let waits = |one: &SubscriptionState| one.status.is_live() && !one.is_usable(now);
+        match self.subscriptions.iter().any(waits) {
+            true => Some(&usable.plan),
+            false => Some(&self.plan),
+        }
     }
 }
 
@@ -48,22 +81,26 @@ mod tests {
 
     use super::*;
 
+    fn state(plan: &str, status: SubscriptionStatus, end: Option<OffsetDateTime>) -> SubscriptionState {
+        SubscriptionState {
+            plan: plan.into(),
+            status,
+            current_period_end: end,
+        }
+    }
+
     #[test]
     fn what_counts_as_an_active_plan() {
         let now = datetime!(2026-03-01 12:00 UTC);
-        let allowed = |plan: &str, subscription| {
+        let allowed = |plan: &str, subscription: Option<(SubscriptionStatus, _)>| {
+            let state = |(status, end)| state(plan, status, end);
             let standing = Standing {
                 plan: plan.into(),
-                subscription,
+                subscriptions: subscription.map(state).into_iter().collect(),
             };
             standing.messages_per_month(now)
         };
-        let subscribed = |status, end| {
-            Some(SubscriptionState {
-                status,
-                current_period_end: end,
-            })
-        };
+        let subscribed = |status, end| Some((status, end));
         let (ahead, past) = (
             Some(datetime!(2026-03-02 0:00 UTC)),
             Some(datetime!(2026-03-01 12:00 UTC)),
@@ -80,5 +117,44 @@ mod tests {
             assert_eq!(allowed("starter", subscribed(status, ahead)), None);
         }
         assert_eq!(allowed("gold", None), None);
+    }
+
+    #[test]
+    fn what_is_paid_counts_whatever_came_after_it() {
+        let now = datetime!(2026-03-01 12:00 UTC);
+        let (soon, later) = (
+            Some(datetime!(2026-03-02 0:00 UTC)),
+            Some(datetime!(2026-04-01 0:00 UTC)),
+        );
+        use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
+        let growth = state("growth", Cancelled, soon);
+        let allowed = |plan: &str, other: SubscriptionState| {
+            let subscriptions = vec![growth.clone(), other];
+            let standing = Standing {
+                plan: plan.into(),
+                subscriptions,
+            };
+            standing.messages_per_month(now)
+        };
+        for status in [Pending, PastDue] {
+            assert_eq!(
+                allowed("scale", state("scale", status, None)),
+                Some(30_000),
+                "{status:?}"
+            );
+        }
+        assert_eq!(allowed("scale", state("scale", Active, None)), Some(250_000));
+        // What an administrator granted is not taken for what waits.
+        assert_eq!(allowed("scale", state("starter", Inactive, later)), Some(250_000));
+        let waiting = state("scale", Pending, None);
+        assert_eq!(remaining_plan(&[], now), Some("free"));
+        assert_eq!(remaining_plan(&[growth.clone(), waiting], now), None);
+        let longest = [state("starter", Cancelled, later), growth.clone()];
+        assert_eq!(remaining_plan(&longest, now), Some("starter"));
+        assert_eq!(
+            remaining_plan(&[growth, state("starter", Inactive, later)], now),
+            Some("growth")
+        );
+        assert_eq!(remaining_plan(&longest[1..], later.unwrap()), Some("free"));
     }
 }

@@ -2,20 +2,26 @@
 
 use std::fmt;
 
+/// How many characters a CNPJ has.
+const CNPJ_LENGTH: usize = 14;
+
 /// A number whose check digits are right, without its mask. Personal data: its `Debug` shows a part alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TaxNumber(String);
 
 impl TaxNumber {
-    /// Reads a number with or without its mask.
+    /// Reads a number with or without its mask. Whatever else stands there is left out ("CPF: 529.982.247-25"), which
+    /// the check digits guard; but letters that may be those of a number are never: what is wrong with them is wrong.
     pub fn parse(text: &str) -> Option<Self> {
-        let bare: String = text
-            .chars()
-            .filter(|c| !matches!(c, '.' | '-' | '/') && !c.is_whitespace())
-            .map(|c| c.to_ascii_uppercase())
-            .collect();
-        let valid = is_cpf(bare.as_bytes()) || is_cnpj(bare.as_bytes());
-        valid.then_some(Self(bare))
+        let only = |kept: fn(&char) -> bool| -> String { text.chars().filter(kept).collect() };
+        let unmasked = only(|c| !matches!(c, '.' | '-' | '/')).to_ascii_uppercase();
+        let bare: String = unmasked.chars().filter(|c| !c.is_whitespace()).collect();
+        if is_cpf(bare.as_bytes()) || is_cnpj(bare.as_bytes()) {
+            return Some(Self(bare));
+        }
+        let digits = only(char::is_ascii_digit);
+        let valid = is_cpf(digits.as_bytes()) || is_cnpj(digits.as_bytes());
+        (valid && !has_letters_of_a_number(&unmasked)).then_some(Self(digits))
     }
 
     /// The number without its mask.
@@ -28,6 +34,16 @@ impl fmt::Debug for TaxNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TaxNumber(***)")
     }
+}
+
+/// Whether a text may be meant as a CNPJ with letters: it is as long as one, and some of them stand among digits.
+fn has_letters_of_a_number(unmasked: &str) -> bool {
+    let is_mixed = |word: &str| {
+        let has = |kind: fn(&char) -> bool| word.chars().any(|c| kind(&c));
+        has(char::is_ascii_digit) && has(char::is_ascii_alphabetic)
+    };
+    let long = unmasked.chars().filter(char::is_ascii_alphanumeric).count() == CNPJ_LENGTH;
+    long && unmasked.split(|c: char| !c.is_ascii_alphanumeric()).any(is_mixed)
 }
 
 fn is_cpf(text: &[u8]) -> bool {
@@ -102,6 +118,10 @@ mod tests {
             ("1345C3A5000106", "1345C3A5000106"),
             ("AAAAAAAAAAAA45", "AAAAAAAAAAAA45"),
             ("ZZZZZZZZZZZZ62", "ZZZZZZZZZZZZ62"),
+            ("529_982.247-25", "52998224725"),
+            ("CPF 529.982.247-25", "52998224725"),
+            ("529.982.247-25 (Ana)", "52998224725"),
+            ("CNPJ: 11.222.333/0001-81", "11222333000181"),
         ] {
             assert_eq!(read(text).as_deref(), Some(bare), "{text}");
         }
@@ -115,7 +135,10 @@ mod tests {
             "5299822472",
             "529982247255",
             "52998224A25",
-            "529_982_247-25",
+            "CPF 529.982.247-24",
+            "A5B2C9.982.247-25",
+            "ABC52998224725",
+            "12_ABC.345/01DE-34",
             "٥٢٩٩٨٢٢٤٧٢٥",
             "12ÁBC34501DE35",
         ] {

@@ -274,7 +274,7 @@ mod tests {
             profile_id: None,
             billing: Standing {
                 plan: "free".into(),
-                subscription: None,
+                subscriptions: vec![],
             },
             now: NOW,
         }

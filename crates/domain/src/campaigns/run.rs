@@ -304,7 +304,7 @@ mod tests {
         };
         let billing = Standing {
             plan: "free".into(),
-            subscription: None,
+            subscriptions: vec![],
         };
         RunFacts {
             campaign,
@@ -384,12 +384,13 @@ mod tests {
             Err(Refusal::TemplateNotApproved)
         );
         let lapsed = billing::SubscriptionState {
+            plan: "growth".into(),
             status: billing::SubscriptionStatus::PastDue,
             current_period_end: Some(datetime!(2026-02-28 0:00 UTC)),
         };
         let billing = Standing {
             plan: "growth".into(),
-            subscription: Some(lapsed),
+            subscriptions: vec![lapsed],
         };
         assert_eq!(prepared(RunFacts { billing, ..facts() }), Err(Refusal::NoActivePlan));
         let mut blank = facts();

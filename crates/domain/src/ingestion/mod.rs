@@ -14,7 +14,7 @@ mod tally;
 pub use batch::{Item as BatchItem, checked_batch};
 pub use event_tally::{ContactFigures, EventTally, MetricFigures, MetricTotals};
 pub use model::*;
-pub use order::{Order, Origin};
+pub use order::{ATTRIBUTION_WINDOW, Order, Origin};
 pub use ports::*;
 pub use service::Ingestion;
 pub use tally::{CartFigures, Grain, OrderFigures, OriginFigures, OriginKind, ProductFigures, Tally, quarter, utc_day};

@@ -1,12 +1,15 @@
 //! An order as it is kept, and what becomes of it when it is told again.
 
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use super::{OrderDraft, OrderItem, OrderStatus};
 use crate::shared::{Amount, AutomationId, CampaignId, ContactId, LinkId, OrderId};
 
-/// What an order is owed to. Decided when the order is first recorded, for good: it neither moves with messages that
-/// are sent later, nor with who tells of the order next.
+/// How long before an order a message may have been received for the order to be owed to it.
+pub const ATTRIBUTION_WINDOW: Duration = Duration::days(7);
+
+/// What an order is owed to: whatever it was told to be last; else, decided once when it is first recorded, the last
+/// message, so that it does not move with messages that are sent later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// A campaign: named, or the link's, or that of the last message before the order.
@@ -18,23 +21,20 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// What an order names; else the campaign whose message its contact received last.
-    pub fn new(
-        draft: &OrderDraft,
-        link: Option<(LinkId, Option<CampaignId>)>,
-        last_message: Option<CampaignId>,
-    ) -> Self {
-        let named = Self {
+    /// What an order names.
+    pub fn named(draft: &OrderDraft, link: Option<(LinkId, Option<CampaignId>)>) -> Self {
+        Self {
             campaign_id: draft.campaign_id.or_else(|| link.and_then(|(_, campaign)| campaign)),
             automation_id: draft.automation_id,
             link_id: link.map(|(link, _)| link),
-        };
-        if named.is_known() {
-            return named;
         }
+    }
+
+    /// That of an order that names nothing: the campaign whose message its contact received last.
+    pub fn of_message(campaign_id: Option<CampaignId>) -> Self {
         Self {
-            campaign_id: last_message,
-            ..named
+            campaign_id,
+            ..Self::default()
         }
     }
 
@@ -61,9 +61,10 @@ pub struct Order {
 }
 
 impl Order {
-    /// The order after it was told. What the telling leaves out (contact, fee, moment of payment) stays as it is
-    /// known; what an order is owed to is never decided again. A paid order whose moment of payment nobody told was
-    /// paid when it was placed.
+    /// The order after it was told. What the telling leaves out (contact, fee, moment of payment, what it is owed to)
+    /// stays as it is known: so `origin` is what it names, and of a new one that names nothing that of its message.
+    /// What names anything is owed to that alone. A paid order whose moment of payment nobody told was paid when it was
+    /// placed.
     pub fn told(
         id: OrderId,
         draft: &OrderDraft,
@@ -82,7 +83,7 @@ impl Order {
             total: draft.total,
             gateway_fee: fee.unwrap_or_default(),
             items: draft.items.clone(),
-            origin: known.map_or(origin, |known| known.origin),
+            origin: known.map_or(origin, |known| if origin.is_known() { origin } else { known.origin }),
             placed_at: draft.placed_at,
             paid_at: paid_at.or(placed),
         }
@@ -160,26 +161,48 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_comes_before_the_last_message() {
+    fn what_is_named_is_the_link_and_its_campaign_unless_another_is() {
         let campaign = |number| CampaignId(Uuid::from_u128(number));
         let link = |campaign| Some((LinkId(Uuid::from_u128(9)), campaign));
         let plain = draft(OrderStatus::Paid);
-        assert_eq!(Origin::new(&plain, None, None), Origin::default());
+        assert!(!Origin::named(&plain, None).is_known());
+        assert!(!Origin::of_message(None).is_known());
+        assert_eq!(Origin::of_message(Some(campaign(1))).campaign_id, Some(campaign(1)));
+        let bare = Origin::named(&plain, link(None));
+        assert_eq!((bare.campaign_id, bare.is_known()), (None, true));
         assert_eq!(
-            Origin::new(&plain, None, Some(campaign(1))).campaign_id,
-            Some(campaign(1))
+            Origin::named(&plain, link(Some(campaign(2)))).campaign_id,
+            Some(campaign(2))
         );
-        assert_eq!(Origin::new(&plain, link(None), Some(campaign(1))).campaign_id, None);
-        let of_link = Origin::new(&plain, link(Some(campaign(2))), Some(campaign(1)));
-        assert_eq!(of_link.campaign_id, Some(campaign(2)));
         let named = OrderDraft {
             campaign_id: Some(campaign(3)),
             ..plain
         };
         assert_eq!(
-            Origin::new(&named, link(Some(campaign(2))), None).campaign_id,
+            Origin::named(&named, link(Some(campaign(2)))).campaign_id,
             Some(campaign(3))
         );
+    }
+
+    #[test]
+    fn what_a_later_telling_names_takes_the_revenue_along() {
+        let paid = draft(OrderStatus::Paid);
+        let tell = |origin, known: Option<&Order>| Order::told(OrderId(Uuid::nil()), &paid, None, origin, known);
+        let (campaign, automation) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let by_message = tell(Origin::of_message(Some(CampaignId(campaign))), None);
+        let named = Origin {
+            automation_id: Some(AutomationId(automation)),
+            ..Origin::default()
+        };
+        let moved = tell(named, Some(&by_message));
+        assert_eq!(moved.origin, named, "the message counts no more");
+        assert_eq!(tell(Origin::default(), Some(&moved)), moved);
+        let mut tally = Tally::default();
+        tally.order(Some(&by_message), &moved);
+        tally.retain_changes();
+        assert!(tally.orders.is_empty() && tally.products.is_empty(), "{tally:?}");
+        let day = |kind, id| tally.origins[&(Grain::Day, datetime!(2026-03-01 0:00 UTC), (kind, id))].orders;
+        assert_eq!((day("campaign", campaign), day("automation", automation)), (-1, 1));
     }
 
     #[test]

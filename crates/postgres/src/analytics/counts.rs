@@ -17,6 +17,21 @@ where
     rows.iter().map(value).collect()
 }
 
+/// How many replies of the account `$1` left in the month that begins on this date: those that the platform took.
+macro_rules! replies_of_month {
+    ($month:literal) => {
+        concat!(
+            "coalesce((SELECT sum(sent + delivered + read)::bigint FROM message_rollups
+               WHERE account_id = $1 AND span = 1440 AND at >= (",
+            $month,
+            ")::timestamp AT TIME ZONE 'UTC' AND at < ((",
+            $month,
+            ")::timestamp + interval '1 month') AT TIME ZONE 'UTC'), 0)"
+        )
+    };
+}
+pub(crate) use replies_of_month;
+
 /// Messages of conversations; those of campaigns are counted by their campaigns.
 pub(crate) async fn count_messages(
     conn: &mut AsyncPgConnection,

@@ -10,7 +10,9 @@ mod sales;
 mod store;
 mod window;
 
-pub(crate) use counts::{count_contacts, count_conversations, count_conversations_of, count_messages};
+pub(crate) use counts::{
+    count_contacts, count_conversations, count_conversations_of, count_messages, replies_of_month,
+};
 pub use exports::PgExports;
 pub use insights::PgInsights;
 pub use rfm::PgRfm;

@@ -93,13 +93,13 @@ const SCORES: &str = "
       frequency_score = excluded.frequency_score, monetary_score = excluded.monetary_score,
       segment = excluded.segment, calculated_at = excluded.calculated_at";
 
-/// Replaces the scores, in the transaction's moment.
+/// Replaces the scores, in the transaction's moment; whether there were orders enough for any.
 async fn score(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     grid: &[(i32, i32, RfmSegment)],
     enough: i64,
-) -> Attempt<()> {
+) -> Attempt<bool> {
     conn.batch_execute(TIMES).await?;
     let orders: Number = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
     if orders.n >= enough {
@@ -123,18 +123,19 @@ async fn score(
     ] {
         sql(statement).bind(account).execute(&mut *conn).await?;
     }
-    Ok(())
+    Ok(orders.n >= enough)
 }
 
 /// The calculation's row is written last, so that nobody who asks for one waits for it. Nothing is kept of what
-/// somebody else has taken over.
-async fn conclude(conn: &mut AsyncPgConnection, claim: &RfmClaim, next: OffsetDateTime) -> Attempt<bool> {
+/// somebody else has taken over. Its moment is that of the scores, and none where there are none.
+async fn conclude(conn: &mut AsyncPgConnection, claim: &RfmClaim, next: OffsetDateTime, scored: bool) -> Attempt<bool> {
     let concluded = sql("UPDATE rfm_calculations
-         SET calculated_at = now(), due_at = $3, worker = NULL, leased_until = NULL
+         SET calculated_at = CASE WHEN $4 THEN now() END, due_at = $3, worker = NULL, leased_until = NULL
          WHERE account_id = $1 AND worker = $2")
     .bind(claim.account_id)
     .bind(claim.worker)
     .bind(next)
+    .bind(scored)
     .execute(conn)
     .await?;
     Ok(concluded == 1)
@@ -225,11 +226,11 @@ impl RfmStore for PgRfm {
         retry(|| async {
             let mut tx = self.tenants.begin(claim.account_id).await?;
             let conn = tx.conn()?;
-            let scored = async {
-                score(conn, claim.account_id, grid, enough).await?;
-                conclude(conn, claim, next).await
+            let concluded = async {
+                let scored = score(conn, claim.account_id, grid, enough).await?;
+                conclude(conn, claim, next, scored).await
             };
-            match scored.await {
+            match concluded.await {
                 Ok(false) => tx.rollback().await.map(|()| false),
                 done => tx.end(done).await,
             }

@@ -3,18 +3,20 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Text};
+use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::billing::{
-    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionStore, Usage, Writing,
-    exceeded,
+    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
+    Usage, Writing, exceeded,
 };
 use recado_domain::shared::{AccountId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
+use time::OffsetDateTime;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
-use crate::errors::{Attempt, corrupt, retry};
+use crate::analytics::replies_of_month;
+use crate::errors::{Attempt, corrupt, retry, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Number, Sql, sql};
@@ -41,6 +43,16 @@ struct AccountRow {
 }
 
 #[derive(QueryableByName)]
+struct StateRow {
+    #[diesel(sql_type = Text)]
+    plan: String,
+    #[diesel(sql_type = Text)]
+    status: String,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    current_period_end: Option<OffsetDateTime>,
+}
+
+#[derive(QueryableByName)]
 struct UsageRow {
     #[diesel(sql_type = BigInt)]
     contacts: i64,
@@ -56,14 +68,16 @@ struct UsageRow {
 
 /// What an account uses.
 async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
-    let row: UsageRow = sql(
+    let row: UsageRow = sql(concat!(
         "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
-             WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) AS messages,
+             WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) + ",
+        replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),
+        " AS messages,
            (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
            (SELECT count(*) FROM account_users WHERE account_id = $1 AND NOT is_support) AS team,
-           (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp",
-    )
+           (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp"
+    ))
     .bind(account)
     .get_result(conn)
     .await?;
@@ -173,13 +187,36 @@ async fn facts(
            WHERE account_id = $1 AND id <> $2 AND status IN ('active', 'pending', 'past_due')) AS yes")
     .bind(account)
     .bind(id)
-    .get_result(conn)
+    .get_result(&mut *conn)
     .await?;
     Ok(Some(Facts {
         subscription,
         payment: payment.map(Payment::from),
         other_live: other.yes,
+        others: others(conn, account, id).await?,
     }))
+}
+
+/// The account's other subscriptions, as far as they decide on its plan.
+async fn others(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: SubscriptionId,
+) -> Attempt<Vec<SubscriptionState>> {
+    let rows: Vec<StateRow> = sql("SELECT plan, status, current_period_end FROM subscriptions
+         WHERE account_id = $1 AND id <> $2 AND NOT attempt")
+    .bind(account)
+    .bind(id)
+    .load(conn)
+    .await?;
+    let state = |row: StateRow| {
+        Ok(SubscriptionState {
+            plan: row.plan,
+            status: word(&row.status)?,
+            current_period_end: row.current_period_end,
+        })
+    };
+    rows.into_iter().map(state).collect()
 }
 
 /// The one way in which a subscription changes, with all that commits with it.

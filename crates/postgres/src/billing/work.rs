@@ -52,14 +52,9 @@ impl WorkStore for PgBillingWork {
     }
 
     async fn next_lapse(&self) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        // Not while another subscription, or what is left of one, gives the account its plan.
         let query = sql("SELECT s.account_id, s.id FROM subscriptions s
              WHERE s.status = 'cancelled' AND s.lapsed_at IS NULL
                AND (s.current_period_end IS NULL OR s.current_period_end <= now())
-               AND NOT EXISTS (SELECT FROM subscriptions other
-                 WHERE other.account_id = s.account_id
-                   AND (other.status IN ('active', 'pending', 'past_due')
-                     OR (other.status = 'cancelled' AND other.current_period_end > now())))
              ORDER BY s.current_period_end NULLS FIRST LIMIT 1");
         self.one(query).await
     }

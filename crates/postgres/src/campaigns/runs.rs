@@ -384,7 +384,9 @@ async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> At
 #[derive(QueryableByName)]
 struct BillingRow {
     #[diesel(sql_type = Text)]
-    plan: String,
+    account_plan: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    plan: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     status: Option<String>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
@@ -394,25 +396,25 @@ struct BillingRow {
 }
 
 async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {
-    let row: BillingRow = sql(
-        "SELECT a.plan, s.status, s.current_period_end, now() AS now FROM accounts a
-         LEFT JOIN LATERAL (SELECT status, current_period_end FROM subscriptions
-           WHERE account_id = a.id AND NOT attempt ORDER BY created_at DESC, id DESC LIMIT 1) s ON true
+    let rows: Vec<BillingRow> = sql(
+        "SELECT a.plan AS account_plan, s.plan, s.status, s.current_period_end, now() AS now FROM accounts a
+         LEFT JOIN subscriptions s ON s.account_id = a.id AND NOT s.attempt
          WHERE a.id = $1",
     )
     .bind(account)
-    .get_result(conn)
+    .load(conn)
     .await?;
-    let subscription = match row.status {
-        None => None,
-        Some(status) => Some(SubscriptionState {
-            status: word(&status)?,
-            current_period_end: row.current_period_end,
-        }),
-    };
-    let standing = Standing {
-        plan: row.plan,
-        subscription,
-    };
-    Ok((standing, row.now))
+    let (mut known, mut subscriptions) = (None, Vec::new());
+    for row in rows {
+        if let (Some(plan), Some(status)) = (row.plan, row.status) {
+            subscriptions.push(SubscriptionState {
+                plan,
+                status: word(&status)?,
+                current_period_end: row.current_period_end,
+            });
+        }
+        known = Some((row.account_plan, row.now));
+    }
+    let (plan, now) = known.ok_or(diesel::result::Error::NotFound)?;
+    Ok((Standing { plan, subscriptions }, now))
 }

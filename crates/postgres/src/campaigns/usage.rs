@@ -1,13 +1,14 @@
 //! The month's messages of an account: those sent and those that runs under way may still send, which the sends tell;
-//! and tests, of which nothing else tells.
+//! tests, of which nothing else tells; and replies, which are counted with their conversations. A reply takes its place
+//! when the platform has taken it, asks nobody for it, and so may be one too many: runs and tests are refused for it.
 
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Date as SqlDate;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 use time::Date;
 
+use crate::analytics::replies_of_month;
 use crate::errors::Attempt;
 use crate::sql::{Number, sql};
 
@@ -27,14 +28,16 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> Attempt<Date> {
 
 /// How many of the month's messages are taken.
 pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<i64> {
-    let used: Option<Number> =
-        sql("SELECT sent + reserved + tests AS n FROM message_usage WHERE account_id = $1 AND month = $2")
-            .bind(account)
-            .bind(month)
-            .get_result(conn)
-            .await
-            .optional()?;
-    Ok(used.map_or(0, |row| row.n))
+    let used: Number = sql(concat!(
+        "SELECT coalesce((SELECT sent + reserved + tests FROM message_usage WHERE account_id = $1 AND month = $2), 0) + ",
+        replies_of_month!("$2"),
+        " AS n"
+    ))
+    .bind(account)
+    .bind(month)
+    .get_result(conn)
+    .await?;
+    Ok(used.n)
 }
 
 /// Changes what a month's messages were used for, in the slot of the moment.

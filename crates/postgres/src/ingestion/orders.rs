@@ -230,7 +230,7 @@ async fn items(
     Ok(items)
 }
 
-/// What the new ones are owed to.
+/// What they name; of new ones that name nothing, the message.
 async fn origins(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -239,21 +239,18 @@ async fn origins(
 ) -> Attempt<HashMap<Key, Origin>> {
     let mut origins = HashMap::new();
     let (mut keys, mut asked) = (Vec::new(), Vec::new());
-    for (key, telling) in told.iter().filter(|(key, _)| !known.contains_key(*key)) {
-        let origin = Origin::new(telling.draft, telling.references.link(), None);
+    for (key, telling) in told {
+        let origin = Origin::named(telling.draft, telling.references.link());
+        let is_decided = origin.is_known() || known.contains_key(key);
         origins.insert(key.clone(), origin);
-        if let Some(contact) = telling.references.contact().filter(|_| !origin.is_known()) {
+        if let Some(contact) = telling.references.contact().filter(|_| !is_decided) {
             keys.push(key);
             asked.push((contact, telling.draft.placed_at));
         }
     }
     let campaigns = references::last_messages(conn, account, &asked).await?;
-    for (key, campaign_id) in keys.into_iter().zip(campaigns) {
-        let origin = Origin {
-            campaign_id,
-            ..Origin::default()
-        };
-        origins.insert(key.clone(), origin);
+    for (key, campaign) in keys.into_iter().zip(campaigns) {
+        origins.insert(key.clone(), Origin::of_message(campaign));
     }
     Ok(origins)
 }
@@ -331,8 +328,10 @@ async fn update(
     }
     sql(
         "UPDATE orders o SET contact_id = d.contact_id, status = d.status, total = d.total::numeric,
-           gateway_fee = d.fee::numeric, placed_at = d.placed_at, paid_at = d.paid_at, updated_at = $9
-         FROM unnest($2, $3, $4, $5, $6, $7, $8) AS d (id, contact_id, status, total, fee, placed_at, paid_at)
+           gateway_fee = d.fee::numeric, campaign_id = d.campaign_id, automation_id = d.automation_id,
+           link_id = d.link_id, placed_at = d.placed_at, paid_at = d.paid_at, updated_at = $12
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+           AS d (id, contact_id, status, total, fee, campaign_id, automation_id, link_id, placed_at, paid_at)
          WHERE o.account_id = $1 AND o.id = d.id",
     )
     .bind(account)
@@ -341,6 +340,9 @@ async fn update(
     .bind(column(changed, |(_, order)| order.status.as_str().to_owned()))
     .bind(column(changed, |(_, order)| order.total))
     .bind(column(changed, |(_, order)| order.gateway_fee))
+    .bind(column(changed, |(_, order)| order.origin.campaign_id.map(Uuid::from)))
+    .bind(column(changed, |(_, order)| order.origin.automation_id.map(Uuid::from)))
+    .bind(column(changed, |(_, order)| order.origin.link_id.map(Uuid::from)))
     .bind(column(changed, |(_, order)| order.placed_at))
     .bind(column(changed, |(_, order)| order.paid_at))
     .bind(now)

@@ -4,7 +4,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::Phone;
-use recado_domain::ingestion::{Dangling, EventDraft, OrderDraft, Who};
+use recado_domain::ingestion::{ATTRIBUTION_WINDOW, Dangling, EventDraft, OrderDraft, Who};
 use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -160,7 +160,7 @@ struct LastMessage {
     campaign_id: Uuid,
 }
 
-/// For each contact and moment the campaign of the last message that the contact received in the seven days before.
+/// For each contact and moment the campaign of the last message that the contact received in the window before.
 pub(super) async fn last_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -175,11 +175,12 @@ pub(super) async fn last_messages(
          CROSS JOIN LATERAL (
            SELECT s.campaign_id FROM campaign_sends s
            WHERE s.account_id = $1 AND s.contact_id = d.contact_id AND s.status IN ('sent', 'delivered', 'read')
-             AND s.sent_at <= d.moment AND s.sent_at >= d.moment - interval '7 days'
+             AND s.sent_at <= d.moment AND s.sent_at >= d.moment - $4 * interval '1 microsecond'
            ORDER BY s.sent_at DESC, s.id DESC LIMIT 1) s")
     .bind(account)
     .bind(column(asked, |(contact, _)| Uuid::from(*contact)))
     .bind(column(asked, |(_, moment)| *moment))
+    .bind(ATTRIBUTION_WINDOW)
     .load(conn)
     .await?;
     for row in found {

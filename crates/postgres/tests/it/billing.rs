@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use recado_domain::billing::{
     BillingType, By, Cents, Change, Cycle, EventStore, GatewayEvent, GatewayPayment, Intent, Payment, PendingIntent,
-    PlanLimits, Recorded, Reserved, Subscription, SubscriptionStatus, SubscriptionStore, WorkStore, Writing,
-    plan_limits,
+    PlanLimits, Recorded, Reserved, Subscription, SubscriptionState, SubscriptionStatus, SubscriptionStore, WorkStore,
+    Writing, plan_limits,
 };
 use recado_domain::shared::{AccountId, PageQuery};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
@@ -231,6 +231,12 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
             .unwrap()
             .other_live
     );
+    // An attempt has the place, and gives no plan.
+    let waiting = attempt(&world, world.account);
+    store.reserve(&waiting).await.unwrap();
+    let facts = store.facts(world.account, first.id, None).await.unwrap().unwrap();
+    assert!(facts.other_live && facts.others.is_empty());
+    assert!(store.remove(&waiting).await.unwrap());
     let second = subscribed(&world, world.account, "sub_2").await;
     let facts = store
         .facts(world.account, first.id, Some("none".into()))
@@ -238,6 +244,12 @@ async fn an_ended_subscription_cannot_live_again_beside_a_live_one() {
         .unwrap()
         .unwrap();
     assert!(facts.other_live && facts.payment.is_none());
+    let other = SubscriptionState {
+        plan: second.plan.clone(),
+        status: second.status,
+        current_period_end: second.current_period_end,
+    };
+    assert_eq!(facts.others, [other]);
     let mut again = facts.subscription;
     again.status = SubscriptionStatus::Active;
     assert_eq!(store.write(&to(again)).await.unwrap(), Writing::Stale);
@@ -270,6 +282,8 @@ async fn usage_is_counted_where_the_change_is_written() {
             "UPDATE contacts SET deleted_at = now() WHERE account_id = '{account}' AND name = 'Contact 1';
              INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
+             INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+               VALUES ('{account}', 1440, date_trunc('day', now(), 'UTC'), 2, 0, 1, 5, 9);
              INSERT INTO whatsapp_profiles (account_id, id, name, phone_number_id, waba_id, access_token)
                VALUES ('{account}', '{}', 'p', '1', '2', '\\x00')",
             id()
@@ -279,7 +293,7 @@ async fn usage_is_counted_where_the_change_is_written() {
     let usage = store(&world).overview(account).await.unwrap().usage;
     assert_eq!(
         (usage.contacts, usage.messages, usage.team, usage.whatsapp),
-        (6, 42, 1, 1)
+        (6, 45, 1, 1)
     );
     let within = |contacts| PlanLimits {
         contacts,
@@ -455,18 +469,15 @@ async fn what_is_due_is_taken_by_one() {
     (ended.status, ended.pending) = (SubscriptionStatus::Cancelled, None);
     store(&world).write(&to(ended)).await.unwrap();
     assert_eq!(work.next_lapse().await.unwrap(), due);
-    subscribed(&world, world.account, "sub_2").await;
-    assert_eq!(work.next_lapse().await.unwrap(), None, "a live one gives the plan");
-    // What is left of a cancelled one gives it, too.
+    // What is paid is not over, and what is noted is done with.
     world
-        .sql(
-            "UPDATE subscriptions SET status = 'cancelled', current_period_end = now() + interval '1 hour'
-              WHERE gateway_subscription_id = 'sub_2'",
-        )
+        .sql("UPDATE subscriptions SET current_period_end = now() + interval '1 hour'")
         .await;
     assert_eq!(work.next_lapse().await.unwrap(), None);
     world.sql("UPDATE subscriptions SET current_period_end = now()").await;
-    assert!(work.next_lapse().await.unwrap().is_some());
+    assert_eq!(work.next_lapse().await.unwrap(), due);
+    world.sql("UPDATE subscriptions SET lapsed_at = now()").await;
+    assert_eq!(work.next_lapse().await.unwrap(), None);
 }
 
 #[tokio::test]

@@ -181,6 +181,25 @@ async fn the_counted_columns_are_those_of_a_recount() {
     assert!(store(&world).detail(id().into()).await.unwrap().is_none());
 }
 
+#[tokio::test]
+async fn conversations_of_deleted_contacts_are_in_no_figure() {
+    let world = World::new().await;
+    world.people(2).await;
+    // As whoever deletes a contact leaves it: the conversation is there, and counted out.
+    world
+        .sql(&format!(
+            "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+               SELECT '{0}', md5(id::text)::uuid, id, now() FROM contacts WHERE account_id = '{0}';
+             UPDATE contacts SET deleted_at = now() WHERE id = (SELECT id FROM contacts ORDER BY id LIMIT 1);
+             INSERT INTO conversation_counts (account_id, status, conversations)
+               VALUES ('{0}', 'open', 1), ('{0}', 'closed', 0)",
+            world.account
+        ))
+        .await;
+    let totals = store(&world).totals().await.unwrap();
+    assert_eq!((totals.contacts, totals.conversations), (1, 1));
+}
+
 async fn updated(all: &PgPlatform, id: AccountId, change: &AccountChange) -> Account {
     match all.update(id, change, None).await.unwrap() {
         AccountUpdate::Done(account) => account,

@@ -215,9 +215,9 @@ async fn facts_hold_what_decides_a_start() {
         (
             facts.profile_id,
             facts.billing.plan.as_str(),
-            facts.billing.subscription
+            facts.billing.subscriptions.len()
         ),
-        (None, "free", None)
+        (None, "free", 0)
     );
 
     // The account's first number, unless the template has one of its own.
@@ -241,25 +241,32 @@ async fn facts_hold_what_decides_a_start() {
     profiles.delete(account, second.profile.id).await.unwrap();
     assert_eq!(profile_of().await, Some(first.profile.id));
 
-    // The newest subscription.
+    // All subscriptions.
     world
         .sql(&format!(
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at) VALUES
                ('{account}', '{}', 'growth', 'MONTHLY', 'cancelled', 'PIX', 1, now()),
-               ('{account}', '{}', 'growth', 'MONTHLY', 'active', 'PIX', 1, now() - interval '1 day');
+               ('{account}', '{}', 'scale', 'MONTHLY', 'active', 'PIX', 1, now() - interval '1 day');
              UPDATE accounts SET plan = 'growth' WHERE id = '{account}'",
             id(),
             id()
         ))
         .await;
     let billing = runs.facts(account, campaign.id).await.unwrap().unwrap().billing;
-    let cancelled = SubscriptionState {
-        status: SubscriptionStatus::Cancelled,
+    let mut subscriptions = billing.subscriptions;
+    subscriptions.sort_by_key(|one| one.plan.clone());
+    let state = |plan: &str, status| SubscriptionState {
+        plan: plan.into(),
+        status,
         current_period_end: None,
     };
+    let wanted = [
+        state("growth", SubscriptionStatus::Cancelled),
+        state("scale", SubscriptionStatus::Active),
+    ];
     assert_eq!(
-        (billing.plan.as_str(), billing.subscription),
-        ("growth", Some(cancelled))
+        (billing.plan.as_str(), subscriptions.as_slice()),
+        ("growth", &wanted[..])
     );
 
     world.templates().delete(account, template.id, NOW, &[]).await.unwrap();

@@ -136,3 +136,34 @@ async fn runs_and_tests_share_the_month() {
     // What the sends tell is what a recount of them tells, with tests or without.
     world.assert_recount().await;
 }
+
+#[tokio::test]
+async fn replies_take_places_of_the_month_that_they_left_in() {
+    let world = World::new().await;
+    world.people(2).await;
+    world
+        .sql(&format!(
+            "INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
+             SELECT '{}', span, at, 1, 1, 1, 5, 9 FROM (VALUES (15, 0), (180, 0), (1440, 0), (1440, 1)) AS s (span, before)
+             CROSS JOIN LATERAL (SELECT date_trunc('month', now(), 'UTC') - before * interval '1 day' AS at) b",
+            world.account
+        ))
+        .await;
+    let test = async |limit| trials(&world).take_place(world.account, limit, &[]).await.unwrap();
+    assert_eq!(test(3).await, None);
+    assert!(test(4).await.is_some());
+    let campaign = world.stored_draft().await;
+    let start = |limit| RunStart {
+        monthly_limit: limit,
+        ..world.start_of(&campaign)
+    };
+    let refused = world.runs().start(&start(5), None, LEASE).await.unwrap();
+    let exceeded = Refusal::QuotaExceeded {
+        limit: 5,
+        left: 1,
+        wanted: 2,
+    };
+    assert_eq!(refused, StartOutcome::Refused(exceeded));
+    let started = world.runs().start(&start(6), None, LEASE).await.unwrap();
+    assert_eq!(started, StartOutcome::Started { recipients: 2 });
+}

@@ -16,8 +16,6 @@ pub(crate) const TAG: Tag = Tag {
 
 const ID: &str = "The automation's id.";
 
-const FULL: &str = "The plan allows no more active automations: the field `plan` says so.";
-
 pub(crate) fn list() -> Operation {
     Operation::new("List automations", "Automations of the account, newest first.")
         .takes_all(slice())
@@ -27,11 +25,11 @@ pub(crate) fn list() -> Operation {
 pub(crate) fn create() -> Operation {
     Operation::new(
         "Create an automation",
-        "Makes an automation known, for its executions to be told.",
+        "Makes an automation known, for its executions to be told. However many there are: the plan's limit is looked \
+         at when the account changes to a smaller plan.",
     )
     .body(Body::json_with::<AutomationBody>(&["name", "status"]))
     .answers(created::<Automation>("The automation."))
-    .refuses(Fault::Invalid, FULL)
 }
 
 pub(crate) fn update() -> Operation {
@@ -39,7 +37,6 @@ pub(crate) fn update() -> Operation {
         .takes(id_of(ID))
         .body(Body::json::<AutomationBody>().example(json!({ "status": "paused" })))
         .answers(data::<Automation>("The automation as it is now.").example(json!({ "status": "paused" })))
-        .refuses(Fault::Invalid, FULL)
 }
 
 pub(crate) fn record() -> Operation {

@@ -49,7 +49,8 @@ pub(crate) fn messages() -> Operation {
 
 pub(crate) fn reply() -> Operation {
     let told = "Answers a contact with a text, from the number that the contact wrote to. WhatsApp lets a business write \
-                freely for 24 hours after the contact's last message; later, only campaigns reach the contact.";
+                freely for 24 hours after the contact's last message; later, only campaigns reach the contact. \
+                A reply that was taken is one of the month's messages, and none is refused for the plan's limit.";
     Operation::new("Reply in a conversation", told)
         .takes(id_of(ID))
         .body(Body::json::<ReplyBody>())

@@ -19,7 +19,8 @@ const MOMENT: &str = "2026-02-01T09:30:00.000Z";
 
 pub(crate) fn orders() -> Operation {
     let told = "Takes in orders as they are now, new ones and known ones: `platform` and `external_id` tell them apart. \
-                A field that is left out keeps what was told before.";
+                A field that is left out keeps what was told before; whoever names a campaign, an automation or a link \
+                says anew what the order is owed to.";
     Operation::new("Tell orders", told)
         .body(Body::json::<OrdersBody>().example(json!({ "orders": [order()] })))
         .answers(data::<Recorded>("How many were new or changed something."))

@@ -35,7 +35,8 @@ pub(crate) fn campaigns() -> Operation {
 
 pub(crate) fn heat_map() -> Operation {
     let told = "When contacts write: messages by day of the week and hour, ordered by both. Hours without any are left \
-                out.";
+                out. Deviation from the published interface: it names a bound of 1000 conversations and 10,000 messages, \
+                and this counts all of them.";
     Operation::new("Get the heat map", told)
         .takes_all(span(Period::Week))
         .answers(data::<Vec<HeatCell>>("The hours."))

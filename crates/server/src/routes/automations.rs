@@ -22,7 +22,7 @@ pub(crate) struct AutomationBody {
     /// Its name: 1 to 200 characters, after HTML tags, control characters and needless white space are taken out.
     #[schemars(length(min = 1, max = 200), example = "Carrinho abandonado")]
     name: Option<String>,
-    /// Whether it runs; how many may be active is a limit of the plan.
+    /// Whether it runs.
     #[schemars(with = "Option<AutomationStatus>")]
     status: Option<String>,
 }

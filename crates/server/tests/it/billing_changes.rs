@@ -224,3 +224,32 @@ fn what_was_never_paid_ends_at_once() {
     assert_eq!(cancelled, json!({ "cancelled": true, "effective_until": null }));
     assert_eq!(plan(&ana), "free");
 }
+
+#[test]
+fn what_is_paid_sends_beside_what_waits_for_its_payment() {
+    let server = Server::new();
+    let ana = server.owner();
+    ana.contacts(1);
+    let template = ana.approved("Oi", &[]);
+    let sends = || {
+        let id = ana.campaign(json!({ "name": "C", "template_id": template }));
+        ana.execute(&id)
+    };
+    subscribe(&ana, card_order(CARD, "987")).created();
+    // What comes after the end would begin it anew.
+    until("the payment is heard of", || {
+        notices(&ana).iter().any(|(_, title)| title == "Payment confirmed")
+    });
+    ana.post("/api/billing/cancel", json!({})).ok();
+    let growth = json!({ "plan": "growth", "billing_type": "PIX", "cycle": "MONTHLY", "cpf_cnpj": "52998224725" });
+    subscribe(&ana, growth).created();
+    assert_eq!(plan(&ana), "growth");
+    assert_eq!(sends().ok()["sent"], 1);
+    ana.post("/api/billing/cancel", json!({})).ok();
+    assert_eq!(plan(&ana), "starter");
+    assert_eq!(sends().ok()["sent"], 1);
+    server
+        .db
+        .run("UPDATE subscriptions SET current_period_end = now() WHERE plan = 'starter'");
+    until("nothing is left", || plan(&ana) == "free");
+}

@@ -35,7 +35,7 @@ fn messages(user: &User<'_>, id: &str) -> Vec<Value> {
     found["data"].as_array().unwrap().clone()
 }
 
-fn reply(user: &User<'_>, id: &str, words: &str) -> Reply {
+pub(crate) fn reply(user: &User<'_>, id: &str, words: &str) -> Reply {
     user.post(&format!("/api/conversations/{id}/messages"), json!({ "text": words }))
 }
 
@@ -44,7 +44,7 @@ fn contacts(user: &User<'_>) -> Vec<Value> {
 }
 
 /// An account with a number, to which somebody wrote just now; the conversation's id.
-fn written_to(user: &User<'_>) -> String {
+pub(crate) fn written_to(user: &User<'_>) -> String {
     user.profile_at(NUMBER);
     user.server.whatsapp.inbound(&Inbound::text(NUMBER, ANA, "oi"));
     conversation(user)

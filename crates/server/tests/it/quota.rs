@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::conversations::{reply, written_to};
 use crate::harness::people::User;
 use crate::harness::setting::silent;
 use crate::harness::{Server, text};
@@ -83,4 +84,24 @@ fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
     crate::harness::until("the rest is given back", || {
         server.db.text("SELECT sent || ' ' || reserved FROM message_usage") == format!("{accepted} 0")
     });
+}
+
+#[test]
+fn replies_that_were_taken_count_and_none_is_refused_for_it() {
+    use recado_simulators::whatsapp::{Fault, FaultKind};
+    let server = Server::start(silent());
+    let ana = server.owner();
+    let conversation = written_to(&ana);
+    let used = || ana.get("/api/billing/subscription").ok()["usage"]["messages"].clone();
+    server.whatsapp.script(vec![Fault::send(FaultKind::Throttle)]);
+    reply(&ana, &conversation, "oi").refused(502, "WHATSAPP_ERROR");
+    assert_eq!(used(), 0);
+    reply(&ana, &conversation, "oi").created();
+    assert_eq!(used(), 1);
+    let id = campaign_to(&ana, "a", 250, 0);
+    let error = ana.execute(&id).refused(400, "VALIDATION_ERROR");
+    assert!(text(&error["message"]).contains("249 of this month's 250"), "{error}");
+    server.db.run("UPDATE message_rollups SET sent = 250 WHERE sent > 0");
+    reply(&ana, &conversation, "oi").created();
+    assert_eq!(used(), 251);
 }

@@ -136,13 +136,21 @@ fn it_takes_twenty_paid_orders() {
     recalculate(&ana);
     let few = json!({ "enabled": false, "orderCount": 19, "distribution": [], "lastCalculatedAt": null });
     until("the calculation is over", || {
-        server.db.count("FROM rfm_calculations WHERE calculated_at IS NOT NULL") == 1
+        server
+            .db
+            .count("FROM rfm_calculations WHERE due_at > now() AND worker IS NULL")
+            == 1
     });
     assert_eq!(rfm(&ana), few);
     assert_eq!(server.db.count("FROM contact_rfm"), 0);
     record(&ana, vec![order(1, 0, 100, moment, "paid")]);
     let before = rfm(&ana);
     assert_eq!((&before["enabled"], &before["orderCount"]), (&json!(true), &json!(20)));
+    assert_eq!(
+        before["lastCalculatedAt"],
+        Value::Null,
+        "the calculation made no scores"
+    );
     recalculate(&ana);
     until("both are scored", || server.db.count("FROM contact_rfm") == 2);
     let shown = rfm(&ana);

@@ -1,5 +1,6 @@
 //! Changing the plan and cancelling: the rules, and every fault in between.
 
+use serde_json::json;
 use time::Duration;
 
 use super::fakes::{NOW, Strike, World, input, tenant};
@@ -219,6 +220,33 @@ async fn without_a_payment_the_plan_goes_at_once_and_a_new_subscription_is_left_
     world.with(|state| state.strikes.clear());
     while world.settlement().lapse_next().await.unwrap() {}
     world.with(|state| assert_eq!(state.plan, "starter", "the new subscription has it"));
+}
+
+/// What is still paid for gives the account its plan again when what came after it ends.
+#[tokio::test]
+async fn what_ends_leaves_the_plan_that_is_paid_for() {
+    for by_the_gateway in [false, true] {
+        let world = subscribed("CREDIT_CARD").await;
+        world.billing().cancel(&tenant()).await.unwrap();
+        let mut growth = input("PIX");
+        growth.plan = Some("growth".into());
+        let made = world.billing().subscribe(&tenant(), growth).await.unwrap();
+        world.with(|state| assert_eq!(state.plan, "growth"));
+        match by_the_gateway {
+            true => {
+                let id = made.subscription.gateway_subscription_id.as_ref().unwrap();
+                let body = json!({ "id": "evt_9", "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": id } });
+                world
+                    .tell_of(&GatewayEvent::read(body.to_string().as_bytes()), id)
+                    .await;
+            }
+            false => drop(world.billing().cancel(&tenant()).await.unwrap()),
+        }
+        world.with(|state| assert_eq!(state.plan, "starter", "by the gateway: {by_the_gateway}"));
+        world.pass(Duration::days(31));
+        while world.settlement().lapse_next().await.unwrap() {}
+        world.with(|state| assert_eq!(state.plan, "free"));
+    }
 }
 
 #[tokio::test]

@@ -125,9 +125,14 @@ impl World {
 
     /// An event arrives.
     pub(super) async fn tell(&self, event: &GatewayEvent) {
+        self.tell_of(event, "sub_1").await;
+    }
+
+    /// An event of this subscription of the gateway arrives.
+    pub(super) async fn tell_of(&self, event: &GatewayEvent, subject: &str) {
         let (events, now) = (self.events(), self.with(|state| state.now.unwrap()));
         let received = events.receive(event, now).await.unwrap();
-        events.apply_kept(received.as_ref(), "sub_1").await.unwrap();
+        events.apply_kept(received.as_ref(), subject).await.unwrap();
     }
 
     /// An event arrives, and nobody applies it.
@@ -199,6 +204,16 @@ impl State {
     fn other_live(&self, id: SubscriptionId) -> Option<&Subscription> {
         self.rows.values().find(|row| row.id != id && row.status.is_live())
     }
+
+    fn others(&self, id: SubscriptionId) -> Vec<SubscriptionState> {
+        let others = self.rows.values().filter(|row| row.id != id && !row.is_attempt());
+        let state = |row: &Subscription| SubscriptionState {
+            plan: row.plan.clone(),
+            status: row.status,
+            current_period_end: row.current_period_end,
+        };
+        others.map(state).collect()
+    }
 }
 
 impl Clock for World {
@@ -255,6 +270,7 @@ impl SubscriptionStore for World {
                 subscription: state.rows.get(&id)?.clone(),
                 payment: state.payments.iter().find(known).cloned(),
                 other_live: state.other_live(id).is_some(),
+                others: state.others(id),
             })
         }))
     }
@@ -409,7 +425,6 @@ impl WorkStore for World {
                 row.status == SubscriptionStatus::Cancelled
                     && row.lapsed_at.is_none()
                     && row.current_period_end.is_none_or(|end| end <= now)
-                    && state.other_live(row.id).is_none()
             };
             state.rows.values().find(over).map(|row| (row.account_id, row.id))
         }))

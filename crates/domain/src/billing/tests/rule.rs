@@ -161,7 +161,8 @@ proptest! {
         runtime.block_on(async { world.billing().subscribe(&tenant(), input("CREDIT_CARD")).await.unwrap() });
         let mut subscription = world.only();
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
-        let facts = Facts { subscription, payment: None, other_live: true };
+        let other = SubscriptionState { plan: "scale".into(), status: SubscriptionStatus::Active, current_period_end: None };
+        let facts = Facts { subscription, payment: None, other_live: true, others: vec![other] };
         let told = event(1, &Step::Told(kind, 7, Some(at))).unwrap();
         let by = Told { event: GatewayEventId(Uuid::nil()), received_at: NOW };
         let change = effect(&facts, &told.news, Some(by), Uuid::nil().into(), NOW);

@@ -26,7 +26,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
         profile_id: None,
         billing: Standing {
             plan: "free".into(),
-            subscription: None,
+            subscriptions: vec![],
         },
         now: NOW,
     }

@@ -23,7 +23,8 @@ pub(crate) struct SubscribeBody {
     /// The e-mail address that invoices go to; absent: the card holder's, if there is one.
     #[schemars(example = &"financeiro@example.com")]
     billing_email: Option<String>,
-    /// The payer's CPF or CNPJ, also with a mask, also an alphanumeric CNPJ; its check digits are verified.
+    /// The payer's CPF or CNPJ, also an alphanumeric CNPJ; whatever else stands there, such as a mask, is stripped. Its
+    /// check digits are verified.
     #[schemars(required, example = &"529.982.247-25")]
     cpf_cnpj: Option<String>,
     /// The card: required for `CREDIT_CARD`. It goes to the payment gateway, and is kept nowhere.
