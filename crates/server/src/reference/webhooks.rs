@@ -34,7 +34,7 @@ pub(crate) fn create() -> Operation {
                 specification says, at least once, tried again for a day. An inbound one is called at \
                 `/api/hooks/<its id>`, signed the same way.";
     Operation::new("Create a webhook", told)
-        .body(Body::json_with::<WebhookBody>(&["name", "events"]))
+        .body(Body::json_with::<WebhookBody>(&["name"]))
         .answers(created::<ToldOnce>(
             "The endpoint with its secrets, which are never shown again.",
         ))
