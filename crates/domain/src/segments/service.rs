@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    fn fields(refused: Result<Segment, SegmentError>) -> Vec<String> {
+    fn fields<T: std::fmt::Debug>(refused: Result<T, SegmentError>) -> Vec<String> {
         let Err(SegmentError::Invalid(errors)) = refused else {
             panic!("{refused:?}")
         };

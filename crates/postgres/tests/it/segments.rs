@@ -134,9 +134,7 @@ async fn members_are_added_all_or_none_and_once() {
         store.add_members(other, vip, &[foreign]).await.unwrap(),
         MembersAdded::Missing
     );
-    let remove = async |account, ids: &[ContactId]| {
-        store.remove_members(account, vip, ids).await.unwrap()
-    };
+    let remove = async |account, ids: &[ContactId]| store.remove_members(account, vip, ids).await.unwrap();
     let count = async || store.find(world.account, vip).await.unwrap().unwrap().members;
     assert!(remove(world.account, &[a, foreign, unknown, c]).await);
     assert_eq!(count().await, 1);
