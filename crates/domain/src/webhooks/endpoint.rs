@@ -203,7 +203,11 @@ mod tests {
         let addressed = checked(None, inbound(Some("https://e.example"))).unwrap();
         assert_eq!(addressed.url.as_deref(), Some("https://e.example"));
         for wrong in ["http://e.example", "https://10.0.0.1/", "https://e.example/#part", "x"] {
-            assert_eq!(checked(None, inbound(Some(wrong))), Err(vec!["url".to_owned()]), "{wrong}");
+            assert_eq!(
+                checked(None, inbound(Some(wrong))),
+                Err(vec!["url".to_owned()]),
+                "{wrong}"
+            );
         }
         for none in [None, Some("")] {
             let made = checked(None, inbound(none)).unwrap();

@@ -240,7 +240,10 @@ fn nothing_is_ever_delivered_to_an_inbound_endpoint() {
     ana.contact("Caio", "+5511961234568");
     arrived(&receiver, "/out", 1);
     until("nothing waits", || server.db.count("FROM webhook_deliveries") == 0);
-    for (action, body) in [("test", json!({})), ("recover", json!({ "since": "2026-01-01T00:00:00Z" }))] {
+    for (action, body) in [
+        ("test", json!({})),
+        ("recover", json!({ "since": "2026-01-01T00:00:00Z" })),
+    ] {
         ana.post(&format!("{path}/{action}"), body)
             .refused(400, "VALIDATION_ERROR");
     }
