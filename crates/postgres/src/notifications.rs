@@ -1,6 +1,7 @@
 //! Notifications: an account's own, and all of them in the order in which they became visible.
 
 use async_trait::async_trait;
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
@@ -173,19 +174,27 @@ impl NotificationFeed for PgNotificationFeed {
         Ok(rows.into_iter().map(Told::from).collect())
     }
 
-    async fn since(&self, account: AccountId, id: NotificationId, limit: i64) -> Result<Vec<Told>, StoreError> {
+    async fn place_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError> {
+        let query = sql("SELECT place AS n FROM notifications WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        let mut held = self.0.get().await?;
+        let row = query.get_result::<Number>(held.conn()?).await.optional();
+        Ok(held.end(row.map_err(Fault::from))?.map(|row| row.n))
+    }
+
+    async fn between(&self, account: AccountId, after: i64, until: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
         let query = sql(format!(
             "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n
-             WHERE n.account_id = $1
-               AND n.place > (SELECT l.place FROM notifications l WHERE l.account_id = $1 AND l.id = $2)
-             ORDER BY n.place DESC LIMIT $3"
+             WHERE n.account_id = $1 AND n.place > $2 AND n.place <= $3 ORDER BY n.place LIMIT $4"
         ))
         .bind(account)
-        .bind(id)
+        .bind(after)
+        .bind(until)
         .bind(limit);
         let mut held = self.0.get().await?;
         let rows = query.load::<ToldRow>(held.conn()?).await;
         let rows = held.end(rows.map_err(Fault::from))?;
-        Ok(rows.into_iter().rev().map(Told::from).collect())
+        Ok(rows.into_iter().map(Told::from).collect())
     }
 }

@@ -146,9 +146,9 @@ impl Streams {
 }
 
 impl Listener {
-    /// These were told to it by other means.
-    pub fn skip_to(&mut self, place: i64) {
-        self.last = self.last.max(place);
+    /// The last place that it does not hear of: what is not greater has to be told by other means.
+    pub fn place(&self) -> i64 {
+        self.last
     }
 
     /// The next notification; none at the end: the server stops, or the listener fell too far behind.
@@ -215,7 +215,11 @@ mod tests {
             Ok((place + 1..=last).map(told).collect())
         }
 
-        async fn since(&self, _: AccountId, _: NotificationId, _: i64) -> Result<Vec<Told>, StoreError> {
+        async fn place_of(&self, _: AccountId, _: NotificationId) -> Result<Option<i64>, StoreError> {
+            Ok(None)
+        }
+
+        async fn between(&self, _: AccountId, _: i64, _: i64, _: i64) -> Result<Vec<Told>, StoreError> {
             Ok(vec![])
         }
     }
@@ -237,6 +241,7 @@ mod tests {
         assert_eq!(feed.looks.load(Ordering::SeqCst), 0, "nobody listens, nobody looks");
         feed.latest.store(5, Ordering::SeqCst);
         let mut first = streams.listen(&feed).await.unwrap();
+        assert_eq!(first.place(), 5);
         feed.latest.store(7, Ordering::SeqCst);
         let mut second = streams.listen(&feed).await.unwrap();
         assert_eq!(places(&mut first, 2).await, [6, 7]);

@@ -7,6 +7,7 @@ mod model;
 mod phone;
 mod ports;
 mod service;
+mod upsert;
 
 pub use import::{Import, ImportFormat, ImportReport, LineError, MAX_ROWS};
 pub use model::*;

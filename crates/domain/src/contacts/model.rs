@@ -104,6 +104,17 @@ pub struct ImportRow {
     pub tags: Vec<String>,
 }
 
+/// A contact that another system tells of, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContactUpsert {
+    /// The contact, known by its phone, or else by its user id.
+    pub contact: ContactDraft,
+    /// Labels to add.
+    pub tag_ids: Vec<TagId>,
+    /// Labels to add, by name; unknown ones are made.
+    pub tags: Vec<String>,
+}
+
 /// Which contacts a list holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContactFilter {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Contact, ContactDraft, ContactQuery, ImportRow, Tag};
+use super::{Contact, ContactDraft, ContactQuery, ContactUpsert, ImportRow, Tag};
 use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId};
 
 /// How many rows of a batch were new, and how many changed a contact that was there.
@@ -60,6 +60,17 @@ pub trait ContactStore: Send + Sync {
         rows: &[ImportRow],
         now: OffsetDateTime,
     ) -> Result<Upserted, StoreError>;
+
+    /// Upserts one contact: the one with its phone, else the one with its user id, else a new one. Nothing is taken from
+    /// one that is there: what the draft leaves empty is kept, attributes and tags are added to; it may be opted out,
+    /// never in. Fails as `insert`: a user id, too, may be another contact's. True: it is new.
+    async fn upsert_one(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        upsert: &ContactUpsert,
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError>;
 }
 
 /// Tags.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::import::row_of;
 use super::{
     Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Phone, Tag,
-    TagStore, Upserted,
+    TagStore, upsert,
 };
 use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
 
@@ -105,11 +104,12 @@ impl Contacts {
         }
     }
 
-    /// Takes in one contact as a line of a file would: by its phone, new or not.
-    pub async fn upsert(&self, account: AccountId, fields: &Map<String, Value>) -> Result<Upserted, ContactError> {
-        let row = row_of(fields.clone()).map_err(|message| FieldErrors::one("data", message))?;
-        let ids = [self.ids.next().into()];
-        Ok(self.store.upsert(account, &ids, &[row], self.clock.now()).await?)
+    /// Takes in one contact that another system tells of: by its phone or its user id, new or not. True: it is new.
+    pub async fn upsert(&self, account: AccountId, fields: &Map<String, Value>) -> Result<bool, ContactError> {
+        let contact = upsert::read(fields)?;
+        let id = self.ids.next().into();
+        let now = self.clock.now();
+        Ok(self.store.upsert_one(account, id, &contact, now).await?)
     }
 
     /// Begins to take in a file.
@@ -118,7 +118,8 @@ impl Contacts {
     }
 }
 
-fn merge(draft: ContactDraft, input: ContactInput, needs_number: bool) -> Result<ContactDraft, FieldErrors> {
+/// What becomes of a contact by what was written.
+pub(super) fn merge(draft: ContactDraft, input: ContactInput, needs_number: bool) -> Result<ContactDraft, FieldErrors> {
     let mut errors = FieldErrors::default();
     let name = input.name.unwrap_or(draft.name);
     let name = check_name(&name).unwrap_or_else(|| {

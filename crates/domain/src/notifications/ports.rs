@@ -34,7 +34,10 @@ pub trait NotificationFeed: Send + Sync {
     /// What became visible after a place, in order, at most so much.
     async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError>;
 
-    /// What the account's notifications became visible after one of them, in order; the last ones, at most so many.
-    /// Nothing where the account has no such notification.
-    async fn since(&self, account: AccountId, id: NotificationId, limit: i64) -> Result<Vec<Told>, StoreError>;
+    /// The place of one of the account's notifications; none where the account has no such one.
+    async fn place_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError>;
+
+    /// What the account's notifications became visible after a place and not after another one, oldest first, at most so
+    /// many.
+    async fn between(&self, account: AccountId, after: i64, until: i64, limit: i64) -> Result<Vec<Told>, StoreError>;
 }

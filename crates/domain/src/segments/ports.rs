@@ -47,11 +47,11 @@ pub trait SegmentStore: Send + Sync {
         contacts: &[ContactId],
     ) -> Result<MembersAdded, StoreError>;
 
-    /// Takes contacts out of the members; who is none is passed over. None when there is no such segment.
+    /// Takes contacts out of the members; who is none is passed over. False when there is no such segment.
     async fn remove_members(
         &self,
         account: AccountId,
         id: SegmentId,
         contacts: &[ContactId],
-    ) -> Result<Option<Segment>, StoreError>;
+    ) -> Result<bool, StoreError>;
 }

@@ -100,12 +100,12 @@ impl Segments {
         tenant: &Tenant,
         id: SegmentId,
         contacts: &[ContactId],
-    ) -> Result<Segment, SegmentError> {
+    ) -> Result<(), SegmentError> {
         check_ids(contacts)?;
-        self.store
-            .remove_members(tenant.account_id, id, contacts)
-            .await?
-            .ok_or(SegmentError::NotFound)
+        match self.store.remove_members(tenant.account_id, id, contacts).await? {
+            true => Ok(()),
+            false => Err(SegmentError::NotFound),
+        }
     }
 }
 
@@ -194,7 +194,7 @@ mod tests {
         }
     }
 
-    fn fields(refused: Result<Segment, SegmentError>) -> Vec<String> {
+    fn fields<T: std::fmt::Debug>(refused: Result<T, SegmentError>) -> Vec<String> {
         let Err(SegmentError::Invalid(errors)) = refused else {
             panic!("{refused:?}")
         };

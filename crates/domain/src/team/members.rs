@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, read};
+use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, permits, read};
 use super::{Member, MemberStore, MemberWrite, TeamError};
-use crate::shared::{AuditAction, Event, FieldErrors, Slice, SliceQuery, StoreError, Tenant, UserId};
+use crate::shared::{AuditAction, Event, FieldErrors, Role, Slice, SliceQuery, StoreError, Tenant, UserId};
 
 /// How often a change is decided anew because others changed the team meanwhile.
 const TRIES: usize = 16;
@@ -29,6 +29,10 @@ impl Members {
     /// Gives a member another role.
     pub async fn change_role(&self, tenant: &Tenant, user: UserId, role: Option<&str>) -> Result<Member, TeamError> {
         let role = read(role).map_err(|fault| FieldErrors::one("role", fault))?;
+        // Whether there is such a member is nobody's business who may not give the role to anybody.
+        if !permits(tenant.role, role == Role::Owner) {
+            return Err(TeamError::NotPermitted);
+        }
         self.apply(tenant, user, MemberChange::Role(role)).await?;
         let changed = self.store.member(tenant.account_id, user).await?;
         // Gone again: somebody else was quick.

@@ -52,7 +52,8 @@ pub enum MemberRefusal {
     LastOwner,
 }
 
-/// Decides a change of a member: existence, then permission, then the last owner.
+/// Decides a change of a member: existence, then permission, then the last owner. Whoever may not give the wanted role to
+/// anybody was sent away before anything was looked up.
 pub fn decide(facts: MemberFacts, change: MemberChange) -> Result<MemberStep, MemberRefusal> {
     let Some(from) = facts.target else {
         return Err(MemberRefusal::Unknown);

@@ -134,6 +134,16 @@ async fn refusals_name_the_field_of_their_route() {
     assert_eq!(fields(last.change_role(&owner, ANA, None).await), ["role"]);
     let unknown = refusing(member_facts(None, true)).remove(&owner, BIA).await;
     assert!(matches!(unknown, Err(TeamError::NotFound)));
+    // Who may not give a role to anybody is not told whether there is somebody; nothing is looked up.
+    let admin = tenant(Role::Admin);
+    let granted = members(MockMemberStore::new())
+        .change_role(&admin, BIA, Some("owner"))
+        .await;
+    assert!(matches!(granted, Err(TeamError::NotPermitted)));
+    let nobody = refusing(member_facts(None, true))
+        .change_role(&admin, BIA, Some("viewer"))
+        .await;
+    assert!(matches!(nobody, Err(TeamError::NotFound)));
     // The door saw an owner; by now they are an admin.
     let demoted = refusing(MemberFacts {
         actor: Some(Role::Admin),

@@ -112,6 +112,13 @@ impl Templates {
         id: TemplateId,
         input: TemplateInput,
     ) -> Result<Template, TemplateError> {
+        // What is wrong with the input is told first, whether or not there is such a template.
+        let any = Template {
+            name: "a".to_owned(),
+            language: "pt".to_owned(),
+            ..self.blank(tenant)
+        };
+        validate::check_alone(any, input.clone())?;
         for _ in 0..ATTEMPTS {
             let stored = self.get(tenant, id).await?;
             let changed = self.changed(&stored, input.clone())?;

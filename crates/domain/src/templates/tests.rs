@@ -188,6 +188,59 @@ async fn each_rule_of_buttons_and_cards_names_its_field() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_a_change_is_told_before_whether_there_is_such_a_template() {
+    let change = async |input: TemplateInput| {
+        let mut store = MockTemplateStore::new();
+        store.expect_find().returning(|_, _| Ok(None));
+        let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
+        match templates.update(&tenant(), TemplateId(Uuid::nil()), input).await {
+            Err(TemplateError::Invalid(errors)) => errors.0.into_keys().collect(),
+            Err(TemplateError::NotFound) => vec![],
+            other => panic!("{other:?}"),
+        }
+    };
+    let only = |change: fn(&mut TemplateInput)| {
+        let mut input = TemplateInput::default();
+        change(&mut input);
+        input
+    };
+    for (field, input) in [
+        ("name", only(|t| t.name = Some("Boas".into()))),
+        ("category", only(|t| t.category = Some("OTHER".into()))),
+        ("language", only(|t| t.language = Some("pt-BR".into()))),
+        ("template_type", only(|t| t.template_type = Some("video".into()))),
+        ("header_type", only(|t| t.header_type = text("sound"))),
+        ("header_text", only(|t| t.header_text = text(&"x".repeat(61)))),
+        ("header_media_url", only(|t| t.header_media_url = text("file:///etc"))),
+        ("body_text", only(|t| t.body_text = text(&"x".repeat(1025)))),
+        ("footer_text", only(|t| t.footer_text = text("{{1}}"))),
+        (
+            "example_values[0]",
+            only(|t| t.example_values = Some(Some(vec![" ".into()]))),
+        ),
+        ("buttons[0].type", only(|t| t.buttons = Some(Some(vec![json!({})])))),
+        (
+            "carousel_cards[0]",
+            only(|t| t.carousel_cards = Some(Some(vec![json!(1)]))),
+        ),
+    ] {
+        assert_eq!(change(input).await, [field]);
+    }
+    // Whether these are right depends on what the template says otherwise.
+    for input in [
+        TemplateInput::default(),
+        only(|t| t.body_text = text("Oi {{1}}")),
+        only(|t| t.body_text = text("{{2}}")),
+        only(|t| t.example_values = Some(Some(vec!["Ana".into()]))),
+        only(|t| t.header_type = text("text")),
+        only(|t| t.template_type = Some("carousel".into())),
+        only(|t| t.carousel_cards = Some(Some(vec![json!({}), json!({})]))),
+    ] {
+        assert_eq!(change(input).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
 async fn changed_content_is_a_draft_again_and_a_moved_template_is_not() {
     let update = async |stored: Template, input: TemplateInput| {
         let mut store = MockTemplateStore::new();

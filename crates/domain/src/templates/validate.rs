@@ -17,20 +17,31 @@ const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 /// The template with the caller's wishes, checked as a whole.
 pub(super) fn merge(template: Template, input: TemplateInput) -> Result<Template, FieldErrors> {
     let mut errors = FieldErrors::default();
+    let merged = apply(template, input, &mut errors);
+    check_each(&merged, &mut errors);
+    check_together(&merged, &mut errors);
+    errors.into_result()?;
+    Ok(merged)
+}
+
+/// What is wrong with the caller's wishes whatever template they are for. `any` has nothing wrong in it.
+pub(super) fn check_alone(any: Template, input: TemplateInput) -> Result<(), FieldErrors> {
+    let mut errors = FieldErrors::default();
+    let merged = apply(any, input, &mut errors);
+    check_each(&merged, &mut errors);
+    errors.into_result()
+}
+
+fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> Template {
     let header_type = input
         .header_type
         .map(|word| word.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
-    let merged = Template {
+    Template {
         name: input.name.unwrap_or(template.name),
-        category: word("category", input.category, template.category, &mut errors),
+        category: word("category", input.category, template.category, errors),
         language: input.language.unwrap_or(template.language),
-        template_type: word(
-            "template_type",
-            input.template_type,
-            template.template_type,
-            &mut errors,
-        ),
-        header_type: word("header_type", header_type, template.header_type, &mut errors),
+        template_type: word("template_type", input.template_type, template.template_type, errors),
+        header_type: word("header_type", header_type, template.header_type, errors),
         header_text: input.header_text.unwrap_or(template.header_text),
         header_media_url: input.header_media_url.unwrap_or(template.header_media_url),
         body_text: input.body_text.unwrap_or(template.body_text),
@@ -44,10 +55,7 @@ pub(super) fn merge(template: Template, input: TemplateInput) -> Result<Template
             .map_or(template.carousel_cards, Option::unwrap_or_default),
         folder_id: input.folder_id.unwrap_or(template.folder_id),
         ..template
-    };
-    check(&merged, &mut errors);
-    errors.into_result()?;
-    Ok(merged)
+    }
 }
 
 fn word<T: std::str::FromStr<Err = String>>(
@@ -66,7 +74,8 @@ fn word<T: std::str::FromStr<Err = String>>(
     }
 }
 
-fn check(template: &Template, errors: &mut FieldErrors) {
+/// The rules that look at one field at a time.
+fn check_each(template: &Template, errors: &mut FieldErrors) {
     let name_fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     if template.name.is_empty() || template.name.len() > NAME_CHARS || !template.name.bytes().all(name_fits) {
         errors.add("name", "must be 1 to 512 lowercase letters, digits and underscores");
@@ -77,14 +86,34 @@ fn check(template: &Template, errors: &mut FieldErrors) {
     at_most("header_text", template.header_text.as_deref(), HEADER_CHARS, errors);
     at_most("body_text", template.body_text.as_deref(), BODY_CHARS, errors);
     at_most("footer_text", template.footer_text.as_deref(), FOOTER_CHARS, errors);
-    if template.header_type == HeaderType::Text && template.header_text.as_deref().is_none_or(|t| t.trim().is_empty()) {
-        errors.add("header_text", "is required when header_type is text");
-    }
     if template.header_media_url.as_deref().is_some_and(|url| !is_web_url(url)) {
         errors.add("header_media_url", "must be an http or https URL");
     }
-    check_placeholders(template, errors);
+    if !placeholders(template.footer_text.as_deref().unwrap_or_default()).is_empty() {
+        errors.add("footer_text", "must not have placeholders");
+    }
+    for (position, example) in template.variables.iter().enumerate() {
+        if example.trim().is_empty() || example.chars().count() > EXAMPLE_CHARS {
+            errors.add(format!("example_values[{position}]"), "must have 1 to 1024 characters");
+        }
+    }
     check_buttons(&template.buttons, errors);
+    for (position, card) in template.carousel_cards.iter().enumerate() {
+        if !card.is_object() {
+            errors.add(
+                format!("carousel_cards[{position}]"),
+                format!("must be an object, not {card}"),
+            );
+        }
+    }
+}
+
+/// The rules that hold fields against each other.
+fn check_together(template: &Template, errors: &mut FieldErrors) {
+    if template.header_type == HeaderType::Text && template.header_text.as_deref().is_none_or(|t| t.trim().is_empty()) {
+        errors.add("header_text", "is required when header_type is text");
+    }
+    check_placeholders(template, errors);
     check_cards(template, errors);
 }
 
@@ -105,9 +134,6 @@ fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
     if in_header.len() > 1 {
         errors.add("header_text", "must have at most one placeholder");
     }
-    if !placeholders(template.footer_text.as_deref().unwrap_or_default()).is_empty() {
-        errors.add("footer_text", "must not have placeholders");
-    }
     let all: Vec<usize> = in_header.union(&in_body).copied().collect();
     if !all.iter().copied().eq(1..=all.len()) {
         errors.add(
@@ -121,11 +147,6 @@ fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
             template.variables.len()
         );
         errors.add("example_values", message);
-    }
-    for (position, example) in template.variables.iter().enumerate() {
-        if example.trim().is_empty() || example.chars().count() > EXAMPLE_CHARS {
-            errors.add(format!("example_values[{position}]"), "must have 1 to 1024 characters");
-        }
     }
 }
 
@@ -150,12 +171,6 @@ fn check_cards(template: &Template, errors: &mut FieldErrors) {
             errors.add("carousel_cards", "needs template_type carousel");
         }
         TemplateType::Carousel | TemplateType::Standard => {}
-    }
-    for (position, card) in cards.iter().enumerate().filter(|(_, card)| !card.is_object()) {
-        errors.add(
-            format!("carousel_cards[{position}]"),
-            format!("must be an object, not {card}"),
-        );
     }
 }
 

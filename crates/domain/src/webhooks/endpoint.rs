@@ -64,6 +64,8 @@ pub(super) fn merge(
     }
     let events = match input.events {
         Some(events) => checked_events(events, &mut errors),
+        // What an inbound endpoint is told of is the caller's choice, whatever stands here.
+        None if is_new && direction == Direction::Inbound => vec![ALL_EVENTS.to_owned()],
         None if is_new => {
             errors.add("events", "is required");
             Vec::new()
@@ -71,7 +73,7 @@ pub(super) fn merge(
         None => stored.events,
     };
     let url = match input.url {
-        Some(given) => checked_url(direction, given, addresses, &mut errors),
+        Some(given) => checked_url(given, addresses, &mut errors),
         None => stored.url,
     };
     if direction == Direction::Outbound && url.is_none() && !errors.0.contains_key("url") {
@@ -119,18 +121,10 @@ fn checked_events(given: Vec<String>, errors: &mut FieldErrors) -> Vec<String> {
     events
 }
 
-fn checked_url(
-    direction: Direction,
-    given: Option<String>,
-    addresses: &Addresses<'_>,
-    errors: &mut FieldErrors,
-) -> Option<String> {
+/// An inbound endpoint may say where its caller is, by the same rules: nothing is delivered there.
+fn checked_url(given: Option<String>, addresses: &Addresses<'_>, errors: &mut FieldErrors) -> Option<String> {
     // An empty address is none, for forms that always send the field.
     let given = given.filter(|url| !url.is_empty())?;
-    if direction == Direction::Inbound {
-        errors.add("url", "must not be given: an inbound webhook is called by others");
-        return None;
-    }
     match Target::written(&given, addresses.allow) {
         Err(refusal) => errors.add("url", refusal.to_string()),
         Ok(target) if !target.is_secure() && !addresses.plain_http => errors.add("url", "must be an https address"),
@@ -200,18 +194,41 @@ mod tests {
     }
 
     #[test]
-    fn an_inbound_one_has_no_address_and_stays_what_it_is() {
+    fn an_inbound_one_may_have_an_address_and_stays_what_it_is() {
         let inbound = |url: Option<&str>| WebhookInput {
             url: url.map(|url| Some(url.to_owned())),
             direction: Some("inbound".into()),
             ..fine()
         };
-        assert_eq!(
-            checked(None, inbound(Some("https://e.example"))),
-            Err(vec!["url".to_owned()])
-        );
-        let made = checked(None, inbound(None)).unwrap();
-        assert_eq!((made.direction, &made.url), (Direction::Inbound, &None));
+        let addressed = checked(None, inbound(Some("https://e.example"))).unwrap();
+        assert_eq!(addressed.url.as_deref(), Some("https://e.example"));
+        for wrong in ["http://e.example", "https://10.0.0.1/", "https://e.example/#part", "x"] {
+            assert_eq!(
+                checked(None, inbound(Some(wrong))),
+                Err(vec!["url".to_owned()]),
+                "{wrong}"
+            );
+        }
+        for none in [None, Some("")] {
+            let made = checked(None, inbound(none)).unwrap();
+            assert_eq!((made.direction, &made.url), (Direction::Inbound, &None));
+        }
+        let cleared = WebhookInput {
+            url: Some(None),
+            ..WebhookInput::default()
+        };
+        assert_eq!(checked(Some(addressed), cleared).unwrap().url, None);
+        let wordless = WebhookInput {
+            events: None,
+            ..inbound(None)
+        };
+        let made = checked(None, wordless).unwrap();
+        assert_eq!(made.events, ["*"]);
+        let silent = WebhookInput {
+            events: Some(vec![]),
+            ..inbound(None)
+        };
+        assert_eq!(checked(None, silent), Err(vec!["events".to_owned()]));
         let turned = WebhookInput {
             direction: Some("outbound".into()),
             ..WebhookInput::default()

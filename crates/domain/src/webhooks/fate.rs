@@ -59,7 +59,7 @@ pub fn fate(outcome: Outcome, attempt: u32, schedule: &Schedule, spread: f64) ->
         Outcome::Answered { status: 200..=299, .. } => return Fate::Delivered,
         Outcome::Answered { status: 410, .. } => return Fate::Gone,
         Outcome::Answered {
-            status: 429 | 503,
+            status: 429 | 500..=599,
             retry_after,
         } => retry_after,
         Outcome::Answered { .. } | Outcome::Unreachable(_) => None,
@@ -205,7 +205,13 @@ mod tests {
             (429, Some(1), 5),
             (429, Some(90_000), 86_400),
             (503, Some(u64::MAX), 86_400),
-            (500, Some(60), 5),
+            (500, Some(60), 60),
+            (502, Some(60), 60),
+            (504, Some(60), 60),
+            (599, Some(60), 60),
+            (400, Some(60), 5),
+            (428, Some(60), 5),
+            (600, Some(60), 5),
             (301, Some(60), 5),
             (429, None, 5),
         ] {

@@ -94,12 +94,13 @@ impl Inbound {
         if taken.map_err(WebhookError::from)? {
             return Ok(());
         }
-        let (kind, payload, outcome) = match read(call.body) {
-            Ok((kind, data, payload)) => {
-                let outcome = self.carry_out(account, id, message_id, &kind, data).await;
-                (kind, payload, outcome)
+        let (payload, kind) = read(call.body);
+        let (kind, outcome) = match kind {
+            Ok(kind) => {
+                let outcome = self.carry_out(account, id, message_id, &kind, &payload).await;
+                (kind, outcome)
             }
-            Err(errors) => (UNREADABLE.to_owned(), json!({}), Err(errors.into())),
+            Err(errors) => (UNREADABLE.to_owned(), Err(errors.into())),
         };
         let (response_status, error) = match &outcome {
             Ok(()) => (200, None),
@@ -139,18 +140,25 @@ impl Inbound {
         id: WebhookId,
         message_id: &str,
         kind: &str,
-        data: Map<String, Value>,
+        payload: &Value,
     ) -> Result<(), CallError> {
         match kind {
             "metric.recorded" => {
-                let mut event: EventInput = item(data)?;
+                let mut event: EventInput = item(data(payload)?)?;
                 event.id.get_or_insert_with(|| named_after(id, message_id).into());
                 ingested(self.ingestion.events(account, vec![event]).await)
             }
-            "order.recorded" => ingested(self.ingestion.orders(account, vec![item::<OrderInput>(data)?]).await),
-            "contact.upserted" => match self.contacts.upsert(account, &data).await {
+            "order.recorded" => ingested(
+                self.ingestion
+                    .orders(account, vec![item::<OrderInput>(data(payload)?)?])
+                    .await,
+            ),
+            "contact.upserted" => match self.contacts.upsert(account, &data(payload)?).await {
                 Ok(_) => Ok(()),
-                Err(ContactError::Invalid(errors)) => Err(errors.into()),
+                Err(ContactError::Invalid(FieldErrors(faults))) => {
+                    let within = |(field, messages)| (format!("data.{field}"), messages);
+                    Err(FieldErrors(faults.into_iter().map(within).collect()).into())
+                }
                 Err(ContactError::Store(error)) => Err(WebhookError::from(error).into()),
                 Err(ContactError::NotFound) => Err(CallError::NotFound),
             },
@@ -159,21 +167,31 @@ impl Inbound {
     }
 }
 
-/// Kind, data, and all of it.
-fn read(body: &[u8]) -> Result<(String, Map<String, Value>, Value), FieldErrors> {
-    let wrong = |field: &str, message: &str| FieldErrors::one(field, message);
-    let payload: Value = serde_json::from_slice(body).map_err(|_| wrong("body", "is not JSON"))?;
+/// What the log is to show of a body, and the kind that it names. The log's payload is an object: what is none, cannot
+/// be read or cannot be stored is an empty one there.
+fn read(body: &[u8]) -> (Value, Result<String, FieldErrors>) {
+    let wrong = |field: &str, message: &str| Err(FieldErrors::one(field, message));
+    let Ok(payload) = serde_json::from_slice::<Value>(body) else {
+        return (json!({}), wrong("body", "is not JSON"));
+    };
     if text::holds_nul(&payload) {
-        return Err(wrong("body", "holds a NUL character"));
+        return (json!({}), wrong("body", "holds a NUL character"));
     }
     let kind = payload.get("type").and_then(Value::as_str);
-    let kind = kind.filter(|kind| (1..=KIND_CHARS).contains(&kind.chars().count()));
-    let kind = kind
-        .ok_or_else(|| wrong("type", "must be a text of 1 to 100 characters"))?
-        .to_owned();
+    let kind = match kind.filter(|kind| (1..=KIND_CHARS).contains(&kind.chars().count())) {
+        Some(kind) => Ok(kind.to_owned()),
+        None => wrong("type", "must be a text of 1 to 100 characters"),
+    };
+    match payload.is_object() {
+        true => (payload, kind),
+        false => (json!({}), kind),
+    }
+}
+
+/// What there is to a kind that is carried out.
+fn data(payload: &Value) -> Result<Map<String, Value>, FieldErrors> {
     let data = payload.get("data").and_then(Value::as_object).cloned();
-    let data = data.ok_or_else(|| wrong("data", "must be an object"))?;
-    Ok((kind, data, payload))
+    data.ok_or_else(|| FieldErrors::one("data", "must be an object"))
 }
 
 fn item<T: DeserializeOwned>(data: Map<String, Value>) -> Result<T, FieldErrors> {

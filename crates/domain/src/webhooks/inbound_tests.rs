@@ -12,7 +12,7 @@ use super::{
     Call, CallError, Direction, Inbound, MockInboundStore, Receipt, SealedSecrets, SecretBytes, StoredWebhook, Webhook,
     sign,
 };
-use crate::contacts::{Contacts, MockContactStore, Upserted};
+use crate::contacts::{Contacts, MockContactStore};
 use crate::ingestion::{Ingestion, MockIngestionStore, Recorded, Recording};
 use crate::shared::{
     AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, Sealed, StoreError, WebhookId, WebhookLogId,
@@ -93,9 +93,12 @@ impl World {
             Ok(Recording::Done(Recorded::of(1, 1)))
         });
         let mut contacts = MockContactStore::new();
-        contacts.expect_upsert().returning(|_, _, rows, _| {
-            assert_eq!(rows.len(), 1);
-            Ok(Upserted::default())
+        contacts.expect_upsert_one().returning(|account, _, upsert, _| {
+            assert_eq!((account, upsert.contact.name.as_str()), (ACCOUNT, "Ana"));
+            match upsert.contact.wa_user_id {
+                Some(_) => Err(StoreError::Taken { field: "wa_user_id" }),
+                None => Ok(true),
+            }
         });
         let (clock, ids) = (Arc::new(clock(now)), Arc::new(ids()));
         Inbound {
@@ -187,6 +190,28 @@ async fn what_is_proved_is_carried_out_and_logged() {
 }
 
 #[tokio::test]
+async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
+    let calls = [
+        json!({ "type": "shop.ping" }),
+        json!({ "type": "shop.list", "data": [1, 2] }),
+        json!({ "type": "shop.text", "data": "x", "more": true }),
+        json!({ "type": "shop.nothing", "data": null }),
+    ];
+    let world = World::default();
+    for call in &calls {
+        world.receive(call).await.unwrap();
+    }
+    // Without a type nobody knows what it is; what it says can be read in the log all the same.
+    let nameless = json!({ "data": { "left": 3 } });
+    assert_eq!(faults(world.receive(&nameless).await.unwrap_err()), ["type"]);
+    let receipts = world.receipts.lock().unwrap();
+    let payloads: Vec<&Value> = receipts.iter().map(|receipt| &receipt.payload).collect();
+    assert_eq!(payloads, calls.iter().chain([&nameless]).collect::<Vec<_>>());
+    let statuses: Vec<i32> = receipts.iter().map(|receipt| receipt.response_status).collect();
+    assert_eq!(statuses, [200, 200, 200, 200, 422]);
+}
+
+#[tokio::test]
 async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
     let world = World::default();
     world.receive(&metric()).await.unwrap();
@@ -255,13 +280,25 @@ async fn wrong_input_is_named_and_logged() {
     );
     assert_eq!(
         of(json!({ "type": "contact.upserted", "data": { "name": "Ana" } })).await,
-        ["data"]
+        ["data.phone"]
     );
+    // The store's word on what is another contact's is the caller's fault, too.
+    let taken = json!({ "type": "contact.upserted", "data": { "name": "Ana", "wa_user_id": "BR.1a" } });
+    assert_eq!(of(taken.clone()).await, ["data.wa_user_id"]);
     let logged = world.logged();
     assert!(logged.iter().all(|(_, status)| *status == 422), "{logged:?}");
-    assert_eq!(logged.len(), 6);
-    assert_eq!(logged[0].0, "unreadable");
+    assert_eq!(logged.len(), 7);
+    assert_eq!(
+        (logged[0].0.as_str(), logged[1].0.as_str()),
+        ("unreadable", "metric.recorded")
+    );
     let receipts = world.receipts.lock().unwrap();
+    assert_eq!(
+        (&receipts[1].payload, &receipts[6].payload),
+        (&json!({ "type": "metric.recorded" }), &taken)
+    );
+    // What is no object has no place in a log, and neither has what cannot be stored.
+    assert_eq!((&receipts[0].payload, &receipts[2].payload), (&json!({}), &json!({})));
     let told = receipts[0].error.as_ref().unwrap();
     assert!(told.starts_with("type must be"), "{told}");
 }

@@ -51,7 +51,7 @@ pub struct Webhook {
     /// What it is for, in the account's own words: 1 to 100 characters.
     #[schemars(example = &"CRM")]
     pub name: String,
-    /// Where it is; null for an inbound one.
+    /// Where it is; null for an inbound one without an address. Nothing is delivered to an inbound one.
     #[schemars(example = "https://crm.example/recado")]
     pub url: Option<String>,
     /// The kinds of events that it is told, or `*` for all.

@@ -140,7 +140,7 @@ impl Webhooks {
     /// What is wrong with the input is told first, whether or not there is such an endpoint.
     fn check_alone(&self, input: &WebhookInput) -> Result<(), FieldErrors> {
         let inbound = input.direction.as_deref() == Some(Direction::Inbound.as_str());
-        let clears_url = input.url.as_ref().is_some_and(Option::is_none);
+        let clears_url = matches!(input.url.as_ref().map(Option::as_deref), Some(None | Some("")));
         let any = Content {
             name: "-".to_owned(),
             url: Some("https://e.example".to_owned()),

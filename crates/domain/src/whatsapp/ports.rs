@@ -53,6 +53,9 @@ pub trait CallbackStore: Send + Sync {
     /// The accounts that have connected this number; few, usually one.
     async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
 
+    /// The accounts that have connected this number, or had: what was sent from it is still theirs.
+    async fn accounts_that_had_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
+
     /// The accounts that have connected a number of this business account; few, usually one.
     async fn accounts_of_business(&self, waba_id: &str) -> Result<Vec<AccountId>, StoreError>;
 }

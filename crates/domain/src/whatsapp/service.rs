@@ -65,16 +65,21 @@ impl Profiles {
 
     /// Changes a number's fields; an absent token is kept.
     pub async fn update(&self, tenant: &Tenant, id: ProfileId, input: ProfileInput) -> Result<Profile, ProfileError> {
+        // What is wrong with the input is told first, whether or not there is such a number.
+        let any = Profile {
+            name: "-".to_owned(),
+            phone_number_id: "-".to_owned(),
+            waba_id: "-".to_owned(),
+            ..self.blank()
+        };
+        check(any, input.clone())?;
         let stored = self
             .store
             .find(tenant.account_id, id)
             .await?
             .ok_or(ProfileError::NotFound)?;
         let token = match &input.access_token {
-            Some(token) => {
-                check_token(token)?;
-                self.cipher.seal(token)
-            }
+            Some(token) => self.cipher.seal(token),
             None => stored.token,
         };
         let profile = Profile {
@@ -119,6 +124,16 @@ impl StoredProfile {
             token: cipher.open(&self.token)?,
         })
     }
+}
+
+/// What is wrong with an input, its token too.
+fn check(profile: Profile, input: ProfileInput) -> Result<(), FieldErrors> {
+    let token = input.access_token.as_ref().map_or(Ok(()), check_token);
+    let mut errors = token.err().unwrap_or_default();
+    if let Err(FieldErrors(more)) = merge(profile, input) {
+        errors.0.extend(more);
+    }
+    errors.into_result()
 }
 
 /// A header value: visible ASCII.
@@ -237,6 +252,36 @@ mod tests {
             let refused = profiles(MockProfileStore::new()).create(&tenant(), wrong).await;
             assert!(matches!(refused, Err(ProfileError::Invalid(_))));
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_change_is_told_before_whether_there_is_such_a_number() {
+        let change = async |input: ProfileInput| {
+            let mut store = MockProfileStore::new();
+            store.expect_find().returning(|_, _| Ok(None));
+            match profiles(store).update(&tenant(), ProfileId(Uuid::nil()), input).await {
+                Err(ProfileError::Invalid(errors)) => errors.0.into_keys().collect(),
+                Err(ProfileError::NotFound) => vec![],
+                other => panic!("{other:?}"),
+            }
+        };
+        let wrong = ProfileInput {
+            name: Some(" ".into()),
+            phone_number_id: Some("10/65".into()),
+            waba_id: Some(String::new()),
+            access_token: Some("a b".into()),
+            messages_per_second: Some(Some(0)),
+        };
+        let all = [
+            "access_token",
+            "messages_per_second",
+            "name",
+            "phone_number_id",
+            "waba_id",
+        ];
+        assert_eq!(change(wrong).await, all);
+        assert_eq!(change(input()).await, Vec::<String>::new());
+        assert_eq!(change(ProfileInput::default()).await, Vec::<String>::new());
     }
 
     #[tokio::test]

@@ -8,7 +8,9 @@ use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::contacts::{Contact, ContactDraft, ContactQuery, ContactStore, ImportRow, Phone, Tag, Upserted};
+use recado_domain::contacts::{
+    Contact, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone, Tag, Upserted,
+};
 use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -182,7 +184,13 @@ async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactI
 }
 
 /// A statement on one contact, with everything of it bound.
-fn written(text: String, account: AccountId, id: ContactId, draft: &ContactDraft, now: OffsetDateTime) -> Sql<'_> {
+pub(super) fn written(
+    text: String,
+    account: AccountId,
+    id: ContactId,
+    draft: &ContactDraft,
+    now: OffsetDateTime,
+) -> Sql<'_> {
     sql(text)
         .bind(account)
         .bind(id)
@@ -195,7 +203,7 @@ fn written(text: String, account: AccountId, id: ContactId, draft: &ContactDraft
         .bind(now)
 }
 
-async fn insert(
+pub(super) async fn insert(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
@@ -354,6 +362,21 @@ impl ContactStore for PgContacts {
         retry(|| async {
             let mut tx = self.0.begin(account).await?;
             let upserted = upsert::upsert(tx.conn()?, account, ids, rows, now).await;
+            tx.end(upserted).await
+        })
+        .await
+    }
+
+    async fn upsert_one(
+        &self,
+        account: AccountId,
+        id: ContactId,
+        upsert: &ContactUpsert,
+        now: OffsetDateTime,
+    ) -> Result<bool, StoreError> {
+        retry(|| async {
+            let mut tx = self.0.begin(account).await?;
+            let upserted = upsert::upsert_one(tx.conn()?, account, id, upsert, now).await;
             tx.end(upserted).await
         })
         .await

@@ -1,20 +1,23 @@
-//! A batch of an import: six statements, however many rows.
+//! A batch of an import: six statements, however many rows. And one contact that another system tells of.
 
 use std::collections::HashMap;
 
+use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::contacts::{ImportRow, Phone, Upserted};
-use recado_domain::shared::{AccountId, ContactId};
+use recado_domain::contacts::{ContactDraft, ContactUpsert, ImportRow, Phone, Upserted};
+use recado_domain::shared::{AccountId, ContactId, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::store::{insert, written};
+use super::told::telling;
 use crate::analytics::count_contacts;
 use crate::derived;
-use crate::errors::Attempt;
-use crate::sql::{bare, sql};
+use crate::errors::{Attempt, Fault, overtaken};
+use crate::sql::{Id, bare, sql};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -27,7 +30,8 @@ pub(super) async fn upsert(
     now: OffsetDateTime,
 ) -> Attempt<Upserted> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
-    make_tags(conn, account, rows, now).await?;
+    let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
+    make_tags(conn, account, names, now).await?;
     let written = write_contacts(conn, account, ids, rows, now).await?;
     label(conn, account, rows, &written).await?;
     let mut upserted = Upserted::default();
@@ -56,10 +60,9 @@ struct Written {
 async fn make_tags(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    rows: &[ImportRow],
+    mut names: Vec<&str>,
     now: OffsetDateTime,
 ) -> Attempt<()> {
-    let mut names: Vec<&str> = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
@@ -162,6 +165,92 @@ async fn label(
     .bind(account)
     .bind(contacts)
     .bind(names)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// One contact, locked before it is added to. True: it is new.
+pub(super) async fn upsert_one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    upsert: &ContactUpsert,
+    now: OffsetDateTime,
+) -> Attempt<bool> {
+    let draft = &upsert.contact;
+    make_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
+    let known = hold(conn, account, draft).await?;
+    match known {
+        Some(known) => add_to(conn, account, known, draft, now).await?,
+        None => match insert(conn, account, id, draft, &[], now)
+            .await
+            .map_err(StoreError::from)
+        {
+            Ok(_) => {}
+            // Made by another transaction since it was looked for.
+            Err(StoreError::Taken { .. }) => return Err(overtaken()),
+            Err(error) => return Err(error.into()),
+        },
+    }
+    label_one(conn, account, known.unwrap_or(id), upsert).await?;
+    Ok(known.is_none())
+}
+
+/// The contact that a draft is about.
+async fn hold(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> Attempt<Option<ContactId>> {
+    let found: Option<Id> = sql("SELECT id FROM contacts
+         WHERE account_id = $1 AND deleted_at IS NULL AND (phone = $2 OR wa_user_id = $3)
+         ORDER BY phone = $2 DESC NULLS LAST LIMIT 1 FOR NO KEY UPDATE")
+    .bind(account)
+    .bind(draft.phone.as_ref().map(Phone::as_str))
+    .bind(draft.wa_user_id.as_deref())
+    .get_result(conn)
+    .await
+    .optional()?;
+    Ok(found.map(|row| row.id.into()))
+}
+
+async fn add_to(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    draft: &ContactDraft,
+    now: OffsetDateTime,
+) -> Attempt<()> {
+    let statement = "UPDATE contacts
+         SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
+           wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9,
+           opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) ELSE opted_out_at END
+         WHERE account_id = $1 AND id = $2";
+    let text = telling(statement, "contacts", "contact.updated", "id", "id");
+    written(text, account, id, draft, now)
+        .execute(conn)
+        .await
+        .map_err(Fault::from)?;
+    Ok(())
+}
+
+async fn label_one(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    upsert: &ContactUpsert,
+) -> Attempt<()> {
+    if upsert.tag_ids.is_empty() && upsert.tags.is_empty() {
+        return Ok(());
+    }
+    sql("INSERT INTO contact_tags (account_id, contact_id, tag_id)
+         SELECT $1, $2, l.id FROM (
+           SELECT i.id FROM unnest($3) AS i (id)
+           UNION
+           SELECT t.id FROM unnest($4) AS n (name) JOIN tags t ON t.account_id = $1 AND lower(t.name) = lower(n.name)) l
+         ORDER BY l.id
+         ON CONFLICT DO NOTHING")
+    .bind(account)
+    .bind(id)
+    .bind(bare(&upsert.tag_ids))
+    .bind(upsert.tags.clone())
     .execute(conn)
     .await?;
     Ok(())

@@ -194,9 +194,9 @@ async fn remove_members(
     account: AccountId,
     id: SegmentId,
     contacts: &[ContactId],
-) -> Attempt<Option<Segment>> {
+) -> Attempt<bool> {
     if !hold(conn, account, id).await? {
-        return Ok(None);
+        return Ok(false);
     }
     sql("DELETE FROM segment_members WHERE account_id = $1 AND segment_id = $2 AND contact_id = ANY ($3)")
         .bind(account)
@@ -204,7 +204,7 @@ async fn remove_members(
         .bind(bare(contacts))
         .execute(&mut *conn)
         .await?;
-    find(conn, account, id).await
+    Ok(true)
 }
 
 #[async_trait]
@@ -302,7 +302,7 @@ impl SegmentStore for PgSegments {
         account: AccountId,
         id: SegmentId,
         contacts: &[ContactId],
-    ) -> Result<Option<Segment>, StoreError> {
+    ) -> Result<bool, StoreError> {
         retry(|| async {
             let mut tx = self.0.begin(account).await?;
             let removed = remove_members(tx.conn()?, account, id, contacts).await;

@@ -23,7 +23,7 @@ impl PgCallbacks {
         Self(pool)
     }
 
-    /// Of the accounts in the directory those that still have such a number: entries outlive their numbers.
+    /// Accounts of the directory, whose entries outlive their numbers.
     async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
         let mut held = self.0.get().await?;
         let rows = sql(statement).bind(id).load::<Id>(held.conn()?).await;
@@ -101,6 +101,11 @@ impl CallbackStore for PgCallbacks {
         let statement = "SELECT DISTINCT n.account_id AS id FROM whatsapp_numbers n
              JOIN whatsapp_profiles p ON p.account_id = n.account_id AND p.phone_number_id = n.phone_number_id
              WHERE n.phone_number_id = $1 ORDER BY 1";
+        self.accounts(statement, phone_number_id).await
+    }
+
+    async fn accounts_that_had_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError> {
+        let statement = "SELECT DISTINCT account_id AS id FROM whatsapp_numbers WHERE phone_number_id = $1 ORDER BY 1";
         self.accounts(statement, phone_number_id).await
     }
 

@@ -48,6 +48,7 @@ mod templates;
 mod trial;
 mod turns;
 mod unfolding;
+mod upserts;
 mod webhook_events;
 mod webhook_telling;
 mod webhooks;

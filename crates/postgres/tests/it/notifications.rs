@@ -87,17 +87,22 @@ async fn a_stream_is_told_again_what_came_after_its_last_one() {
     assert_eq!(told(&all), ["a", "b", "x", "c"]);
     assert_eq!(feed(&world).latest().await.unwrap(), all[3].place);
     assert_eq!(told(&feed(&world).after(all[0].place, 2).await.unwrap()), ["b", "x"]);
-    let since = async |account, at: usize, limit| {
-        feed(&world)
-            .since(account, all[at].notification.id, limit)
-            .await
-            .unwrap()
+    let place_of = async |account, at: usize| {
+        let id = all[at].notification.id;
+        feed(&world).place_of(account, id).await.unwrap()
     };
-    assert_eq!(told(&since(account, 0, 100).await), ["b", "c"]);
-    assert_eq!(told(&since(account, 0, 1).await), ["c"], "the last ones");
-    assert_eq!(since(account, 3, 9).await, []);
-    assert_eq!(since(account, 2, 9).await, [], "another account's names nothing");
-    assert_eq!(since(other, 0, 9).await, []);
+    assert_eq!(place_of(account, 0).await, Some(all[0].place));
+    assert_eq!(place_of(account, 2).await, None, "another account's names nothing");
+    assert_eq!(place_of(other, 0).await, None);
+    let between = async |account, after: usize, until: usize, limit| {
+        let (after, until) = (all[after].place, all[until].place);
+        feed(&world).between(account, after, until, limit).await.unwrap()
+    };
+    assert_eq!(told(&between(account, 0, 3, 100).await), ["b", "c"]);
+    assert_eq!(told(&between(account, 0, 3, 1).await), ["b"], "the oldest first");
+    assert_eq!(told(&between(account, 0, 2, 9).await), ["b"], "nothing after the end");
+    assert_eq!(between(account, 3, 3, 9).await, []);
+    assert_eq!(told(&between(other, 0, 3, 9).await), ["x"]);
 }
 
 /// Whoever reads after the last place it saw, again and again, while many write, sees each once and in order.

@@ -142,6 +142,11 @@ async fn the_directory_knows_who_has_a_number_now() {
     profiles.delete(world.account, mine.profile.id).await.unwrap();
     assert_eq!(callbacks.accounts_of_number("333").await.unwrap(), none);
     assert_eq!(callbacks.accounts_of_business("901").await.unwrap(), none);
+    // Whoever had a number is still asked for what they sent from it.
+    let had = async |number| callbacks.accounts_that_had_number(number).await.unwrap();
+    assert_eq!(had("111").await, [world.account, other]);
+    assert_eq!(had("333").await, [world.account]);
+    assert_eq!(had("999").await, none);
 }
 
 #[tokio::test]

@@ -37,7 +37,7 @@ pub(crate) fn stream() -> Operation {
     let told = "Every notification of the account as it happens, as server-sent events: `event: notification`, its id \
                 as `id`, the notification as JSON in `data`. A comment comes every 15 seconds. The answer has no end of \
                 its own; it ends when the caller may not listen any more, and when the server stops.";
-    let last = "The id of the last notification that was received; what came since is told first (at most 1000). An id \
+    let last = "The id of the last notification that was received; what came since is told first. An id \
                 that is unknown counts as absent.";
     Operation::new("Stream notifications", told)
         .takes(id("Last-Event-ID", last).in_header())

@@ -72,5 +72,5 @@ pub(crate) fn remove_members() -> Operation {
     Operation::new("Remove members", told)
         .takes(id_of(ID))
         .body(Body::json::<MembersBody>())
-        .answers(data::<Segment>("The segment with its new number of contacts."))
+        .answers(gone("They are no members any more."))
 }

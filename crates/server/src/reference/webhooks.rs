@@ -34,7 +34,7 @@ pub(crate) fn create() -> Operation {
                 specification says, at least once, tried again for a day. An inbound one is called at \
                 `/api/hooks/<its id>`, signed the same way.";
     Operation::new("Create a webhook", told)
-        .body(Body::json_with::<WebhookBody>(&["name", "events"]))
+        .body(Body::json_with::<WebhookBody>(&["name"]))
         .answers(created::<ToldOnce>(
             "The endpoint with its secrets, which are never shown again.",
         ))
@@ -131,8 +131,8 @@ pub(crate) fn events() -> Operation {
 pub(crate) fn receive() -> Operation {
     let told = "Takes what another system tells an inbound endpoint, signed as the Standard Webhooks specification says. \
                 `metric.recorded` and `order.recorded` are recorded like items of the ingestion routes, \
-                `contact.upserted` like a line of an import; every other type is only logged. A `webhook-id` that was \
-                taken before changes nothing.";
+                `contact.upserted` like a new contact, or added to the one with its phone or `wa_user_id`; every other type is \
+                only logged. A `webhook-id` that was taken before changes nothing.";
     Operation::new("Call an inbound webhook", told)
         .takes(id_of(ID))
         .takes_all(signature())
@@ -165,13 +165,13 @@ fn signature() -> [Parameter; 3] {
 fn call() -> Value {
     json!({
         "type": "object",
-        "required": ["type", "data"],
+        "required": ["type"],
         "properties": {
             "type": {
                 "type": "string", "minLength": 1, "maxLength": 100, "examples": ["metric.recorded"],
                 "description": "What it tells.",
             },
-            "data": { "type": "object", "description": "What there is to it." },
+            "data": { "description": "What there is to it: an object for the types that are recorded." },
         },
     })
 }

@@ -15,7 +15,7 @@ pub(crate) const TAG: Tag = Tag {
 
 const ID: &str = "The profile's id.";
 
-const TAKEN: &str = "The number is connected already, or the plan allows no more numbers.";
+const TAKEN: &str = "The number is connected already.";
 
 pub(crate) fn list() -> Operation {
     Operation::new(

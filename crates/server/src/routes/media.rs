@@ -30,8 +30,10 @@ pub(super) async fn upload(
 ) -> Result<HttpResponse, ApiError> {
     body::check_media_type(&request, FORM)?;
     let most = MediaType::largest().saturating_add(OVERHEAD_BYTES);
+    // Whatever it is, it is over its type's limit.
     if body::declared_length(&request).is_some_and(|length| length > most) {
-        return Err(ApiError::TooLarge);
+        let message = format!("must have at most {} bytes", MediaType::largest());
+        return Err(FieldErrors::one("file", message).into());
     }
     let content_type = request
         .headers()
@@ -59,6 +61,7 @@ async fn take(
     let (mut payload, mut received) = (payload.into_inner(), 0_u64);
     while let Some(piece) = body::next_piece(&mut payload).await? {
         received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        // A file over its limit was refused before: these are other parts, or what stands around them.
         if received > most {
             return Err(ApiError::TooLarge);
         }

@@ -10,7 +10,8 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::future::LocalBoxFuture;
 use futures_util::stream;
 use recado_domain::notifications::{Notification, NotificationFeed as _, NotificationQuery};
-use recado_domain::shared::{AccountId, NotificationId};
+use recado_domain::shared::{AccountId, NotificationId, StoreError};
+use recado_postgres::PgNotificationFeed;
 use tokio::time::{Instant, Interval, interval_at};
 use uuid::Uuid;
 
@@ -21,8 +22,8 @@ use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
 
-/// How many notifications a stream that comes back is told again.
-const REPLAY: i64 = 1000;
+/// How many of the notifications that a stream missed are held at a time.
+const REPLAY: i64 = 500;
 
 /// How often an idle stream shows that it lives, and how often it is asked whether it still may.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -68,22 +69,26 @@ pub(super) async fn stream(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
-    let mut listener = services.shared.streams.listen(&services.feed).await?;
-    let replay = match last_event_id(&request) {
-        Some(last) => services.feed.since(account, last, REPLAY).await?,
-        None => vec![],
+    let listener = services.shared.streams.listen(&services.feed).await?;
+    let place = match last_event_id(&request) {
+        Some(last) => services.feed.place_of(account, last).await?,
+        None => None,
     };
-    listener.skip_to(replay.last().map_or(0, |told| told.place));
-    let pieces = [GREETING.to_owned()]
-        .into_iter()
-        .chain(replay.iter().map(|told| event(&told.notification)));
-    let stream = Stream {
+    let missed = Missed {
+        feed: services.feed.clone(),
         account,
+        after: place.unwrap_or(listener.place()),
+        until: listener.place(),
+    };
+    let mut stream = Stream {
+        missed,
         listener,
-        waiting: pieces.collect(),
+        waiting: VecDeque::from([GREETING.to_owned()]),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
         shut_out: Box::pin(shut_out(services, request, account)),
     };
+    let first = stream.missed.slice().await?;
+    stream.waiting.extend(first);
     Ok(stream.answer())
 }
 
@@ -99,9 +104,33 @@ fn event(notification: &Notification) -> String {
     format!("event: notification\nid: {}\ndata: {data}\n\n", notification.id)
 }
 
+/// What a stream that comes back is told again: everything, slice by slice, oldest first, until what its listener hears.
+struct Missed {
+    feed: PgNotificationFeed,
+    account: AccountId,
+    after: i64,
+    until: i64,
+}
+
+impl Missed {
+    fn is_over(&self) -> bool {
+        self.after >= self.until
+    }
+
+    /// The next events; nothing at the end.
+    async fn slice(&mut self) -> Result<Vec<String>, StoreError> {
+        if self.is_over() {
+            return Ok(vec![]);
+        }
+        let told = self.feed.between(self.account, self.after, self.until, REPLAY).await?;
+        self.after = told.last().map_or(self.until, |told| told.place);
+        Ok(told.iter().map(|told| event(&told.notification)).collect())
+    }
+}
+
 /// One stream, from its first byte to its last.
 struct Stream {
-    account: AccountId,
+    missed: Missed,
     listener: Listener,
     /// What is to be said before anything new.
     waiting: VecDeque<String>,
@@ -122,11 +151,32 @@ impl Stream {
 
     /// The next piece; none at the end.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        while self.waiting.is_empty() && !self.missed.is_over() {
+            self.replay().await?;
+        }
         let piece = match self.waiting.pop_front() {
             Some(piece) => piece,
             None => self.next().await?,
         };
         Some((Ok(Bytes::from(piece)), self))
+    }
+
+    /// Takes the next slice of what was missed. Where it cannot be had, the stream ends: its caller comes back, and goes on
+    /// from what they were told last.
+    async fn replay(&mut self) -> Option<()> {
+        let slice = tokio::select! {
+            biased;
+            () = &mut self.shut_out => return None,
+            slice = self.missed.slice() => slice,
+        };
+        match slice {
+            Ok(events) => self.waiting.extend(events),
+            Err(error) => {
+                tracing::warn!(cause = ?error, "a stream ends: what it missed cannot be read");
+                return None;
+            }
+        }
+        Some(())
     }
 
     async fn next(&mut self) -> Option<String> {
@@ -136,7 +186,7 @@ impl Stream {
                 () = &mut self.shut_out => return None,
                 told = self.listener.next() => {
                     let told = told?;
-                    if told.account_id == self.account {
+                    if told.account_id == self.missed.account {
                         return Some(event(&told.notification));
                     }
                 }

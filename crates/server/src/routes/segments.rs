@@ -116,7 +116,6 @@ pub(super) async fn remove_members(
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
-    Ok(reply::ok(
-        services.segments.remove_members(&tenant, id, &contacts).await?,
-    ))
+    services.segments.remove_members(&tenant, id, &contacts).await?;
+    Ok(reply::gone())
 }

@@ -119,7 +119,7 @@ pub(crate) struct MadeInvite<'a> {
     #[schemars(example = &"3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     token: &'a str,
     /// The address of the page that accepts the invite, with the token in it. It is told in this answer alone.
-    #[schemars(example = &"https://app.example.com/invites/accept?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
+    #[schemars(example = &"https://app.example.com/accept-invite?token=3q2-7wEjRfWkZQm1c9oD8HkYxT5bVnLs")]
     accept_url: &'a str,
 }
 

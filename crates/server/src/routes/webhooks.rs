@@ -1,13 +1,18 @@
 //! Webhooks: endpoints, their secrets, logs, the feed, and delivering again.
 
+use std::borrow::Cow;
+use std::fmt;
+
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{WebhookEventId, WebhookId, WebhookKind, WebhookLogId, timestamp};
 use recado_domain::webhooks::{Call, Direction, FeedQuery, LogQuery, LogStatus, NewWebhook, Webhook, WebhookInput};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use secrecy::ExposeSecret as _;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Deserializer, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -30,13 +35,14 @@ pub(crate) struct WebhookBody {
     #[schemars(length(min = 1, max = 100), example = &"CRM")]
     name: Option<String>,
     /// Where it is: an `https` address with at most 2048 characters that is reached from the internet. An outbound
-    /// endpoint needs one, an inbound one has none.
+    /// endpoint needs one; an inbound one may have one, and nothing is delivered there.
     #[schemars(length(max = 2048), example = "https://crm.example/recado")]
     #[serde(default, deserialize_with = "nullable")]
     url: Option<Option<String>>,
-    /// The kinds of events that it is told, 1 to 50 of them, or `*` for all.
-    #[schemars(length(min = 1, max = 50), example = ["message.received", "campaign.finished"])]
-    events: Option<Vec<String>>,
+    /// The kinds of events that it is told, 1 to 50 of them, or `*` for all. An outbound endpoint needs them; where they
+    /// are absent, an inbound one has `*`.
+    #[schemars(example = ["message.received", "campaign.finished"])]
+    events: Option<Kinds>,
     /// Who calls whom: `outbound` where it is absent. It cannot be changed later.
     #[schemars(with = "Option<Direction>")]
     direction: Option<String>,
@@ -50,10 +56,57 @@ impl From<WebhookBody> for WebhookInput {
         Self {
             name: body.name,
             url: body.url,
-            events: body.events,
+            events: body.events.map(|Kinds(events)| events),
             direction: body.direction,
             is_active: body.is_active,
         }
+    }
+}
+
+/// Kinds of events, or `*` alone, as a list or as it is.
+pub(crate) struct Kinds(Vec<String>);
+
+impl<'de> Deserialize<'de> for Kinds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ListOrAll)
+    }
+}
+
+struct ListOrAll;
+
+impl<'de> Visitor<'de> for ListOrAll {
+    type Value = Kinds;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of kinds of events, or \"*\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Kinds, E> {
+        match text {
+            "*" => Ok(Kinds(vec![text.to_owned()])),
+            _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Kinds, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(items)).map(Kinds)
+    }
+}
+
+impl JsonSchema for Kinds {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "WebhookKinds".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["array", "string"], "items": { "type": "string" }, "minItems": 1, "maxItems": 50,
+            "pattern": r"^\*$",
+        })
     }
 }
 

@@ -166,6 +166,25 @@ fn statuses_move_forward_only_and_the_counters_add_up() {
 }
 
 #[test]
+fn what_was_sent_from_a_number_that_is_not_there_any_more_is_still_told_of() {
+    let server = Server::start(silent());
+    let (ana, bia) = (server.owner(), server.owner());
+    let (campaign, sends) = sent(&ana, 2);
+    let profile = text(&ana.get("/api/whatsapp/profiles").ok()["data"][0]["id"]);
+    let path = format!("/api/whatsapp/profiles/{profile}");
+    ana.put(&path, json!({ "phone_number_id": "106500000002" })).ok();
+    server.callback(&statuses(NUMBER, &[status(&wamid(&sends[0]), "delivered", None)]));
+    assert_eq!(ana.stats(&campaign)["delivered"], 1);
+    ana.delete(&path).gone();
+    // Whoever has the number now learns nothing of what others sent.
+    bia.profile_at(NUMBER);
+    let news = sends.iter().map(|send| status(&wamid(send), "read", None));
+    server.callback(&statuses(NUMBER, &news.collect::<Vec<_>>()));
+    assert_eq!(ana.stats(&campaign)["read"], 2);
+    until("nothing is kept", || server.db.count("FROM whatsapp_callbacks") == 0);
+}
+
+#[test]
 fn failed_is_final_and_tells_why() {
     let server = Server::start(silent());
     let ana = server.owner();

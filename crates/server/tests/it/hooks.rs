@@ -116,6 +116,104 @@ fn what_a_shop_tells_is_recorded_once_and_logged() {
 }
 
 #[test]
+fn a_contact_is_told_of_with_all_that_a_contact_has() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let hook = Hook::new(&ana);
+    let (vip, foreign) = (ana.tag("vip"), bia.tag("theirs"));
+    let told = |message: &str, data: Value| {
+        let body = json!({ "type": "contact.upserted", "data": data });
+        hook.call(&server, message, &body)
+    };
+    let only = || ana.get("/api/contacts").ok()["data"].as_array().unwrap().clone();
+    told(
+        "m1",
+        json!({ "name": "Bia", "wa_user_id": "BR.1a", "tag_ids": [vip], "attributes": { "city": "SP" } }),
+    )
+    .ok();
+    // The same person, whose number is known by now. What is not named, or null, is kept.
+    let more = json!({ "name": "Bia S.", "phone": "11961234567", "wa_user_id": "BR.1a", "tags": ["new"],
+        "attributes": { "size": 3 }, "email": "bia@loja.example" });
+    told("m2", more).ok();
+    told(
+        "m3",
+        json!({ "name": "Bia S.", "phone": "+5511961234567", "email": null, "opted_out": true }),
+    )
+    .ok();
+    told(
+        "m4",
+        json!({ "name": "Bia S.", "phone": "+5511961234567", "opted_out": false }),
+    )
+    .ok();
+    let contacts = only();
+    assert_eq!(contacts.len(), 1, "{contacts:?}");
+    let contact = &contacts[0];
+    assert_eq!(
+        (
+            &contact["name"],
+            &contact["phone"],
+            &contact["wa_user_id"],
+            &contact["email"]
+        ),
+        (
+            &json!("Bia S."),
+            &json!("+5511961234567"),
+            &json!("BR.1a"),
+            &json!("bia@loja.example")
+        )
+    );
+    assert_eq!(contact["attributes"], json!({ "city": "SP", "size": 3 }));
+    let tags = contact["tags"].as_array().unwrap().iter().map(|tag| text(&tag["name"]));
+    assert_eq!(tags.collect::<Vec<_>>(), ["new", "vip"]);
+    assert!(contact["opted_out_at"].is_string(), "a system's word opts nobody in");
+    let wrong = |data: Value| {
+        let error = told("m5", data).refused(422, "VALIDATION_ERROR");
+        let fields = error["details"]["fields"].as_object().unwrap();
+        fields.keys().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(wrong(json!({ "name": "X" })), ["data.phone"]);
+    assert_eq!(
+        wrong(json!({ "name": "X", "phone": "11961234568", "tag_ids": [foreign] })),
+        ["data.tag_ids"]
+    );
+    assert_eq!(
+        wrong(json!({ "name": "X", "phone": "11961234568", "tag_ids": ["x"] })),
+        ["data.tag_ids"]
+    );
+    // One person's number and another one's id.
+    told("m6", json!({ "name": "Caio", "phone": "11961234569" })).ok();
+    assert_eq!(
+        wrong(json!({ "name": "X", "phone": "11961234569", "wa_user_id": "BR.1a" })),
+        ["data.wa_user_id"]
+    );
+    assert_eq!(only().len(), 2);
+}
+
+#[test]
+fn kinds_that_mean_nothing_to_us_may_say_anything() {
+    let server = Server::new();
+    let ana = server.owner();
+    let hook = Hook::new(&ana);
+    let calls = [
+        json!({ "type": "shop.ping" }),
+        json!({ "type": "shop.list", "data": [1] }),
+        json!({ "type": "shop.text", "data": "x" }),
+    ];
+    for (number, call) in calls.iter().enumerate() {
+        hook.call(&server, &format!("m{number}"), call).ok();
+    }
+    let bare = json!({ "type": "order.recorded", "data": [] });
+    hook.call(&server, "bare", &bare).refused(422, "VALIDATION_ERROR");
+    let logs = inbound_logs(&ana);
+    let payloads: Vec<&Value> = logs.iter().rev().map(|log| &log["payload"]).collect();
+    assert_eq!(payloads, calls.iter().chain([&bare]).collect::<Vec<_>>());
+    assert_eq!(
+        (&logs[0]["event_type"], &logs[0]["response_status"]),
+        (&json!("order.recorded"), &json!(422))
+    );
+}
+
+#[test]
 fn nobody_without_the_secret_leaves_a_trace() {
     let server = Server::new();
     let ana = server.owner();

@@ -137,10 +137,40 @@ fn a_file_over_its_types_limit_is_refused_however_it_comes() {
         assert!(status == 422 && body.contains("\"file\""), "{status} {body}");
     }
     assert_eq!(server.media.files().len(), 1);
-    // More than any file may be, and said so: nothing of it is read.
+    // More than any file may be, and said so: nothing of it is read, and the answer is the same.
     let bia = server.owner();
     let mut stream = begin(&bia, 101 * MB);
-    assert_eq!(status(&mut stream), 413);
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    assert!(
+        answer.contains(r#""file":["must have at most 104857600 bytes"]"#),
+        "{answer}"
+    );
+}
+
+#[test]
+fn what_is_too_much_beside_the_file_is_too_large() {
+    let server = Server::new();
+    let mut begun = form(&[("file", "a.png", PNG)]);
+    begun.truncate(begun.len() - "--\r\n".len());
+    let head = part_head("note", "n.txt", "text/plain");
+    let (_, head) = head.split_once("\r\n").unwrap();
+    let (line, junk) = (format!("\r\n{head}"), padded(b"junk", MB));
+    let pieces: Vec<&[u8]> = [begun.as_slice(), line.as_bytes()]
+        .into_iter()
+        .chain(std::iter::repeat_n(junk.as_slice(), 102))
+        .collect();
+    let ana = server.owner();
+    let request = ana
+        .request("POST", "/api/templates/media/upload")
+        .header("Content-Type", FORM);
+    let (status, answer) = request.send_chunked(&pieces);
+    assert!(
+        status == 413 && answer.contains("PAYLOAD_TOO_LARGE"),
+        "{status} {answer}"
+    );
+    assert_eq!(server.media.files(), Vec::<String>::new());
 }
 
 /// Sends the head of an upload of so many bytes.

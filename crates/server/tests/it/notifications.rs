@@ -171,11 +171,19 @@ fn a_stream_that_comes_back_is_told_what_it_missed() {
         let campaign = notify(&ana);
         assert_eq!(nothing.event().1["data"]["campaign_id"], json!(campaign), "{id}");
     }
-    // At most the last thousand.
-    fill(&ana, 1100);
+    // However many they are.
+    let missed = usize::try_from(
+        server
+            .db
+            .count(&format!("FROM notifications WHERE account_id = '{}'", ana.account)),
+    );
+    fill(&ana, 2100);
     let mut long = again(&last);
-    let titles: Vec<Value> = (0..1000).map(|_| long.event().1["title"].clone()).collect();
-    assert_eq!((&titles[0], &titles[999]), (&json!("n101"), &json!("n1100")));
+    let before: Vec<String> = (1..missed.unwrap()).map(|_| text(&long.event().1["title"])).collect();
+    assert!(before.iter().all(|title| !title.starts_with('n')), "{before:?}");
+    let titles: Vec<String> = (0..2100).map(|_| text(&long.event().1["title"])).collect();
+    let expected: Vec<String> = (1..=2100).map(|number| format!("n{number}")).collect();
+    assert_eq!(titles, expected);
     let campaign = notify(&ana);
     assert_eq!(long.event().1["data"]["campaign_id"], json!(campaign));
 }

@@ -40,6 +40,10 @@ fn a_number_is_connected_changed_and_removed_and_its_token_never_shown() {
     assert!(!server.log().contains("very-secret"));
     ana.delete(&path).gone();
     ana.delete(&path).refused(404, "NOT_FOUND");
+    // What is wrong is told before that there is nothing to change.
+    let wrong = json!({ "messages_per_second": 0, "access_token": "a b" });
+    assert_eq!(ana.put(&path, wrong).invalid(), ["access_token", "messages_per_second"]);
+    ana.put(&path, json!({ "name": "Loja" })).refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/whatsapp/profiles").ok()["data"], json!([]));
 }
 

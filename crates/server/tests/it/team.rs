@@ -187,12 +187,16 @@ fn who_is_no_member_is_not_found_before_any_rule() {
     let admin = server.member(&ana.account, "admin");
     for actor in [&ana, &admin] {
         for target in [foreign.id, Uuid::now_v7()] {
-            // An admin may not make an owner; but there is nobody to make one of.
-            set_role(actor, target, "owner").refused(404, "NOT_FOUND");
+            set_role(actor, target, "viewer").refused(404, "NOT_FOUND");
             remove(actor, target).refused(404, "NOT_FOUND");
         }
     }
     assert_eq!(role(&server, &foreign.account, foreign.id), "owner");
+    // Who may make nobody an owner is told so, whoever it is about.
+    for target in [foreign.id, Uuid::now_v7()] {
+        set_role(&ana, target, "owner").refused(404, "NOT_FOUND");
+        set_role(&admin, target, "owner").refused(401, "AUTH_ERROR");
+    }
     for body in [
         json!({}),
         json!({ "role": null }),

@@ -40,6 +40,10 @@ fn a_template_is_made_read_changed_and_removed() {
     ana.delete(&path).gone();
     ana.get(&path).refused(404, "NOT_FOUND");
     ana.delete(&path).refused(404, "NOT_FOUND");
+    // What is wrong is told before that there is nothing to change.
+    assert_eq!(ana.put(&path, json!({ "category": "OTHER" })).invalid(), ["category"]);
+    ana.put(&path, json!({ "body_text": "{{1}}" }))
+        .refused(404, "NOT_FOUND");
     assert_eq!(ana.get("/api/templates").ok()["total"], 0);
     // Hidden, not gone; the audit names it; its name is free.
     assert_eq!(

@@ -199,7 +199,14 @@ fn wrong_endpoints_are_named() {
     assert_eq!(refused(json!({ "events": [] })), ["events"]);
     assert_eq!(refused(json!({ "name": " " })), ["name"]);
     assert_eq!(refused(json!({ "direction": "up" })), ["direction"]);
-    assert_eq!(refused(json!({ "direction": "inbound" })), ["url"]);
+    assert_eq!(refused(json!({ "events": "message.sent" })), ["events"]);
+    assert_eq!(refused(json!({ "events": ["*", 7] })), ["events[1]"]);
+    assert_eq!(
+        refused(json!({ "direction": "inbound", "url": "https://10.0.0.1/" })),
+        ["url"]
+    );
+    let bare = json!({ "name": "CI", "url": NEVER });
+    assert_eq!(ana.post("/api/webhooks", bare).invalid(), ["events"]);
     let inbound = json!({ "name": "Loja", "events": ["order.recorded"], "direction": "inbound" });
     let inbound = ana.post("/api/webhooks", inbound).created();
     assert_eq!(inbound["url"], Value::Null);
@@ -213,6 +220,43 @@ fn wrong_endpoints_are_named() {
     assert_eq!(ana.get("/api/webhooks/logs?status=maybe").invalid(), ["status"]);
     assert_eq!(ana.get("/api/webhooks/events?cursor=7").invalid(), ["cursor"]);
     assert_eq!(ana.post(&format!("{path}/recover"), json!({})).invalid(), ["since"]);
+}
+
+#[test]
+fn nothing_is_ever_delivered_to_an_inbound_endpoint() {
+    let (server, receiver) = (Server::start(options()), receiver());
+    let ana = server.owner();
+    let inbound = json!({ "name": "Loja", "direction": "inbound", "url": receiver.url("/in") });
+    let made = ana.post("/api/webhooks", inbound).created();
+    assert_eq!(
+        (&made["url"], &made["events"]),
+        (&json!(receiver.url("/in")), &json!(["*"]))
+    );
+    let path = format!("/api/webhooks/{}", text(&made["id"]));
+    // It alone makes no event worth keeping.
+    ana.contact("Bia", "+5511961234567");
+    let outbound = json!({ "name": "CI", "url": receiver.url("/out"), "events": "*" });
+    assert_eq!(ana.post("/api/webhooks", outbound).created()["events"], json!(["*"]));
+    ana.contact("Caio", "+5511961234568");
+    arrived(&receiver, "/out", 1);
+    until("nothing waits", || server.db.count("FROM webhook_deliveries") == 0);
+    for (action, body) in [
+        ("test", json!({})),
+        ("recover", json!({ "since": "2026-01-01T00:00:00Z" })),
+    ] {
+        ana.post(&format!("{path}/{action}"), body)
+            .refused(400, "VALIDATION_ERROR");
+    }
+    assert_eq!((receiver.deliveries_to("/in").len(), receiver.count()), (0, 1));
+    assert_eq!(feed(&ana, "").0.len(), 1);
+    // Its address is kept, changed and cleared like any other field.
+    assert_eq!(ana.put(&path, json!({ "name": "Shop" })).ok()["url"], made["url"]);
+    assert_eq!(ana.put(&path, json!({ "url": "ftp://x" })).invalid(), ["url"]);
+    for none in [json!(""), Value::Null] {
+        ana.put(&path, json!({ "url": receiver.url("/in") })).ok();
+        assert_eq!(ana.put(&path, json!({ "url": none })).ok()["url"], Value::Null);
+    }
+    assert_eq!(ana.put(&path, json!({ "events": "*" })).ok()["events"], json!(["*"]));
 }
 
 #[test]

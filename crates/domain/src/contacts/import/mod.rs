@@ -21,7 +21,8 @@ use super::{ContactError, ContactStore, ImportRow, Phone, Upserted};
 use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Tenant};
 use encoding::Encoding;
 use objects::Objects;
-pub(super) use objects::row_of;
+pub(super) use objects::names_of;
+pub(super) use row::check_tags;
 use sheet::Sheet;
 
 /// How many lines a file may have.

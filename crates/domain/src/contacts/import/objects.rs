@@ -47,7 +47,7 @@ fn read_object(bytes: &[u8]) -> Result<ImportRow, String> {
 
 /// A contact by the fields of a new one; tags by their names, and every other field that is a text, a number or a
 /// boolean is an attribute.
-pub(in crate::contacts) fn row_of(fields: Map<String, Value>) -> Result<ImportRow, String> {
+fn row_of(fields: Map<String, Value>) -> Result<ImportRow, String> {
     let mut written = Written::default();
     let mut others = Map::new();
     for (field, value) in fields {
@@ -92,7 +92,8 @@ fn truth_of(field: &str, value: Value) -> Result<bool, String> {
     }
 }
 
-fn names_of(value: Value) -> Result<Vec<String>, String> {
+/// The names of tags: a list, or one text.
+pub(in crate::contacts) fn names_of(value: Value) -> Result<Vec<String>, String> {
     match value {
         Value::Null => Ok(vec![]),
         Value::String(text) => Ok(tags_of(&text)),

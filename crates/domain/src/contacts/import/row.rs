@@ -59,7 +59,8 @@ pub(super) fn tags_of(text: &str) -> Vec<String> {
     text.split(';').map(str::to_owned).collect()
 }
 
-fn check_tags(names: Vec<String>) -> Result<Vec<String>, String> {
+/// Each name once, without what no tag may have.
+pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>, String> {
     let mut tags: Vec<String> = Vec::new();
     for tag in names
         .iter()

@@ -82,6 +82,13 @@ fn read_column(cell: &str) -> Column {
     }
 }
 
+/// Spreadsheets, and exports for them, write an apostrophe before what would be taken for a formula.
+fn without_guard(cell: &str) -> &str {
+    cell.strip_prefix('\'')
+        .filter(|rest| rest.starts_with('+'))
+        .unwrap_or(cell)
+}
+
 fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow, String> {
     let cells = cells.ok_or("is too long, or is not UTF-8")?;
     if cells.len() > columns.len() {
@@ -89,7 +96,7 @@ fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow,
     }
     let mut written = Written::default();
     for (column, cell) in columns.iter().zip(&cells) {
-        let cell = cell.trim();
+        let cell = without_guard(cell.trim());
         if cell.contains('\0') {
             return Err("holds a NUL character".to_owned());
         }

@@ -80,6 +80,29 @@ async fn columns_in_any_order_and_the_rest_as_attributes() {
 }
 
 #[tokio::test]
+async fn an_apostrophe_before_a_plus_is_dropped_in_every_cell_and_no_other_one() {
+    let file = "name,phone,email,tags,contato,nota\n\
+                '+Ana,'+5511961234567,'+a@b.example,'+vip;'+x, '+55 11 3333 ,'=1\n'Bia,+5511961234568,,'vip,'',''+1\n";
+    let (report, batches) = import(file).await;
+    assert_eq!(messages(&report.unwrap()), []);
+    let (ana, bia) = (&batches[0][0], &batches[0][1]);
+    assert_eq!((ana.contact.name.as_str(), bia.contact.name.as_str()), ("+Ana", "'Bia"));
+    assert_eq!(ana.contact.email.as_deref(), Some("+a@b.example"));
+    assert_eq!(
+        (&ana.tags[..], &bia.tags[..]),
+        (&["+vip".into(), "'+x".into()][..], &["'vip".into()][..])
+    );
+    assert_eq!(
+        json!(ana.contact.attributes),
+        json!({ "contato": "+55 11 3333", "nota": "'=1" })
+    );
+    assert_eq!(
+        json!(bia.contact.attributes),
+        json!({ "contato": "''", "nota": "''+1" })
+    );
+}
+
+#[tokio::test]
 async fn every_line_is_accounted_for_and_faults_name_their_line() {
     let file = "name,phone,email\nAna,11961234567,\n,11961234568,\nBia,961234567,\nCaio,,\n\"Du\no\",11961234569,x@\n\
                 Eva,551161234567,e@b.example\nTo,11961234560,,extra\n";

@@ -135,7 +135,8 @@ impl Callbacks {
     /// A number is usually one account's. Where several connected it, each is offered what the others had not: a send
     /// belongs to one account, so nobody's news reaches anybody else.
     async fn apply_deliveries(&self, number: &str, mut news: Vec<DeliveryNews>) -> Result<bool, StoreError> {
-        let accounts = self.callbacks.accounts_of_number(number).await?;
+        // Also those that disconnected it since: a status is matched by our id or the platform's, never by the number.
+        let accounts = self.callbacks.accounts_that_had_number(number).await?;
         if accounts.is_empty() {
             return Ok(true);
         }

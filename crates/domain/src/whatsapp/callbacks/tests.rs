@@ -67,7 +67,7 @@ fn wired(
 #[tokio::test]
 async fn each_account_of_a_number_sees_only_what_the_others_had_not() {
     let mut store = MockCallbackStore::new();
-    store.expect_accounts_of_number().returning(|_| Ok(vec![A, B]));
+    store.expect_accounts_that_had_number().returning(|_| Ok(vec![A, B]));
     store.expect_forget().times(1).returning(|_| Ok(()));
     let mut deliveries = MockDeliveryStore::new();
     deliveries
@@ -128,7 +128,7 @@ async fn a_message_reaches_every_account_of_its_number_in_order() {
 async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
     for (attempts, deferred, forgotten) in [(0, 1, 0), (3, 1, 0), (6, 0, 1)] {
         let mut store = MockCallbackStore::new();
-        store.expect_accounts_of_number().returning(|_| Ok(vec![A]));
+        store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
         let delay = Duration::seconds(2_i64.pow(attempts));
         store
             .expect_defer()
@@ -148,7 +148,7 @@ async fn news_without_a_subject_waits_and_is_forgotten_in_the_end() {
 #[tokio::test]
 async fn a_foreign_number_and_a_broken_body_are_forgotten() {
     let mut store = MockCallbackStore::new();
-    store.expect_accounts_of_number().returning(|_| Ok(vec![]));
+    store.expect_accounts_that_had_number().returning(|_| Ok(vec![]));
     store.expect_forget().times(2).returning(|_| Ok(()));
     let callbacks = callbacks(store, MockDeliveryStore::new(), MockTemplateStore::new());
     callbacks.process(&statuses(0)).await.unwrap();
