@@ -17,9 +17,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault, corrupt, retry, word};
-use crate::ingestion::column;
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Id, Number, Word, sql};
+use crate::sql::{Answer, Id, Number, Word, column, sql};
 
 /// Automations.
 #[derive(Clone, Debug)]

@@ -25,8 +25,8 @@ use crate::{paths, signals, state};
 /// Where the guides are, from the repository.
 const PAGES: &str = "docs/guides";
 
-/// The page that is run before them.
-const FIRST: &str = "README.md";
+/// The page that is run after them: it leaves more behind than they reckon with.
+const LAST: &str = "README.md";
 
 /// `cargo xtask guides [page ...]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -68,7 +68,7 @@ fn all() -> Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
-    pages.insert(0, paths::root().join(FIRST));
+    pages.push(paths::root().join(LAST));
     Ok(pages)
 }
 
