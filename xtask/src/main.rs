@@ -35,6 +35,7 @@ use std::process::ExitCode;
 
 use error::{Result, fail};
 
+/// With the names of the steps and of the benches in their places.
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
@@ -47,9 +48,9 @@ usage: cargo xtask <command>
                        with N messages (10 million) and a year of everything that analytics is about
   token --email E [--user UUID] [--name N] [--hours H]
                        print a session token for the development server
-  test [step ...]      run every check, or only these: fmt clippy tidy build unit migrations doc
-                       guides
-  guides [page ...]    run every command of docs/guides, or of these pages, against the whole product
+  test [step ...]      run every check, or only these:
+                       {steps}
+  guides [page ...]    run every command of README.md and docs/guides, or of these pages, against the whole product
   tidy                 check the rules about the shape of the code
   prove [name [--runs N] [--seed S]]
                        try what is said of reliability and security again and again (docs/faults.md); without a name
@@ -59,9 +60,10 @@ usage: cargo xtask <command>
                        try the API against its own document (/api/openapi.json) with schemathesis, which is installed
                        if need be: N examples of every operation (20), or so many that N requests come together
   bench [name ...] [--seconds N] [--pairs N]
-                       measure the release server, or only this of it: idle cost read limit auth import
-                       analytics (of RECADO_BENCH_MESSAGES messages, 1 million) and others; needs wrk and
-                       pgbench, for limit Redis, for auth valgrind; without a name the result goes to docs/performance.md
+                       measure the release server, or only this of it:
+                       {benches}
+                       the result goes to docs/performance.md: without a name as a new table, else into the rows of
+                       what was measured; needs wrk and pgbench, for limit Redis, for auth valgrind
 
 environment:
   DATABASE_URL, REDIS_URL            dev: use these instead of private servers
@@ -69,7 +71,27 @@ environment:
   PG_BIN, REDIS_BIN                  where the binaries of PostgreSQL and of Redis are
   CHROMIUM_BIN                       browser: the program to use
   RECADO_DEV_BIND                    dev: where the server listens (127.0.0.1:8080, or a free port if that is taken)
+  RECADO_BENCH_MESSAGES              bench analytics: messages of the large account (1 million)
+  RECADO_BENCH_ENTRIES               bench audit: entries of the large account (1 million)
+  RECADO_RUNS, RECADO_SEED           cargo test: how often tests of many rounds try, and from which seed; prove sets them
+  XDG_DATA_HOME                      where dev keeps its state, below it (target/dev-state; as root always /var/tmp)
+  CARGO_TARGET_DIR                   where cargo builds, and with it the browser's pictures and what is installed
 ";
+
+fn usage() -> String {
+    let steps = test::names().collect::<Vec<_>>().join(" ");
+    // As wide as the other lines.
+    let mut benches = String::new();
+    for (index, name) in bench::names().enumerate() {
+        benches.push_str(match index {
+            0 => "",
+            index if index % 10 == 0 => "\n                       ",
+            _ => " ",
+        });
+        benches.push_str(name);
+    }
+    USAGE.replace("{steps}", &steps).replace("{benches}", &benches)
+}
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -84,16 +106,16 @@ fn main() -> ExitCode {
 
 fn run(args: &[String]) -> Result<()> {
     let Some((command, rest)) = args.split_first() else {
-        print!("{USAGE}");
+        print!("{}", usage());
         return Ok(());
     };
     if rest.iter().any(|a| a == "--help" || a == "-h") {
-        print!("{USAGE}");
+        print!("{}", usage());
         return Ok(());
     }
     match command.as_str() {
         "help" | "--help" | "-h" => {
-            print!("{USAGE}");
+            print!("{}", usage());
             Ok(())
         }
         "dev" => dev::run(rest),
@@ -109,7 +131,7 @@ fn run(args: &[String]) -> Result<()> {
         "schemathesis" => schemathesis::run(rest),
         "tidy" => none(rest).and_then(|()| tidy::run()),
         other => {
-            eprint!("{USAGE}");
+            eprint!("{}", usage());
             fail(format!("there is no command {other}"))
         }
     }

@@ -1,5 +1,7 @@
 //! Accounts, users and memberships, across tenants: this is how a tenant is found.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
@@ -17,8 +19,9 @@ use crate::sql::{Word, sql};
 /// How often a create looks for a free slug anew, having lost it to another one.
 const SLUG_TRIES: usize = 100;
 
-/// Up to here a slug is never cut to make room for its number.
-const UNCUT_SLUG: usize = 40;
+/// How many slugs are looked for at a time: at first, and at most.
+const FEWEST_SLUGS: usize = 16;
+const MOST_SLUGS: usize = 4096;
 
 /// Accounts, users and memberships.
 #[derive(Clone, Debug)]
@@ -226,19 +229,28 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
     Ok(Membership::try_from(row)?.account)
 }
 
+/// The first slug that is free now. More and more candidates at a time: most slugs are free at once, and of a name that
+/// thousands share no more is read than is asked for.
+async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> Attempt<String> {
+    let (mut candidates, mut block) = (text::slugs(base), FEWEST_SLUGS);
+    loop {
+        let asked: Vec<String> = candidates.by_ref().take(block).collect();
+        let taken: Vec<Word> = sql("SELECT slug AS word FROM account_slugs WHERE slug = ANY ($1)")
+            .bind(asked.clone())
+            .load(&mut *conn)
+            .await?;
+        let taken: HashSet<String> = taken.into_iter().map(|row| row.word).collect();
+        if let Some(free) = asked.into_iter().find(|candidate| !taken.contains(candidate)) {
+            return Ok(free);
+        }
+        block = block.saturating_mul(2).min(MOST_SLUGS);
+    }
+}
+
 /// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
 pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
-    let base = account.slug.as_str();
-    let prefix: String = base.chars().take(UNCUT_SLUG).collect();
     for _ in 0..SLUG_TRIES {
-        let taken: Vec<Word> =
-            sql("SELECT slug AS word FROM account_slugs WHERE slug = $1 OR (slug LIKE $2 AND slug ~ '-[0-9]+$')")
-                .bind(base)
-                .bind(format!("{prefix}%"))
-                .load(&mut *conn)
-                .await?;
-        let taken: std::collections::HashSet<String> = taken.into_iter().map(|row| row.word).collect();
-        let slug = text::free_slug(base, |candidate| taken.contains(candidate));
+        let slug = free_slug(conn, &account.slug).await?;
         let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
             .bind(slug.as_str())
             .bind(account.id)

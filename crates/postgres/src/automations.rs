@@ -16,9 +16,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault, retry, word};
-use crate::ingestion::column;
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Id, sql};
+use crate::sql::{Answer, Id, column, sql};
 
 /// Automations.
 #[derive(Clone, Debug)]

@@ -1,8 +1,10 @@
 //! The stores: every repository port of the domain, on PostgreSQL.
 //!
 //! Two kinds of connections, two types: [`TenantPool`] connects as a role that row-level security binds to the one
-//! account named when a transaction begins; [`PlatformPool`] connects as the owner and is used only where a tenant is
-//! still to be found (sessions, keys, callbacks, the queue of runs, the outbox). No transaction leaves this crate.
+//! account named when a transaction begins; [`PlatformPool`] connects as the owner and is used where a tenant is still to
+//! be found (sessions, keys, callbacks, the queue of runs, the outbox), and for a known one by [`PgAudit`],
+//! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and the turn of a run (`turn.sql`), where every condition names the
+//! account. No transaction leaves this crate.
 
 mod accounts;
 mod analytics;

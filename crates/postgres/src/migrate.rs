@@ -39,7 +39,7 @@ pub enum MigrateError {
     Connect(#[source] diesel::ConnectionError),
     /// A statement outside of the migrations failed.
     #[error("the migrations could not be locked")]
-    Lock(#[source] diesel::result::Error),
+    Lock(#[source] Fault),
     /// A migration failed.
     #[error("a migration failed")]
     Run(#[source] Fault),
@@ -55,6 +55,11 @@ struct Crowded {
     last: Fault,
 }
 
+/// Another process that never ended.
+#[derive(Debug, Error)]
+#[error("another process has been migrating this database for {0:?}")]
+struct Queued(Duration);
+
 /// How long migrations wait for those who use their tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
@@ -64,6 +69,8 @@ pub struct Patience {
     pub pause: Duration,
     /// How long one migration is tried.
     pub total: Duration,
+    /// How long another process that migrates is waited for.
+    pub turn: Duration,
 }
 
 impl Default for Patience {
@@ -72,6 +79,8 @@ impl Default for Patience {
             lock: Duration::from_millis(800),
             pause: Duration::from_secs(2),
             total: Duration::from_secs(300),
+            // Longer than that, and shorter than the unit of systemd lets a start take.
+            turn: Duration::from_secs(480),
         }
     }
 }
@@ -105,14 +114,22 @@ pub async fn run(
 
 /// One process migrates at a time. Asked for again and again: whoever waited for it in one statement would be waited for
 /// by an index that is made concurrently.
-async fn lock(conn: &mut AsyncPgConnection, patience: Patience) -> diesel::QueryResult<()> {
+async fn lock(conn: &mut AsyncPgConnection, patience: Patience) -> Result<(), Fault> {
     // Of the session: it ends with the connection, whatever happens.
     let take = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
+    let (began, mut told) = (Instant::now(), false);
     while !take().get_result::<Answer>(conn).await?.yes {
+        if began.elapsed() >= patience.turn {
+            return Err(Box::new(Queued(began.elapsed())));
+        }
+        if !told {
+            tracing::info!("another process migrates this database, its end is waited for");
+            told = true;
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let limit = format!("SET lock_timeout = {}", patience.lock.as_millis());
-    conn.batch_execute(&limit).await
+    Ok(conn.batch_execute(&limit).await?)
 }
 
 type Harness = AsyncConnectionWrapper<AsyncPgConnection>;

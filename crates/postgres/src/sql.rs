@@ -229,6 +229,14 @@ id_params!(
     WebhookLogId,
 );
 
+/// One value of each row, as the array that a statement takes.
+pub(crate) fn column<R, V>(rows: &[R], value: impl Fn(&R) -> V) -> Vec<V>
+where
+    Vec<V>: Param,
+{
+    rows.iter().map(value).collect()
+}
+
 /// The bare ids of typed ones.
 pub(crate) fn bare<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
     ids.iter().map(|&id| id.into()).collect()

@@ -133,7 +133,8 @@ pub(crate) async fn probe(connection: &mut ConnectionManager) -> RedisResult<()>
     count(connection, key, limit).await.map(|_| ())
 }
 
-/// One call of the script: allowed, remaining, reset in milliseconds since the epoch.
+/// One call of the script: allowed, remaining, reset in milliseconds since the epoch, and how many milliseconds until
+/// then.
 async fn count(connection: &mut ConnectionManager, key: &str, limit: Limit) -> RedisResult<(bool, u32, i64, i64)> {
     let window_us = i64::try_from(limit.window.whole_microseconds()).unwrap_or(i64::MAX);
     let key = format!("{PREFIX}{key}");

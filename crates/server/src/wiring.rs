@@ -224,7 +224,7 @@ impl Shared {
 pub struct Stores {
     /// Bound to one account a transaction.
     pub tenant: TenantPool,
-    /// For finding a tenant.
+    /// The owner's: for finding a tenant, and for what no tenant's connection may do.
     pub platform: PlatformPool,
 }
 

@@ -140,6 +140,11 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
+/// What can be measured.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    BENCHES.iter().map(|bench| bench.name)
+}
+
 /// `cargo xtask bench`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let (benches, options) = parse(args)?;
@@ -184,7 +189,7 @@ fn parse(args: &[String]) -> Result<(Vec<&'static Bench>, Options)> {
             "--pairs" => options.pairs = number(arg, rest.next())?,
             name if BENCHES.iter().any(|bench| bench.name == name) => names.push(name),
             other => {
-                let known: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
+                let known: Vec<&str> = self::names().collect();
                 return fail(format!("there is no bench {other}, only {}", known.join(" ")));
             }
         }

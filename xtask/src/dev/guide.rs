@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::environment::Addresses;
 use crate::error::Result;
+use crate::guides::page;
 use crate::state::{Env, value};
 use crate::{seed, token};
 
-/// From contacts to a sent campaign. It needs `BASE` and `KEY`, and bash, curl, grep, cut and date.
-const MAIN_JOB: &str = include_str!("main-job.sh");
+const README: &str = include_str!("../../../README.md");
 
 pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path], took: Duration) -> Result<()> {
     let base = at.base_url();
@@ -43,8 +43,16 @@ pub(crate) fn print(env: &Env, at: &Addresses, server_env: &Path, logs: &[&Path]
     for (name, value) in variables(env, at, server_env)? {
         println!("{name}='{value}'");
     }
-    println!("{MAIN_JOB}");
+    println!("{}", main_job());
     Ok(())
+}
+
+/// From contacts to a sent campaign, as README.md has it. It needs `BASE` and `KEY`, and bash, curl, grep, cut and date.
+fn main_job() -> String {
+    let mut sections = README.split("\n## ");
+    let section = sections.find_map(|section| section.strip_prefix("The main job\n"));
+    let blocks = page::blocks(section.unwrap_or_default());
+    blocks.into_iter().map(|(_, block)| block + "\n").collect()
 }
 
 /// What the lines to paste, and the guides, find in their shell.
@@ -75,14 +83,15 @@ mod tests {
 
     #[test]
     fn the_main_job_is_valid_bash() {
-        let out = Command::new("bash").args(["-n", "-c", MAIN_JOB]).output().unwrap();
+        let out = Command::new("bash").args(["-n", "-c", &main_job()]).output().unwrap();
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     }
 
     #[test]
     fn ids_are_taken_from_the_first_place() {
         let script = "first_id() { grep -o '\"id\":\"[^\"]*\"' | head -n 1 | cut -d '\"' -f 4; }";
-        assert!(MAIN_JOB.contains(script));
+        assert!(main_job().contains(script));
+        assert!(main_job().contains("/execute"));
         let body = r#"{"data":{"account_id":"no","id":"yes","parts":[{"id":"no"}]}}"#;
         let out = Command::new("bash")
             .args(["-c", &format!("{script}; echo '{body}' | first_id")])

@@ -1,12 +1,12 @@
-//! `cargo xtask guides`: runs every command of the guides against the whole product, started for it, so that no guide
-//! says what does not work.
+//! `cargo xtask guides`: runs every command of the guides and of README.md against the whole product, started for it, so
+//! that no page says what does not work.
 //!
 //! The blocks of a page that are marked `sh` are one session of bash, from the first to the last, in the repository's
 //! directory. A command that fails ends it; what a reader is to see afterwards, a block asks for by itself (`grep -q`).
 //! What cannot be run here is marked otherwise (`console`), and the page says why. A page whose programs are not on this
 //! machine (`<!-- needs: ... -->`) is left out, and that is said.
 
-mod page;
+pub(crate) mod page;
 
 use std::ffi::OsString;
 use std::fs;
@@ -24,6 +24,9 @@ use crate::{paths, signals, state};
 
 /// Where the guides are, from the repository.
 const PAGES: &str = "docs/guides";
+
+/// The page that is run after them: it leaves more behind than they reckon with.
+const LAST: &str = "README.md";
 
 /// `cargo xtask guides [page ...]`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
@@ -65,6 +68,7 @@ fn all() -> Result<Vec<PathBuf>> {
     let mut pages: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
     pages.sort();
+    pages.push(paths::root().join(LAST));
     Ok(pages)
 }
 

@@ -19,23 +19,26 @@ pub(super) fn needs(text: &str) -> Vec<&str> {
 
 /// The blocks of a page as one script.
 pub(super) fn script(text: &str) -> String {
-    let mut script = HEAD.to_owned();
-    let mut inside = false;
+    let blocks = blocks(text).into_iter();
+    let named = blocks.map(|(line, block)| format!("BLOCK={line}\n{block}"));
+    HEAD.to_owned() + &named.collect::<String>()
+}
+
+/// The blocks of a page that are run, each with the line that it begins at.
+pub(crate) fn blocks(text: &str) -> Vec<(usize, String)> {
+    let (mut found, mut open) = (Vec::new(), None);
     for (index, line) in text.lines().enumerate() {
-        match (inside, line.trim_end()) {
-            (false, RUN) => {
-                inside = true;
-                script.push_str(&format!("BLOCK={}\n", index + 1));
+        match (&mut open, line.trim_end()) {
+            (None, RUN) => open = Some((index + 1, String::new())),
+            (Some(_), "```") => found.extend(open.take()),
+            (Some((_, block)), line) => {
+                block.push_str(line);
+                block.push('\n');
             }
-            (true, "```") => inside = false,
-            (true, line) => {
-                script.push_str(line);
-                script.push('\n');
-            }
-            (false, _) => {}
+            (None, _) => {}
         }
     }
-    script
+    found
 }
 
 #[cfg(test)]

@@ -86,6 +86,11 @@ struct Outcome {
     took: Duration,
 }
 
+/// What the steps are called, in their order.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    STEPS.iter().map(|step| step.name)
+}
+
 /// `cargo xtask test`.
 pub(crate) fn run(names: &[String]) -> Result<()> {
     signals::install()?;
@@ -113,7 +118,7 @@ pub(crate) fn run(names: &[String]) -> Result<()> {
 /// The steps of these names, in the order of the table; all of them without a name.
 fn chosen(names: &[String]) -> Result<Vec<&'static Step>> {
     if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|step| step.name == **name)) {
-        let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        let known: Vec<&str> = self::names().collect();
         return fail(format!("there is no step {unknown}, only {}", known.join(" ")));
     }
     Ok(STEPS

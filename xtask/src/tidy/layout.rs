@@ -1,5 +1,5 @@
-//! What may lie at the top of the repository: one place for each kind of thing. And that the map of a crate shows all of
-//! its modules.
+//! What may lie at the top of the repository: one place for each kind of thing. That the map of a crate shows all of its
+//! modules, and the index of the decisions all of them.
 
 use super::Finding;
 
@@ -11,6 +11,10 @@ const TOP: &[&str] = &[
     "xtask",
     "docs",
     "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
 ];
 
 pub(super) fn check(files: &[String]) -> Vec<Finding> {
@@ -48,6 +52,21 @@ pub(super) fn unmapped(file: &str, text: &str, files: &[String]) -> Vec<Finding>
         .collect()
 }
 
+/// The index of the decisions.
+const DECISIONS: &str = "docs/decisions/README.md";
+
+/// Decisions that their index does not link to.
+pub(super) fn unlisted(file: &str, text: &str, files: &[String]) -> Vec<Finding> {
+    if file != DECISIONS {
+        return Vec::new();
+    }
+    let beside = files.iter().filter_map(|file| file.strip_prefix("docs/decisions/"));
+    let missing = beside.filter(|name| *name != "README.md" && !text.contains(&format!("]({name})")));
+    missing
+        .map(|name| Finding::new(file, 1, format!("does not list {name}")))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +80,19 @@ mod tests {
         assert_eq!(found, [Finding::new("crates/postgres/README.md", 1, only)]);
         assert_eq!(unmapped("crates/redis/README.md", "", &files), []);
         assert_eq!(unmapped("docs/README.md", "", &files), []);
+    }
+
+    #[test]
+    fn a_decision_that_the_index_does_not_list_is_found() {
+        let files = [
+            "docs/decisions/README.md",
+            "docs/decisions/0001-a.md",
+            "docs/decisions/0002-b.md",
+        ]
+        .map(str::to_owned);
+        let found = unlisted(DECISIONS, "- [1. A](0001-a.md)", &files);
+        assert_eq!(found, [Finding::new(DECISIONS, 1, "does not list 0002-b.md")]);
+        assert_eq!(unlisted("docs/faults.md", "", &files), []);
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(crate) fn run() -> Result<()> {
         } else if file.ends_with(".md") {
             findings.extend(links::check(&root, file, &text));
             findings.extend(layout::unmapped(file, &text, &files));
+            findings.extend(layout::unlisted(file, &text, &files));
         } else if file.ends_with("/up.sql") {
             let metadata = root.join(file).with_file_name("metadata.toml");
             let metadata = std::fs::read_to_string(metadata).unwrap_or_default();

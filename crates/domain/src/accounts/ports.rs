@@ -32,7 +32,7 @@ pub trait AccountStore: Send + Sync {
     async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError>;
 
     /// Creates the account with its owner, in one transaction. `account.slug` is the wished one: the store MUST
-    /// number it (`text::free_slug`) until it is unique, also against a concurrent create, and returns what it stored.
+    /// number it (`text::slugs`) until it is unique, also against a concurrent create, and returns what it stored.
     async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError>;
 
     /// Sets `last_active_at` and returns the membership; none when the user is no member, or the account suspended and

@@ -96,7 +96,7 @@ impl Completion {
                         self.finish_change(subscription).await.map(|_| ())
                     }
                     Ok(_) => self.clear(subscription).await,
-                    Err(fault) => unasked(subscription, &fault),
+                    Err(fault) => unasked(&fault),
                 }
             }
             Intent::Cancel { .. } => {
@@ -106,7 +106,7 @@ impl Completion {
                 match self.gateway.subscription(id).await {
                     Ok(Some(known)) if !known.deleted => self.clear(subscription).await,
                     Ok(_) => self.finish_cancel(subscription).await.map(|_| ()),
-                    Err(fault) => unasked(subscription, &fault),
+                    Err(fault) => unasked(&fault),
                 }
             }
         }
@@ -117,7 +117,7 @@ impl Completion {
             // What was paid meanwhile is asked for at once.
             Ok(Some(made)) => self.complete(attempt, &made, None, self.clock.now()).await.map(|_| ()),
             Ok(None) => self.abandon(attempt).await,
-            Err(fault) => unasked(attempt, &fault),
+            Err(fault) => unasked(&fault),
         }
     }
 
@@ -126,11 +126,11 @@ impl Completion {
         match self.gateway.find(attempt.id).await {
             Ok(Some(made)) => match self.gateway.cancel(&made.id).await {
                 Ok(()) => self.abandon(attempt).await,
-                Err(fault) => unasked(attempt, &fault),
+                Err(fault) => unasked(&fault),
             },
             Ok(None) if attempt.created_at + ABANDONED_FOR <= self.clock.now() => self.release(attempt).await,
             Ok(None) => self.abandon(attempt).await,
-            Err(fault) => unasked(attempt, &fault),
+            Err(fault) => unasked(&fault),
         }
     }
 
@@ -146,7 +146,7 @@ impl Completion {
             Ok(payments) => payments,
             // Gone there: nothing more will come of it.
             Err(GatewayFault::Missing) => vec![],
-            Err(fault) => return unasked(&subscription, &fault),
+            Err(fault) => return unasked(&fault),
         };
         payments.sort_by(|one, other| (one.due_date, &one.id).cmp(&(other.due_date, &other.id)));
         for payment in &payments {
@@ -197,7 +197,7 @@ impl Completion {
 }
 
 /// Not our store's fault: the lease, or the pause, brings it up again.
-fn unasked(_: &Subscription, fault: &GatewayFault) -> Result<(), StoreError> {
+fn unasked(fault: &GatewayFault) -> Result<(), StoreError> {
     match fault {
         // Nobody will ever answer: trying on would fill the log.
         GatewayFault::NotConfigured => Ok(()),

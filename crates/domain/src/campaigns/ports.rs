@@ -46,9 +46,9 @@ pub trait CampaignStore: Send + Sync {
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError>;
 
-    /// What a preview is made of, all of one moment: the facts, and of the audience that a run would freeze now how many
-    /// there are, the first so many by id, and which of `blanks` stay empty for somebody. None when there is no such
-    /// campaign. Changes nothing.
+    /// What a preview is made of, all of one moment: the facts; how many contacts a run would freeze now; the `first` of
+    /// them, by id; and which placeholders stay empty for somebody. None when there is no such campaign. Changes
+    /// nothing.
     async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError>;
 
     /// The counters of a campaign; none when there is no such campaign.

@@ -27,14 +27,14 @@ impl Limit {
     pub const AUTH: Self = Self::per_minute(5);
     /// The `api` preset.
     pub const API: Self = Self::per_minute(30);
-    /// The `callback` preset.
+    /// The `callback` preset: published, and of no route so far.
     pub const CALLBACK: Self = Self::per_minute(20);
-    /// The `ai` preset.
+    /// The `ai` preset: published, and of no route so far.
     pub const AI: Self = Self {
         requests: 20,
         window: Duration::hours(1),
     };
-    /// The `send` preset.
+    /// The `send` preset: published, and of no route so far.
     pub const SEND: Self = Self::per_minute(60);
     /// Starting campaigns.
     pub const CAMPAIGN_SEND: Self = Self::per_minute(5);

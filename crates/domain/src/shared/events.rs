@@ -60,7 +60,8 @@ impl Event {
     }
 }
 
-/// What was done to an audited thing.
+/// What was done to an audited thing. All words are published; `restore` and `export` are written by nothing so far, and
+/// may be filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditAction {

@@ -1,4 +1,5 @@
-//! Who is asking, and for which account: the first argument of every use case that touches a tenant's rows.
+//! Who is asking, and for which account: the first argument of every use case that touches a tenant's rows; or, where no
+//! person acts (ingestion, inbound webhooks), the account alone.
 
 use std::fmt;
 use std::str::FromStr;

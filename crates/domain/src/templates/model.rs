@@ -10,8 +10,7 @@ use super::MetaStatus;
 use crate::media::{MediaStoreError, MediaType};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, FieldErrors, FolderId, GatewayError, PageQuery, ProfileId, SliceQuery, StoreError, TemplateId,
-    timestamp, words,
+    AccountId, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, timestamp, words,
 };
 
 words! {
@@ -182,15 +181,6 @@ pub struct TemplateFilter {
     pub sort: TemplateSort,
     /// Largest first.
     pub descending: bool,
-}
-
-/// Asks for templates: a numbered page, or what follows a cursor.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TemplatePaging {
-    /// Offset mode.
-    Page(PageQuery),
-    /// Cursor mode.
-    Slice(SliceQuery),
 }
 
 /// Why a template operation did not happen.

@@ -35,7 +35,7 @@ pub trait TemplateStore: Send + Sync {
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 
     /// Replaces every field, provided the stored template still is the one that was decided on (its status, and when it
-    /// last changed); commits the events with it. Fails as `insert`. A new `meta_template_id` also enters the directory by which callbacks find the account.
+    /// last changed); commits the events with it. Fails as `insert`.
     async fn update(
         &self,
         template: &Template,

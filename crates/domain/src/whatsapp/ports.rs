@@ -27,10 +27,11 @@ pub trait ProfileStore: Send + Sync {
     /// "phone_number_id" }` when the account has that number already.
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError>;
 
-    /// Replaces every field, here and in the directory; false when there is no such profile. Fails as `insert`.
+    /// Replaces every field, and enters what is new of it into the directory; false when there is no such profile. Fails
+    /// as `insert`.
     async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError>;
 
-    /// Deletes, here and in the directory; false when there is no such profile.
+    /// Deletes; false when there is no such profile. The directory keeps its entry, which is skipped when it is read.
     async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError>;
 }
 

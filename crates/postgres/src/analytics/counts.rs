@@ -8,14 +8,7 @@ use recado_domain::shared::{AccountId, ContactId};
 use time::OffsetDateTime;
 
 use crate::errors::Attempt;
-use crate::sql::{Param, sql};
-
-fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
-where
-    Vec<V>: Param,
-{
-    rows.iter().map(value).collect()
-}
+use crate::sql::{column, sql};
 
 /// How many replies of the account `$1` left in the month that begins on this date: those that the platform took.
 macro_rules! replies_of_month {

@@ -320,8 +320,8 @@ impl Settlement {
         }
     }
 
-    /// One statement for the sends, one a campaign for its counters, one a month for its usage; in the order of their
-    /// keys, so that two settlements queue up instead of blocking each other. One more tells what happened.
+    /// A fixed number of statements, one more for each campaign and month; in the order of their keys, so that two
+    /// settlements queue up instead of blocking each other.
     pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
         if self.sends.is_empty() {
             return Ok(());

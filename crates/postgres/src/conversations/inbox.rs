@@ -19,7 +19,7 @@ use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
 use crate::errors::{Attempt, retry, word};
 use crate::pool::TenantPool;
-use crate::sql::{Param, Word, sql};
+use crate::sql::{Word, column, sql};
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
 const ATTEMPTS: usize = 3;
@@ -229,13 +229,6 @@ async fn load(
     .await?;
     let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
     Ok((Inbox::new(people, threads, seen), statuses))
-}
-
-fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
-where
-    Vec<V>: Param,
-{
-    rows.iter().map(value).collect()
 }
 
 async fn meet(

@@ -11,9 +11,9 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::orders::amount;
-use super::{column, references, rollups};
+use super::{references, rollups};
 use crate::errors::{Attempt, overtaken, word};
-use crate::sql::sql;
+use crate::sql::{column, sql};
 
 /// Platform and external id.
 type Key = (String, String);

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{column, references};
+use super::references;
 use crate::errors::Attempt;
 use crate::outbox;
-use crate::sql::{Id, sql};
+use crate::sql::{Id, column, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,

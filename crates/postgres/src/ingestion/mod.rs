@@ -5,7 +5,6 @@
 //! order of their keys. So two writers never wait for each other in a circle.
 
 mod carts;
-mod columns;
 mod events;
 mod orders;
 mod references;
@@ -13,5 +12,4 @@ mod rollups;
 mod spend;
 mod store;
 
-pub(crate) use columns::column;
 pub use store::PgIngestion;

@@ -12,10 +12,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::references::{self, OrderReferences};
-use super::{column, rollups};
+use super::rollups;
 use crate::errors::{Attempt, Fault, corrupt, overtaken, word};
 use crate::outbox;
-use crate::sql::sql;
+use crate::sql::{column, sql};
 
 /// Platform and external id.
 type Key = (String, String);

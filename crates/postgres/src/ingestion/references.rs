@@ -9,9 +9,8 @@ use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::column;
 use crate::errors::Attempt;
-use crate::sql::sql;
+use crate::sql::{column, sql};
 
 /// What an order names.
 #[derive(QueryableByName)]

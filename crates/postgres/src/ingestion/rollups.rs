@@ -6,9 +6,8 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::{Order, Tally};
 use recado_domain::shared::AccountId;
 
-use super::column;
 use crate::errors::Attempt;
-use crate::sql::sql;
+use crate::sql::{column, sql};
 
 pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &mut Tally) -> Attempt<()> {
     tally.retain_changes();

@@ -7,9 +7,8 @@ use recado_domain::ingestion::{AdSpend, Recorded};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
-use super::column;
 use crate::errors::Attempt;
-use crate::sql::sql;
+use crate::sql::{column, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,

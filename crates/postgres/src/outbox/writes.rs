@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::derived;
 use crate::errors::{Attempt, corrupt};
-use crate::sql::{Param, sql};
+use crate::sql::{column, sql};
 
 /// Any number that names nothing else in the database.
 const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
@@ -50,13 +50,6 @@ fn read<T: DeserializeOwned>(waiting: &[Waiting]) -> Result<Vec<Told<'_, T>>, St
             Ok((event, told))
         })
         .collect()
-}
-
-fn column<T, V>(events: &[Told<'_, T>], value: impl Fn(&Told<'_, T>) -> V) -> Vec<V>
-where
-    Vec<V>: Param,
-{
-    events.iter().map(value).collect()
 }
 
 /// Entries and their counts, in the order of the counts' keys, so that two relays never wait for each other.

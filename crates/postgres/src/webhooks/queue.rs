@@ -16,7 +16,7 @@ use super::store::drop_waiting;
 use crate::errors::{Attempt, Fault, retry};
 use crate::outbox;
 use crate::pool::PlatformPool;
-use crate::sql::{Number, Param, Sql, sql};
+use crate::sql::{Number, Param, Sql, column, sql};
 
 /// The deliverer's side of the queue.
 #[derive(Clone, Debug)]
@@ -167,13 +167,6 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
 
 /// How often a record is repeated for rows that others keep changing.
 const FINISH_TRIES: usize = 5;
-
-fn column<T, V>(rows: &[T], value: impl Fn(&T) -> V) -> Vec<V>
-where
-    Vec<V>: Param,
-{
-    rows.iter().map(value).collect()
-}
 
 fn delay(settlement: Settlement) -> i64 {
     match settlement {

@@ -37,8 +37,7 @@ impl DeliveryStore for PgDeliveries {
     }
 }
 
-/// One statement to lock the sends, one to write them, one a campaign and a month for what counts them; two more where
-/// something is no send, two more where somebody stopped marketing.
+/// A fixed number of statements, one more for each campaign and month.
 async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[DeliveryNews]) -> Attempt<Vec<usize>> {
     let ids: Vec<Uuid> = news.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
     let messages: Vec<String> = news.iter().map(|item| item.message_id.clone()).collect();

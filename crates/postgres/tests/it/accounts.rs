@@ -71,6 +71,25 @@ async fn concurrent_creates_get_the_first_free_slugs() {
 }
 
 #[tokio::test]
+async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
+    let world = World::new().await;
+    let accounts = PgAccounts::new(world.platform.clone());
+    world
+        .client
+        .batch_execute(
+            "INSERT INTO account_slugs (slug, account_id)
+             SELECT CASE n WHEN 1 THEN 'padaria' ELSE 'padaria-' || n END, (SELECT id FROM accounts LIMIT 1)
+             FROM generate_series(1, 300) n WHERE n NOT IN (77, 250)",
+        )
+        .await
+        .unwrap();
+    for expected in ["padaria-77", "padaria-250", "padaria-301"] {
+        let made = accounts.create(&account("padaria"), world.user).await.unwrap();
+        assert_eq!(made.slug, expected);
+    }
+}
+
+#[tokio::test]
 async fn a_long_slug_is_cut_for_its_number() {
     let world = World::new().await;
     let accounts = PgAccounts::new(world.platform.clone());

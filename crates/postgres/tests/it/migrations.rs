@@ -8,7 +8,7 @@ use diesel::migration::{Migration, MigrationMetadata, MigrationName, MigrationSo
 use diesel::pg::Pg;
 use recado_domain::shared::StoreError;
 use recado_postgres::testing::TestDatabase;
-use recado_postgres::{Patience, PlatformPool, PoolConfig, migrate, pending, run};
+use recado_postgres::{MigrateError, Patience, PlatformPool, PoolConfig, migrate, pending, run};
 use tokio_postgres::Client;
 
 #[tokio::test]
@@ -118,6 +118,7 @@ fn hurried() -> Patience {
         lock: Duration::from_millis(200),
         pause: Duration::from_millis(50),
         total: Duration::from_secs(60),
+        turn: Duration::from_secs(60),
     }
 }
 
@@ -178,6 +179,26 @@ async fn a_table_that_is_never_free_fails_the_migration_by_name() {
         run(&db.url(), Widening(changes), patience).await.unwrap(),
         ["20991231000002"]
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_migrates_for_ever_is_not_waited_for_for_ever() {
+    let db = TestDatabase::new().await;
+    let holder = db.client().await;
+    let take = "SELECT pg_advisory_lock(hashtext('recado migrations'))";
+    holder.batch_execute(take).await.unwrap();
+    let patience = Patience {
+        turn: Duration::from_millis(300),
+        ..hurried()
+    };
+    let failed = run(&db.url(), Widening(&[WIDEN]), patience).await.unwrap_err();
+    assert!(matches!(failed, MigrateError::Lock(_)), "{failed:?}");
+    let why = std::error::Error::source(&failed).unwrap().to_string();
+    assert!(why.contains("another process"), "{why}");
+    drop(holder);
+    // Its turn comes as soon as the other one is gone.
+    let done = run(&db.url(), Widening(&[WIDEN]), hurried()).await.unwrap();
+    assert_eq!(done, ["20991231000001"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

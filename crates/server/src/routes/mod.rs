@@ -5,11 +5,12 @@ use actix_web::http::Method;
 use actix_web::{Route, web};
 use recado_domain::limits::Limit;
 
+use self::analytics::{exports, insights};
 use crate::reference::{self, Described};
 use crate::web::limit::{RateKey, RateRule};
 
 pub(crate) mod accounts;
-mod analytics;
+pub(crate) mod analytics;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
 pub(crate) mod automations;
@@ -19,10 +20,8 @@ pub(crate) mod campaigns;
 pub(crate) mod contacts;
 pub(crate) mod conversations;
 mod docs;
-mod exports;
 pub(crate) mod folders;
 pub(crate) mod ingestion;
-pub(crate) mod insights;
 pub(crate) mod links;
 mod media;
 mod notifications;

@@ -1,4 +1,5 @@
-//! The door of every route, before any of its body is read: session, account, role, then rate limit.
+//! The door of every route, before any of its body is read: session, account, role, foreign page, rate limit,
+//! idempotency key.
 
 use std::panic::AssertUnwindSafe;
 

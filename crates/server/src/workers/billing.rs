@@ -1,10 +1,8 @@
 //! The rounds of billing: events left over, what somebody died on, a gateway that is silent, plans whose time is over.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::shared::StoreError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -35,7 +33,7 @@ pub(super) fn start(
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
     let settlement = Arc::new(stores.settlement(shared)?);
-    round(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
+    rounds::spawn(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
         let (events, relays) = (events.clone(), shared.relays.clone());
         move || {
             let (events, relays) = (events.clone(), relays.clone());
@@ -48,25 +46,25 @@ pub(super) fn start(
             }
         }
     });
-    round(tasks, stop, "billing intents", LOOK_FOR_INTENTS, {
+    rounds::spawn(tasks, stop, "billing intents", LOOK_FOR_INTENTS, {
         let settlement = settlement.clone();
         move || {
             let settlement = settlement.clone();
             async move { settlement.settle_next().await }
         }
     });
-    round(tasks, stop, "billing checks", LOOK_FOR_SILENCE, {
+    rounds::spawn(tasks, stop, "billing checks", LOOK_FOR_SILENCE, {
         let settlement = settlement.clone();
         move || {
             let settlement = settlement.clone();
             async move { settlement.check_next().await }
         }
     });
-    round(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
+    rounds::spawn(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
         let settlement = settlement.clone();
         async move { settlement.lapse_next().await }
     });
-    round(tasks, stop, "old gateway events", SWEEP, move || {
+    rounds::spawn(tasks, stop, "old gateway events", SWEEP, move || {
         let events = events.clone();
         async move { events.forget(SWEEP_BATCH).await.map(|forgotten| forgotten > 0) }
     });
@@ -91,12 +89,4 @@ pub(super) fn start_spool(shared: &Shared, stores: &Stores, stop: &CancellationT
             tracing::error!("events of the payment gateway were lost: it will be asked");
         }
     });
-}
-
-fn round<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
-where
-    F: FnMut() -> Fut + Send + 'static,
-    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
-{
-    tasks.spawn(rounds::run(name, Rest::idle(idle), stop.clone(), None, round));
 }

@@ -27,7 +27,6 @@ pub use pacer::TokioPacer;
 pub use relays::Relays;
 
 use crate::wiring::Shared;
-use rounds::Rest;
 
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
@@ -42,7 +41,7 @@ const UNKNOWN_BATCH: i64 = 1000;
 /// is no haste.
 const UNFOLD_BATCH: usize = 4;
 
-/// Old answers forgotten in one statement.
+/// What is past its time, forgotten in one statement.
 const SWEEP_BATCH: i64 = 1000;
 
 /// How long each kind of worker rests when there was nothing to do.
@@ -91,41 +90,21 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     );
 
     let campaigns = Arc::new(stores.campaigns(shared));
-    tasks.spawn(rounds::run(
-        "schedule",
-        Rest::idle(LOOK_FOR_DUE),
-        stop.clone(),
-        None,
-        move || {
-            let campaigns = campaigns.clone();
-            async move { campaigns.announce_due(DUE_BATCH).await.map(|due| due > 0) }
-        },
-    ));
+    rounds::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
+        let campaigns = campaigns.clone();
+        async move { campaigns.announce_due(DUE_BATCH).await.map(|due| due > 0) }
+    });
 
     let callbacks = Arc::new(stores.callbacks(shared));
-    let stopping = stop.clone();
-    tasks.spawn(rounds::run(
-        "callbacks",
-        Rest::idle(LOOK_FOR_CALLBACKS),
-        stopping,
-        None,
-        move || {
-            let callbacks = callbacks.clone();
-            async move { callbacks.process_next().await }
-        },
-    ));
+    rounds::spawn(tasks, stop, "callbacks", LOOK_FOR_CALLBACKS, move || {
+        let callbacks = callbacks.clone();
+        async move { callbacks.process_next().await }
+    });
     let keys = stores.idempotency();
-    let swept = move || {
+    rounds::spawn(tasks, stop, "idempotency keys", SWEEP, move || {
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
-    };
-    tasks.spawn(rounds::run(
-        "idempotency keys",
-        Rest::idle(SWEEP),
-        stop.clone(),
-        None,
-        swept,
-    ));
+    });
     billing::start(shared, &stores, stop, tasks)?;
     platform::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
@@ -151,7 +130,7 @@ fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker
             Ok(false)
         }
     };
-    tasks.spawn(rounds::run("audiences", Rest::idle(UNFOLD), stop.clone(), None, round));
+    rounds::spawn(tasks, stop, "audiences", UNFOLD, round);
 }
 
 /// Keeps the planner's knowledge of tables that grow all of a sudden.
@@ -160,8 +139,7 @@ fn know_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskT
         let statistics = statistics.clone();
         async move { statistics.refresh().await }
     };
-    let rest = Rest::idle(LOOK_AT_TABLES);
-    tasks.spawn(rounds::run("statistics", rest, stop.clone(), None, round));
+    rounds::spawn(tasks, stop, "statistics", LOOK_AT_TABLES, round);
 }
 
 /// Fails what nobody ever heard of again.
@@ -187,7 +165,6 @@ fn settle_unknown(
             Ok(failed > 0)
         }
     };
-    let rest = Rest::idle(rest);
-    tasks.spawn(rounds::run("unknown sends", rest, stop.clone(), None, sends));
-    tasks.spawn(rounds::run("unknown replies", rest, stop.clone(), None, replies));
+    rounds::spawn(tasks, stop, "unknown sends", rest, sends);
+    rounds::spawn(tasks, stop, "unknown replies", rest, replies);
 }

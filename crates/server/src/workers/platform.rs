@@ -1,16 +1,13 @@
 //! The rounds of the platform: support mode that is over, accounts on their way out, and what these leave at the payment
 //! gateway.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use recado_domain::shared::StoreError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::SWEEP_BATCH;
-use super::rounds::{self, Rest};
+use super::{SWEEP_BATCH, rounds};
 use crate::wiring::{Shared, Stores};
 
 /// How long each kind of round rests when there was nothing to do. A membership that is over counts for nothing before
@@ -26,28 +23,20 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let support = Arc::new(stores.support(shared));
-    round(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
+    rounds::spawn(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
         let support = support.clone();
         async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
     let deletions = Arc::new(stores.deletions(shared)?);
     let cancellations = deletions.clone();
-    round(tasks, stop, "account removals", LOOK_FOR_DELETIONS, move || {
+    rounds::spawn(tasks, stop, "account removals", LOOK_FOR_DELETIONS, move || {
         let deletions = deletions.clone();
         async move { deletions.finish_next().await }
     });
     let idle = LOOK_FOR_CANCELLATIONS;
-    round(tasks, stop, "gateway cancellations", idle, move || {
+    rounds::spawn(tasks, stop, "gateway cancellations", idle, move || {
         let deletions = cancellations.clone();
         async move { deletions.cancel_next().await }
     });
     Ok(())
-}
-
-fn round<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
-where
-    F: FnMut() -> Fut + Send + 'static,
-    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
-{
-    tasks.spawn(rounds::run(name, Rest::idle(idle), stop.clone(), None, round));
 }

@@ -29,8 +29,7 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
         let work = planning.clone();
         async move { work.plan().await }
     };
-    let rest = Rest::idle(LOOK_FOR_ACCOUNTS);
-    tasks.spawn(rounds::run("rfm nights", rest, stop.clone(), None, plan));
+    rounds::spawn(tasks, stop, "rfm nights", LOOK_FOR_ACCOUNTS, plan);
     let (wake, stopping) = (Some(shared.customers.clone()), stop.clone());
     let calculate = move || {
         let (work, stop) = (work.clone(), stopping.clone());

@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use recado_domain::shared::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::telemetry::Worker;
 
@@ -30,6 +31,15 @@ impl Rest {
         let longest = Duration::from_secs(30);
         Self { idle, longest }
     }
+}
+
+/// Starts a worker that nobody wakes.
+pub(super) fn spawn<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
+where
+    F: FnMut() -> Fut + Send + 'static,
+    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
+{
+    tasks.spawn(run(name, Rest::idle(idle), stop.clone(), None, round));
 }
 
 /// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or

@@ -11,15 +11,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::{self, Rest};
+use super::{SWEEP, SWEEP_BATCH, rounds};
 use crate::telemetry::Worker;
 use crate::wiring::{Shared, Stores};
-
-/// Old logs and events forgotten in one statement.
-const SWEEP_BATCH: i64 = 1000;
-
-/// How long the sweep rests.
-const SWEEP: Duration = Duration::from_secs(60);
 
 const DELIVERER: &str = "deliverer";
 
@@ -90,12 +84,6 @@ pub(super) fn start(
         let sweeper = sweeper.clone();
         async move { sweeper.sweep(SWEEP_BATCH).await }
     };
-    tasks.spawn(rounds::run(
-        "webhook sweep",
-        Rest::idle(SWEEP),
-        stop.clone(),
-        None,
-        swept,
-    ));
+    rounds::spawn(tasks, stop, "webhook sweep", SWEEP, swept);
     Ok(())
 }

@@ -275,7 +275,7 @@ fn own_pages_programs_and_callbacks_are_let_through() {
     plain.send().refused(415, "UNSUPPORTED_MEDIA_TYPE");
     // The platform proves itself by its signature, whatever it says of its origin.
     let body = json!({ "object": "whatsapp_business_account", "entry": [] }).to_string();
-    let signature = recado_simulators::whatsapp::signature(crate::harness::APP_SECRET, body.as_bytes());
+    let signature = recado_simulators::whatsapp::signature(crate::harness::WHATSAPP_APP_SECRET, body.as_bytes());
     for headers in FOREIGN {
         let callback = server
             .post("/api/whatsapp/webhook")

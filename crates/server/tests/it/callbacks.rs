@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::harness::people::{User, phone};
 use crate::harness::setting::{adds_up, counted, silent, status, statuses};
-use crate::harness::{APP_SECRET, Server, VERIFY_TOKEN, text, until};
+use crate::harness::{Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text, until};
 
 const NUMBER: &str = "106500000001";
 
@@ -50,7 +50,7 @@ fn only_the_right_signature_is_heard() {
     let ana = server.owner();
     let (campaign, sends) = sent(&ana, 1);
     let body = statuses(NUMBER, &[status(&wamid(&sends[0]), "read", None)]).to_string();
-    let right = signature(APP_SECRET, body.as_bytes());
+    let right = signature(WHATSAPP_APP_SECRET, body.as_bytes());
     let post = |signature: Option<&str>, body: &str| {
         let request = server.post("/api/whatsapp/webhook").body("application/json", body);
         let request = signature
@@ -104,7 +104,7 @@ fn a_body_without_news_is_taken() {
         .post("/api/whatsapp/webhook")
         .body("application/json", huge.clone());
     let huge = request
-        .header("X-Hub-Signature-256", &signature(APP_SECRET, huge.as_bytes()))
+        .header("X-Hub-Signature-256", &signature(WHATSAPP_APP_SECRET, huge.as_bytes()))
         .send();
     huge.refused(413, "PAYLOAD_TOO_LARGE");
     let large = "x".repeat(3 * 1024 * 1024);
@@ -112,7 +112,7 @@ fn a_body_without_news_is_taken() {
         .post("/api/whatsapp/webhook")
         .body("application/json", large.clone());
     let large = request
-        .header("X-Hub-Signature-256", &signature(APP_SECRET, large.as_bytes()))
+        .header("X-Hub-Signature-256", &signature(WHATSAPP_APP_SECRET, large.as_bytes()))
         .send();
     assert_eq!(
         large.status, 200,
@@ -246,7 +246,7 @@ fn concurrent_callbacks_of_the_same_sends_count_once() {
             news.reverse();
         }
         let body = statuses(NUMBER, &news).to_string();
-        let signed = signature(APP_SECRET, body.as_bytes());
+        let signed = signature(WHATSAPP_APP_SECRET, body.as_bytes());
         server
             .post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signed)

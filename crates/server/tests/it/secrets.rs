@@ -18,7 +18,7 @@ use crate::harness::figures::scrape;
 use crate::harness::people::User;
 use crate::harness::process::{SESSION_SECRET, free_port};
 use crate::harness::setting::ended;
-use crate::harness::{APP_SECRET, GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, eventually, text, until};
+use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, text, until};
 
 const NUMBER: &str = "106500000077";
 const SERVER_KEY: &[u8; 32] = b"leak-application-secret-32-bytes";
@@ -85,7 +85,7 @@ fn given() -> Vec<Marker> {
         ("the key of the AI service", AI.to_owned()),
         ("the gateway's key", payment::Options::default().api_key),
         ("the token of the gateway's events", GATEWAY_TOKEN.to_owned()),
-        ("the secret of the platform's callbacks", APP_SECRET.to_owned()),
+        ("the secret of the platform's callbacks", WHATSAPP_APP_SECRET.to_owned()),
         ("the token of the handshake", VERIFY_TOKEN.to_owned()),
         ("a platform token", WHATSAPP.to_owned()),
         ("a card", CARD.to_owned()),

@@ -9,7 +9,7 @@ use crate::harness::client::{Reply, Request};
 use crate::harness::dice::Dice;
 use crate::harness::people::{User, phone};
 use crate::harness::setting::{adds_up, calls, ended, silent, status, statuses, usage};
-use crate::harness::{APP_SECRET, Options, Server, until};
+use crate::harness::{Options, Server, WHATSAPP_APP_SECRET, until};
 
 /// Sends all at once; the statuses, in order.
 fn at_once(requests: Vec<Request>) -> Vec<u16> {
@@ -152,7 +152,7 @@ fn news_that_waits_for_another_change_of_its_sends_is_applied_to_all_of_them() {
     server.db.run("BEGIN; UPDATE campaign_sends SET attempts = attempts");
     std::thread::scope(|scope| {
         let body = statuses(number, &news).to_string();
-        let signature = recado_simulators::whatsapp::signature(APP_SECRET, body.as_bytes());
+        let signature = recado_simulators::whatsapp::signature(WHATSAPP_APP_SECRET, body.as_bytes());
         let callback = server
             .post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signature);

@@ -10,7 +10,7 @@ use crate::billing::{card_order, subscribe};
 use crate::billing_cards::dump;
 use crate::harness::people::{User, phone};
 use crate::harness::process::{Redis, SESSION_SECRET};
-use crate::harness::{APP_SECRET, GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, text, until};
+use crate::harness::{GATEWAY_TOKEN, Options, Server, VERIFY_TOKEN, WHATSAPP_APP_SECRET, text, until};
 
 const NUMBER: &str = "4929531748602937";
 const PLATFORM_TOKEN: &str = "EAAGmarkedaccesstoken";
@@ -148,7 +148,7 @@ fn no_secret_is_written_down_anywhere() {
         ("a card's number", NUMBER.to_owned()),
         ("the gateway's key", payment::Options::default().api_key),
         ("the gateway's token", GATEWAY_TOKEN.to_owned()),
-        ("the platform's secret", APP_SECRET.to_owned()),
+        ("the platform's secret", WHATSAPP_APP_SECRET.to_owned()),
         ("the secret of the sessions", SESSION_SECRET.to_owned()),
         ("the key of what is encrypted", "k".repeat(32)),
     ]);

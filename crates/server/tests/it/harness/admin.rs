@@ -20,7 +20,7 @@ pub struct Browser<'a> {
 }
 
 impl Server {
-    /// The administrator, without an account. In the list of administrators the address is written in other letters.
+    /// The administrator, without an account.
     pub fn root(&self) -> User<'_> {
         self.person(Uuid::new_v4(), ROOT)
     }

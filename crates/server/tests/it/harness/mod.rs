@@ -31,7 +31,7 @@ use process::{Process, free_port};
 pub use wait::{DEADLINE, eventually, until};
 
 /// The secret that signs the platform's callbacks.
-pub const APP_SECRET: &str = "app-secret";
+pub const WHATSAPP_APP_SECRET: &str = "app-secret";
 
 /// The token of the callback's handshake.
 pub const VERIFY_TOKEN: &str = "verify-me";
@@ -116,7 +116,7 @@ impl Server {
         let port = free_port();
         let whatsapp = Whatsapp::start(whatsapp::Options {
             callback_url: Some(format!("http://127.0.0.1:{port}/api/whatsapp/webhook")),
-            app_secret: APP_SECRET.into(),
+            app_secret: WHATSAPP_APP_SECRET.into(),
             ..options.whatsapp.clone()
         })
         .unwrap();
@@ -229,12 +229,9 @@ impl Server {
         read()
     }
 
-    /// The resident memory of its process, in KiB.
+    /// The resident memory of its process, in bytes.
     pub fn memory(&self) -> u64 {
-        let id = self.processes.borrow().last().unwrap().id();
-        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-        line.trim().trim_end_matches(" kB").parse().unwrap()
+        self.processes.borrow().last().unwrap().memory()
     }
 
     /// Counts the most memory that its process uses from now on; what it uses now, in bytes.
@@ -320,7 +317,7 @@ impl Server {
     /// Posts a callback as the platform does.
     pub fn callback(&self, body: &Value) -> Reply {
         let body = body.to_string();
-        let signature = whatsapp::signature(APP_SECRET, body.as_bytes());
+        let signature = whatsapp::signature(WHATSAPP_APP_SECRET, body.as_bytes());
         self.post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signature)
             .body("application/json", body)

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{APP_SECRET, VERIFY_TOKEN, eventually, until};
+use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, until};
 
 /// The secret of the sessions.
 pub const SESSION_SECRET: &str = "black-box-session-secret-of-32-bytes";
@@ -72,8 +72,17 @@ impl Process {
 
     /// The most memory it ever used, in bytes.
     pub fn peak_memory(&self) -> u64 {
+        self.counted("VmHWM:")
+    }
+
+    /// The resident memory, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.counted("VmRSS:")
+    }
+
+    fn counted(&self, what: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(what)).unwrap();
         let kilobytes = line.split_whitespace().nth(1).unwrap();
         kilobytes.parse::<u64>().unwrap() * 1024
     }
@@ -125,7 +134,7 @@ pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str,
         ("PLATFORM_ADMIN_EMAILS", "root@example.com"),
         ("WHATSAPP_API_URL", whatsapp_url),
         ("WHATSAPP_APP_ID", "1"),
-        ("WHATSAPP_APP_SECRET", APP_SECRET),
+        ("WHATSAPP_APP_SECRET", WHATSAPP_APP_SECRET),
         ("WHATSAPP_VERIFY_TOKEN", VERIFY_TOKEN),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "0"),
         ("LOG_FORMAT", "json"),

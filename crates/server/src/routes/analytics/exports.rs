@@ -10,7 +10,7 @@ use futures_util::{Stream, stream};
 use recado_domain::analytics::{Export, ExportKind, Period};
 use recado_domain::shared::FieldErrors;
 
-use super::analytics::span;
+use super::span;
 use crate::error::ApiError;
 use crate::web::query::Params;
 use crate::web::shape::{Caller, Proved};
@@ -18,7 +18,7 @@ use crate::wiring::Services;
 
 /// `GET /api/analytics/export`: the first part is read before anything is answered, so that what cannot be read at all
 /// is refused as elsewhere.
-pub(super) async fn export(
+pub(crate) async fn export(
     services: Data<Services>,
     Proved(tenant): Caller,
     mut params: Params,

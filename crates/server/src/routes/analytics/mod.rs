@@ -1,4 +1,7 @@
-//! Reports.
+//! Reports on revenue, shops, automations and metrics; beside them those of `insights`, and `exports`.
+
+pub(super) mod exports;
+pub(crate) mod insights;
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;

@@ -3,10 +3,10 @@
 use recado_domain::analytics::{CampaignsReport, Dashboard, HeatCell, MessagesReport, Period, RfmReport};
 use serde_json::json;
 
-pub(crate) use super::analytics::TAG;
-use super::analytics::span;
-use super::operation::{Operation, data, one_of};
-use crate::routes::insights::Started;
+pub(crate) use super::TAG;
+use super::span;
+use crate::reference::operation::{Operation, data, one_of};
+use crate::routes::analytics::insights::Started;
 
 pub(crate) fn dashboard() -> Operation {
     Operation::new("Get the dashboard", "How the account stands, in a few numbers.")

@@ -3,9 +3,9 @@
 use recado_domain::analytics::{ExportKind, Period};
 use serde_json::json;
 
-pub(crate) use super::analytics::TAG;
-use super::analytics::span;
-use super::operation::{Operation, word, written};
+pub(crate) use super::TAG;
+use super::span;
+use crate::reference::operation::{Operation, word, written};
 
 pub(crate) fn export() -> Operation {
     let told = "A table as a file: UTF-8 with a byte order mark, comma-separated, with a header line. At most 10,000 \

@@ -1,4 +1,8 @@
-//! What the reference says of reports on revenue, shops, automations and metrics.
+//! What the reference says of reports on revenue, shops, automations and metrics; beside it that of `insights` and of
+//! `exports`.
+
+pub(crate) mod exports;
+pub(crate) mod insights;
 
 use recado_domain::analytics::{
     Activity, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, RevenueReport, TopContacts,

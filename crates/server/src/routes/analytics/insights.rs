@@ -6,7 +6,7 @@ use recado_domain::analytics::{Period, RfmError};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::analytics::span;
+use super::span;
 use crate::error::ApiError;
 use crate::web::query::Params;
 use crate::web::reply;
@@ -14,12 +14,12 @@ use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
 
 /// `GET /api/analytics`
-pub(super) async fn dashboard(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(crate) async fn dashboard(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.insights.dashboard(&tenant).await?))
 }
 
 /// `GET /api/analytics/messages`
-pub(super) async fn messages(
+pub(crate) async fn messages(
     services: Data<Services>,
     Proved(tenant): Caller,
     params: Params,
@@ -29,7 +29,7 @@ pub(super) async fn messages(
 }
 
 /// `GET /api/analytics/campaigns`
-pub(super) async fn campaigns(
+pub(crate) async fn campaigns(
     services: Data<Services>,
     Proved(tenant): Caller,
     params: Params,
@@ -39,7 +39,7 @@ pub(super) async fn campaigns(
 }
 
 /// `GET /api/analytics/heatmap`
-pub(super) async fn heat_map(
+pub(crate) async fn heat_map(
     services: Data<Services>,
     Proved(tenant): Caller,
     params: Params,
@@ -49,7 +49,7 @@ pub(super) async fn heat_map(
 }
 
 /// `GET /api/analytics/rfm`
-pub(super) async fn rfm(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(crate) async fn rfm(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.rfm.report(&tenant).await?))
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Started {
 }
 
 /// `POST /api/analytics/rfm/recalculate`: a wrong role is told so in a 200, as published.
-pub(super) async fn recalculate(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(crate) async fn recalculate(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
     match services.rfm.recalculate(&tenant).await {
         Ok(()) => {
             services.shared.customers.notify_one();
