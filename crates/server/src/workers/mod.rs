@@ -62,6 +62,14 @@ pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrac
     Ok(())
 }
 
+/// Who carries runs out here.
+fn worker(shared: &Shared) -> Worker {
+    Worker {
+        id: shared.desk.worker().unwrap_or_else(Uuid::now_v7),
+        delay: shared.config.message_delay,
+    }
+}
+
 /// Starts every worker on the current runtime. They end after `stop` is cancelled; `tasks` tells when.
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
@@ -74,10 +82,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         stores.message_files(shared)?,
         shared.cipher.clone(),
         pacer.clone(),
-        Worker {
-            id: shared.desk.worker().unwrap_or_else(Uuid::now_v7),
-            delay: shared.config.message_delay,
-        },
+        worker(shared),
     ));
     desk::start(
         &shared.desk,

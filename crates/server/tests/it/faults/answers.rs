@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
 use recado_simulators::whatsapp::{Fault, FaultKind};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::people::{User, phone};
 use crate::harness::platform::{Answer, RawPlatform};
