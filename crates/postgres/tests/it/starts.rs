@@ -241,7 +241,19 @@ async fn facts_hold_what_decides_a_start() {
     profiles.delete(account, second.profile.id).await.unwrap();
     assert_eq!(profile_of().await, Some(first.profile.id));
 
-    // All subscriptions.
+    world.templates().delete(account, template.id, NOW, &[]).await.unwrap();
+    assert_eq!(runs.facts(account, campaign.id).await.unwrap().unwrap().template, None);
+    assert_eq!(
+        runs.facts(world.another_account().await, campaign.id).await.unwrap(),
+        None
+    );
+}
+
+#[tokio::test]
+async fn facts_hold_all_subscriptions() {
+    let world = World::new().await;
+    let (account, runs) = (world.account, world.runs());
+    let campaign = world.stored_draft().await;
     world
         .sql(&format!(
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at) VALUES
@@ -267,13 +279,6 @@ async fn facts_hold_what_decides_a_start() {
     assert_eq!(
         (billing.plan.as_str(), subscriptions.as_slice()),
         ("growth", &wanted[..])
-    );
-
-    world.templates().delete(account, template.id, NOW, &[]).await.unwrap();
-    assert_eq!(runs.facts(account, campaign.id).await.unwrap().unwrap().template, None);
-    assert_eq!(
-        runs.facts(world.another_account().await, campaign.id).await.unwrap(),
-        None
     );
 }
 

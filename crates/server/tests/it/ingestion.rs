@@ -204,14 +204,20 @@ fn an_order_is_owed_to_what_it_names_or_to_the_last_message() {
     assert_eq!(server.db.count(&of_link), 1);
     // The message is decided once: told again without a name, an order is owed to what it was owed to.
     let again = with(of_bia("1"), "total", json!(11));
-    assert_eq!(told(&ana, "/api/orders", "orders", &[again.clone()]), (1, 0));
+    assert_eq!(
+        told(&ana, "/api/orders", "orders", std::slice::from_ref(&again)),
+        (1, 0)
+    );
     assert_eq!(owed(1), wanted[0]);
     // A name alone is a change, and takes the revenue along.
     let named = with(again.clone(), "campaign_id", json!(wanted[1]));
-    assert_eq!(told(&ana, "/api/orders", "orders", &[named.clone()]), (1, 0));
+    assert_eq!(
+        told(&ana, "/api/orders", "orders", std::slice::from_ref(&named)),
+        (1, 0)
+    );
     assert_eq!(owed(1), wanted[1]);
     for item in [named, again] {
-        assert_eq!(told(&ana, "/api/orders", "orders", &[item]), (0, 1));
+        assert_eq!(told(&ana, "/api/orders", "orders", std::slice::from_ref(&item)), (0, 1));
     }
     assert_eq!(owed(1), wanted[1]);
 }

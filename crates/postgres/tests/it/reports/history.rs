@@ -298,8 +298,8 @@ impl History {
             paid = Some(ago(spec.placed));
         }
         let (campaign, automation, link) = match &before {
-            Some(order) => (order.campaign, order.automation, order.link),
-            None => self.origin(spec),
+            Some(order) if !spec.named.contains(&true) => (order.campaign, order.automation, order.link),
+            _ => self.origin(spec),
         };
         let items = spec.items.iter().map(|(product, quantity, price, cost)| {
             let quantity = i128::from(*quantity);
