@@ -70,17 +70,8 @@ pub(super) async fn stream(
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
     let mut listener = services.shared.streams.listen(&services.feed).await?;
-    let place = match last_event_id(&request) {
-        Some(last) => services.feed.place_of(account, last).await?,
-        None => None,
-    };
     let until = listener.skip();
-    let mut missed = Missed {
-        feed: services.feed.clone(),
-        account,
-        after: place.unwrap_or(until),
-        is_over: false,
-    };
+    let mut missed = Missed::after(&services.feed, account, last_event_id(&request), until).await?;
     let first = missed.slice(until).await?;
     let stream = Stream {
         missed,
@@ -113,6 +104,25 @@ struct Missed {
 }
 
 impl Missed {
+    /// Begins after the last notification that was told; one that is not the account's is none, and then nothing was missed.
+    async fn after(
+        feed: &PgNotificationFeed,
+        account: AccountId,
+        last: Option<NotificationId>,
+        until: i64,
+    ) -> Result<Self, StoreError> {
+        let place = match last {
+            Some(last) => feed.place_of(account, last).await?,
+            None => None,
+        };
+        Ok(Self {
+            feed: feed.clone(),
+            account,
+            after: place.unwrap_or(until),
+            is_over: false,
+        })
+    }
+
     /// The next events that are not after `until`, which the listener passed over; nothing at the end.
     async fn slice(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
         let told = match self.after < until {
