@@ -168,7 +168,7 @@ fn a_hostile_site_costs_next_to_nothing() {
         for reply in replies {
             assert_eq!(reply.invalid(), ["url"], "{name}");
         }
-        let each = more / READERS as u64;
+        let each = more / u64::try_from(READERS).unwrap();
         assert!(took < LONGEST, "{name}: {took:?}");
         assert!(each <= MORE, "{name}: {each} bytes for each reader");
         println!("{name}: {took:?}, {} KiB more for each reader", each >> 10);
