@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use recado_domain::notifications::{NotificationFeed, Told};
 use recado_domain::shared::StoreError;
+use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
@@ -146,9 +147,17 @@ impl Streams {
 }
 
 impl Listener {
-    /// The last place that it does not hear of: what is not greater has to be told by other means.
-    pub fn place(&self) -> i64 {
-        self.last
+    /// Passes over what waits for it: what is not after this place is told by other means. However far behind it was, it
+    /// hears everything after that.
+    pub fn skip(&mut self) -> i64 {
+        loop {
+            match self.told.try_recv() {
+                Ok(told) => self.last = self.last.max(told.place),
+                // What is lost was handed out before what waits, or is handed out again.
+                Err(TryRecvError::Lagged(_)) => {}
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return self.last,
+            }
+        }
     }
 
     /// The next notification; none at the end: the server stops, or the listener fell too far behind.
@@ -241,7 +250,7 @@ mod tests {
         assert_eq!(feed.looks.load(Ordering::SeqCst), 0, "nobody listens, nobody looks");
         feed.latest.store(5, Ordering::SeqCst);
         let mut first = streams.listen(&feed).await.unwrap();
-        assert_eq!(first.place(), 5);
+        assert_eq!(first.skip(), 5);
         feed.latest.store(7, Ordering::SeqCst);
         let mut second = streams.listen(&feed).await.unwrap();
         assert_eq!(places(&mut first, 2).await, [6, 7]);
@@ -276,6 +285,10 @@ mod tests {
         feed.latest.store(5000, Ordering::SeqCst);
         streams.hand_out(0, (1..=2000).map(told).collect());
         assert!(open[0].next().await.is_none());
+        // Unless it is told that otherwise, and goes on with what comes then.
+        assert_eq!(open[2].skip(), 2000);
+        streams.hand_out(2000, vec![told(1999), told(2001)]);
+        assert_eq!(places(&mut open[2], 1).await, [2001]);
         stop.cancel();
         assert!(open[1].next().await.is_none());
     }

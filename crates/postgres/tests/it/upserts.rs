@@ -123,15 +123,12 @@ async fn a_tag_of_nobody_or_of_others_leaves_nothing() {
     let world = World::new().await;
     let other = world.another_account().await;
     for wrong in [TagId(id()), tag(&world, other, "theirs").await] {
-        let upserted = upsert(
-            &world,
-            &ContactUpsert {
-                tag_ids: vec![wrong],
-                tags: vec!["mine".into()],
-                ..told(draft("Ana", Some("+5511961234567")))
-            },
-        );
-        let refused = upserted.await;
+        let labelled = ContactUpsert {
+            tag_ids: vec![wrong],
+            tags: vec!["mine".into()],
+            ..told(draft("Ana", Some("+5511961234567")))
+        };
+        let refused = upsert(&world, &labelled).await;
         assert!(
             matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
             "{refused:?}"

@@ -30,11 +30,7 @@ pub(super) async fn upload(
 ) -> Result<HttpResponse, ApiError> {
     body::check_media_type(&request, FORM)?;
     let most = MediaType::largest().saturating_add(OVERHEAD_BYTES);
-    // Whatever it is, it is over its type's limit.
-    if body::declared_length(&request).is_some_and(|length| length > most) {
-        let message = format!("must have at most {} bytes", MediaType::largest());
-        return Err(FieldErrors::one("file", message).into());
-    }
+    refuse_declared(&request, most)?;
     let content_type = request
         .headers()
         .get(CONTENT_TYPE)
@@ -49,7 +45,17 @@ pub(super) async fn upload(
     Ok(reply::ok(taken?))
 }
 
-/// Passes the one file of a form on to the store, piece by piece. What is left in `parts` was refused.
+/// Whatever it is that a body says to be larger than any form, it is over its type's limit.
+fn refuse_declared(request: &HttpRequest, most: u64) -> Result<(), FieldErrors> {
+    if body::declared_length(request).is_none_or(|length| length <= most) {
+        return Ok(());
+    }
+    let message = format!("must have at most {} bytes", MediaType::largest());
+    Err(FieldErrors::one("file", message))
+}
+
+/// Passes the one file of a form on to the store, piece by piece. What is left in `parts` was refused. A file over its
+/// limit is refused by itself; what is too large here are other parts, or what stands around them.
 async fn take(
     services: &Services,
     tenant: &Tenant,
@@ -61,7 +67,6 @@ async fn take(
     let (mut payload, mut received) = (payload.into_inner(), 0_u64);
     while let Some(piece) = body::next_piece(&mut payload).await? {
         received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-        // A file over its limit was refused before: these are other parts, or what stands around them.
         if received > most {
             return Err(ApiError::TooLarge);
         }

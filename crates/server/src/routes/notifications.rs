@@ -69,26 +69,17 @@ pub(super) async fn stream(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
-    let listener = services.shared.streams.listen(&services.feed).await?;
-    let place = match last_event_id(&request) {
-        Some(last) => services.feed.place_of(account, last).await?,
-        None => None,
-    };
-    let missed = Missed {
-        feed: services.feed.clone(),
-        account,
-        after: place.unwrap_or(listener.place()),
-        until: listener.place(),
-    };
-    let mut stream = Stream {
+    let mut listener = services.shared.streams.listen(&services.feed).await?;
+    let until = listener.skip();
+    let mut missed = Missed::after(&services.feed, account, last_event_id(&request), until).await?;
+    let first = missed.slice(until).await?;
+    let stream = Stream {
         missed,
         listener,
-        waiting: VecDeque::from([GREETING.to_owned()]),
+        waiting: [GREETING.to_owned()].into_iter().chain(first).collect(),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
         shut_out: Box::pin(shut_out(services, request, account)),
     };
-    let first = stream.missed.slice().await?;
-    stream.waiting.extend(first);
     Ok(stream.answer())
 }
 
@@ -109,21 +100,39 @@ struct Missed {
     feed: PgNotificationFeed,
     account: AccountId,
     after: i64,
-    until: i64,
+    is_over: bool,
 }
 
 impl Missed {
-    fn is_over(&self) -> bool {
-        self.after >= self.until
+    /// Begins after the last notification that was told; one that is not the account's is none, and then nothing was missed.
+    async fn after(
+        feed: &PgNotificationFeed,
+        account: AccountId,
+        last: Option<NotificationId>,
+        until: i64,
+    ) -> Result<Self, StoreError> {
+        let place = match last {
+            Some(last) => feed.place_of(account, last).await?,
+            None => None,
+        };
+        Ok(Self {
+            feed: feed.clone(),
+            account,
+            after: place.unwrap_or(until),
+            is_over: false,
+        })
     }
 
-    /// The next events; nothing at the end.
-    async fn slice(&mut self) -> Result<Vec<String>, StoreError> {
-        if self.is_over() {
-            return Ok(vec![]);
+    /// The next events that are not after `until`, which the listener passed over; nothing at the end.
+    async fn slice(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
+        let told = match self.after < until {
+            true => self.feed.between(self.account, self.after, until, REPLAY).await?,
+            false => vec![],
+        };
+        match told.last() {
+            Some(told) => self.after = told.place,
+            None => self.is_over = true,
         }
-        let told = self.feed.between(self.account, self.after, self.until, REPLAY).await?;
-        self.after = told.last().map_or(self.until, |told| told.place);
         Ok(told.iter().map(|told| event(&told.notification)).collect())
     }
 }
@@ -151,7 +160,7 @@ impl Stream {
 
     /// The next piece; none at the end.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        while self.waiting.is_empty() && !self.missed.is_over() {
+        while self.waiting.is_empty() && !self.missed.is_over {
             self.replay().await?;
         }
         let piece = match self.waiting.pop_front() {
@@ -164,10 +173,12 @@ impl Stream {
     /// Takes the next slice of what was missed. Where it cannot be had, the stream ends: its caller comes back, and goes on
     /// from what they were told last.
     async fn replay(&mut self) -> Option<()> {
+        // A slice may have taken its time: what came meanwhile is in a later one.
+        let until = self.listener.skip();
         let slice = tokio::select! {
             biased;
             () = &mut self.shut_out => return None,
-            slice = self.missed.slice() => slice,
+            slice = self.missed.slice(until) => slice,
         };
         match slice {
             Ok(events) => self.waiting.extend(events),

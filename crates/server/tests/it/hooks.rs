@@ -118,9 +118,9 @@ fn what_a_shop_tells_is_recorded_once_and_logged() {
 #[test]
 fn a_contact_is_told_of_with_all_that_a_contact_has() {
     let server = Server::new();
-    let (ana, bia) = (server.owner(), server.owner());
+    let ana = server.owner();
     let hook = Hook::new(&ana);
-    let (vip, foreign) = (ana.tag("vip"), bia.tag("theirs"));
+    let vip = ana.tag("vip");
     let told = |message: &str, data: Value| {
         let body = json!({ "type": "contact.upserted", "data": data });
         hook.call(&server, message, &body)
@@ -166,6 +166,19 @@ fn a_contact_is_told_of_with_all_that_a_contact_has() {
     let tags = contact["tags"].as_array().unwrap().iter().map(|tag| text(&tag["name"]));
     assert_eq!(tags.collect::<Vec<_>>(), ["new", "vip"]);
     assert!(contact["opted_out_at"].is_string(), "a system's word opts nobody in");
+}
+
+#[test]
+fn what_is_wrong_with_a_contact_is_named_by_its_field() {
+    let server = Server::new();
+    let (ana, bia) = (server.owner(), server.owner());
+    let hook = Hook::new(&ana);
+    let foreign = bia.tag("theirs");
+    let told = |message: &str, data: Value| {
+        let body = json!({ "type": "contact.upserted", "data": data });
+        hook.call(&server, message, &body)
+    };
+    told("m1", json!({ "name": "Bia", "wa_user_id": "BR.1a" })).ok();
     let wrong = |data: Value| {
         let error = told("m5", data).refused(422, "VALIDATION_ERROR");
         let fields = error["details"]["fields"].as_object().unwrap();
@@ -186,7 +199,7 @@ fn a_contact_is_told_of_with_all_that_a_contact_has() {
         wrong(json!({ "name": "X", "phone": "11961234569", "wa_user_id": "BR.1a" })),
         ["data.wa_user_id"]
     );
-    assert_eq!(only().len(), 2);
+    assert_eq!(server.db.count("FROM contacts"), 2);
 }
 
 #[test]
