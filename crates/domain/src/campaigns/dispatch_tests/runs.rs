@@ -366,7 +366,7 @@ impl RunStore for FakeRuns {
             profile_id: None,
             billing: Standing {
                 plan: "free".into(),
-                subscription: None,
+                subscriptions: Vec::new(),
             },
             now: NOW + Duration::HOUR,
         }))
