@@ -153,6 +153,11 @@ impl Dispatcher {
             self.halt(run, &script.material, &halt).await?;
             return self.leave(run).await.map(Some);
         }
+        if let Some(why) = flights.hopeless() {
+            self.land(run, flights).await?;
+            self.runs.finish(run, Some(&why)).await?;
+            return self.standing(run).await.map(Some);
+        }
         if !flights.is_empty() {
             self.start_part(run, script, flights).await?;
             return Ok(None);
@@ -167,7 +172,7 @@ impl Dispatcher {
                 self.pacer.rest(time.min(LOOK_AGAIN)).await;
             }
             Claim::Exhausted => {
-                self.runs.finish(run).await?;
+                self.runs.finish(run, None).await?;
                 return self.standing(run).await.map(Some);
             }
             // Whoever lets it go on finds it free.

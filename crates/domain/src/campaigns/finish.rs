@@ -8,12 +8,13 @@ use super::status::RunResult;
 use super::{Campaign, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
 
-/// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
+/// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`). None: the campaign is not sending any more, or waits, and stays as it is.
 pub fn finish(
     campaign: &Campaign,
     counts: &SendCounts,
     trigger: Trigger,
     actor: Option<&Actor>,
+    why: Option<&str>,
     now: OffsetDateTime,
 ) -> Option<(Campaign, Vec<Event>)> {
     if campaign.paused_at.is_some() {
@@ -33,8 +34,8 @@ pub fn finish(
     };
     let report = RunReport::of(&finished, counts);
     let mut events = vec![
-        Event::Notification(end_notification(&finished, &report)),
-        finished_event(&finished, &report),
+        Event::Notification(end_notification(&finished, &report, why)),
+        finished_event(&finished, &report, why),
     ];
     if trigger == Trigger::Execute {
         events.push(Event::Audit(Audit {
@@ -50,7 +51,7 @@ pub fn finish(
     Some((finished, events))
 }
 
-fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
+fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) -> Notification {
     let kind = if report.failed == 0 {
         NotificationKind::Success
     } else {
@@ -59,6 +60,10 @@ fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
     let message = match report.failed {
         0 => format!("{} messages were sent.", report.sent),
         failed => format!("{} messages were sent, {failed} were not.", report.sent),
+    };
+    let message = match why {
+        Some(why) => format!("{message} It was ended early: {why}."),
+        None => message,
     };
     Notification {
         kind,
@@ -99,7 +104,7 @@ mod tests {
         };
         let sending = campaign(CampaignStatus::Sending);
         let events = |trigger| {
-            finish(&sending, &counts, trigger, Some(&tenant().actor), NOW)
+            finish(&sending, &counts, trigger, Some(&tenant().actor), None, NOW)
                 .unwrap()
                 .1
         };
@@ -131,7 +136,7 @@ mod tests {
             failed: 8,
             ..SendCounts::default()
         };
-        let told = end_notification(&named, &RunReport::of(&named, &counts));
+        let told = end_notification(&named, &RunReport::of(&named, &counts), None);
         let published = json!(schemars::schema_for!(crate::notifications::Notification));
         let example = |field: &str| published["properties"][field]["examples"][0].clone();
         assert_eq!(
@@ -153,7 +158,7 @@ mod tests {
                 pending: total - accepted,
                 ..SendCounts::default()
             };
-            finish(campaign, &counts, Trigger::Send, None, NOW).map(|(campaign, _)| campaign.status)
+            finish(campaign, &counts, Trigger::Send, None, None, NOW).map(|(campaign, _)| campaign.status)
         };
         assert_eq!(end(&sending, 3, 3), Some(CampaignStatus::Completed));
         assert_eq!(end(&sending, 2, 3), Some(CampaignStatus::Partial));

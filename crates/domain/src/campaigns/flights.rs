@@ -17,6 +17,10 @@ const OPEN: usize = 50;
 /// Results are written together, so many at least as long as more can be started.
 const BATCH: usize = 10;
 
+/// A run whose last messages were all refused for good, so many of them, is not going to reach anybody. A list of which a
+/// part is bad does not look like that, and is tried to its end.
+const BUDGET: usize = 1000;
+
 /// A result, and why the run has to pause after it, if it has to.
 pub(super) type Settled = (SendId, SendResult, Option<Halt>);
 
@@ -28,6 +32,8 @@ pub(super) struct Flights<'a> {
     calls: FuturesUnordered<BoxFuture<'a, Settled>>,
     results: Vec<(SendId, SendResult)>,
     halt: Option<Halt>,
+    /// How many were refused since the last one that was not, and what the platform said last.
+    refused: (usize, String),
 }
 
 impl<'a> Flights<'a> {
@@ -96,6 +102,12 @@ impl<'a> Flights<'a> {
         self.halt.as_ref()
     }
 
+    /// Why it makes no sense to go on, if it makes none.
+    pub(super) fn hopeless(&self) -> Option<String> {
+        let (refused, why) = &self.refused;
+        (*refused >= BUDGET).then(|| format!("the last {refused} messages were all refused: {why}"))
+    }
+
     /// Does something while the calls go on.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
@@ -124,6 +136,13 @@ impl<'a> Flights<'a> {
 
     fn take_in(&mut self, settled: Option<Settled>) {
         if let Some((send, result, halt)) = settled {
+            match &result {
+                SendResult::Sent { .. } | SendResult::Unknown => self.refused.0 = 0,
+                SendResult::Failed { code: Some(_), message } => {
+                    self.refused = (self.refused.0 + 1, message.clone());
+                }
+                SendResult::Failed { code: None, .. } | SendResult::Deferred { .. } | SendResult::Released => {}
+            }
             self.results.push((send, result));
             if self.halt.is_none() {
                 self.halt = halt;

@@ -140,8 +140,8 @@ pub trait RunStore: Send + Sync {
     async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
     /// Begins a run of the campaign's failed sends, in one transaction like `start`: each is as if it had never been
-    /// tried. With them go those that never were. Left out are those whose outcome was never learned: they may have
-    /// arrived.
+    /// tried. With them go those that an early end left untried. Left out are those whose outcome was never learned: they
+    /// may have arrived.
     async fn retry(&self, retry: &RunRetry) -> Result<StartOutcome, StoreError>;
 
     /// Up to `limit` scheduled campaigns of accounts that may work whose time has come by the store's clock, across
@@ -201,8 +201,8 @@ pub trait RunStore: Send + Sync {
 
     /// Ends the run by `finish`, in one transaction with its events, and takes it from the queue; only where the
     /// campaign still is sending and not paused. Places of the month that were kept for what never left are given back.
-    /// Returns how the campaign stands then.
-    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
+    /// Returns how the campaign stands then. `why`: it ends before everybody was tried.
+    async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError>;
 
     /// How the campaign stands now; none when it is gone.
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;

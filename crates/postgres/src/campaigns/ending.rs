@@ -82,7 +82,11 @@ struct NowRow {
     now: OffsetDateTime,
 }
 
-pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
+pub(super) async fn finish(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    why: Option<&str>,
+) -> Attempt<Option<RunReport>> {
     let (account, id) = (run.account_id, run.campaign_id);
     let Some(row) = rows::locked(conn, account, id).await? else {
         return Ok(None);
@@ -110,7 +114,7 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Atte
     };
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
-    let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
+    let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), why, now.now) else {
         return Ok(Some(RunReport::of(&campaign, &counts)));
     };
     sql("UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5 WHERE account_id = $1 AND id = $2")

@@ -200,8 +200,8 @@ impl RunStore for PgRuns {
         ))
     }
 
-    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| ending::finish(conn, run))
+    async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self, run.account_id, |conn| ending::finish(conn, run, why))
     }
 
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {

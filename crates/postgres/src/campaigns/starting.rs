@@ -211,8 +211,8 @@ struct RenewedRow {
 }
 
 /// Makes failed sends as if they had never been tried, and counts them so. One whose outcome was never learned keeps
-/// the moment since when, and is left out. What was never tried, as of campaigns that an earlier version ended early,
-/// goes with them: the run is sending again, and they need places in the month like all others.
+/// the moment since when, and is left out. What an early end left untried goes with them: the run is sending again, and
+/// they need places in the month like all others.
 async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
     let renewed: RenewedRow = sql("WITH again AS (
            SELECT id, status = 'failed' AS failed FROM campaign_sends

@@ -86,14 +86,14 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
     world.deliveries().apply(world.account, &read).await.unwrap();
     let wanted = json!([item(&world, sends[0], "read").await]);
     assert_eq!(told(&world).await, [("message.read".to_owned(), wanted)]);
-    runs.finish(run).await.unwrap();
-    runs.finish(run).await.unwrap();
+    runs.finish(run, Some("enough")).await.unwrap();
+    runs.finish(run, None).await.unwrap();
     assert_eq!(
         told(&world).await,
         [(
             "campaign.finished".to_owned(),
             json!([{ "id": campaign.id, "name": "Black Friday", "status": "partial", "simulated": false, "total": 3,
-                     "sent": 2, "failed": 1 }])
+                     "sent": 2, "failed": 1, "ended_early": "enough" }])
         )]
     );
     runs.retry(&retry_of(&campaign)).await.unwrap();

@@ -91,7 +91,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
         }
         Step::Pause => runs.pause(run, "x", &[]).await.unwrap(),
         Step::Finish => {
-            runs.finish(run).await.unwrap();
+            runs.finish(run, None).await.unwrap();
         }
         Step::Cancel => {
             let cancelled = Campaign {

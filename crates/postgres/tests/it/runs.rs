@@ -367,7 +367,7 @@ async fn a_finish_concludes_and_tells() {
     )
     .await
     .unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
+    let report = runs.finish(run, None).await.unwrap().unwrap();
     let expected = RunReport {
         total: 3,
         sent: 1,
@@ -393,13 +393,13 @@ async fn a_finish_concludes_and_tells() {
     assert_eq!(world.number(audit).await, 1);
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
     // A second finish changes nothing.
-    runs.finish(run).await.unwrap();
+    runs.finish(run, None).await.unwrap();
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
     world.assert_recount().await;
 }
 
 #[tokio::test]
-async fn a_finish_gives_back_what_was_not_used() {
+async fn a_run_that_ends_early_gives_back_what_it_did_not_use() {
     let world = World::new().await;
     world.people(5).await;
     let worker = id();
@@ -407,11 +407,13 @@ async fn a_finish_gives_back_what_was_not_used() {
     let sends = world.in_flight(run, worker, 3).await;
     let results = [(sends[0], failed()), (sends[1], SendResult::Unknown)];
     world.runs().record(run, &results).await.unwrap();
-    let report = world.runs().finish(run).await.unwrap().unwrap();
+    let report = world.runs().finish(run, Some("all refused")).await.unwrap().unwrap();
     assert_eq!((report.status, report.failed), (CampaignStatus::Partial, 5));
     // The unknown one and the one under way keep their places until something is known of them.
     assert_eq!(world.usage().await, "0/2");
     world.assert_recount().await;
+    let told = "SELECT count(*) FROM outbox_events WHERE payload ->> 'message' LIKE '%ended early: all refused.'";
+    assert_eq!(world.number(told).await, 1);
 }
 
 #[tokio::test]
@@ -424,7 +426,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     let send = world.in_flight(run, worker, 1).await[0];
     runs.record(run, &[(send, SendResult::Released)]).await.unwrap();
     runs.pause(run, "x", &[]).await.unwrap();
-    let report = runs.finish(run).await.unwrap().unwrap();
+    let report = runs.finish(run, None).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.paused, report.failed),
         (CampaignStatus::Sending, true, 1)
@@ -434,7 +436,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         account_id: world.another_account().await,
         ..run
     };
-    assert_eq!(runs.finish(foreign).await.unwrap(), None);
+    assert_eq!(runs.finish(foreign, None).await.unwrap(), None);
     assert_eq!(runs.report(foreign).await.unwrap(), None);
     assert_eq!(runs.material(foreign).await.unwrap(), None);
     assert_eq!(
@@ -455,7 +457,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
         .delete(&deleted, CampaignStatus::Cancelled, &[])
         .await
         .unwrap();
-    assert_eq!(runs.finish(run).await.unwrap(), None);
+    assert_eq!(runs.finish(run, None).await.unwrap(), None);
     assert_eq!(runs.report(run).await.unwrap(), None);
 }
 
@@ -610,7 +612,7 @@ async fn what_comes_too_late_for_a_finished_run_is_left_to_time() {
         .record(run, &[(sends[0], SendResult::Unknown)])
         .await
         .unwrap();
-    world.runs().finish(run).await.unwrap().unwrap();
+    world.runs().finish(run, None).await.unwrap().unwrap();
     let late = [
         (sends[0], SendResult::Deferred { delay: Duration::ZERO }),
         (sends[0], SendResult::Released),

@@ -146,7 +146,7 @@ async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
 }
 
 #[tokio::test]
-async fn a_retry_tries_those_who_were_left_in_lists() {
+async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
     let worker = id();
     let (world, campaign, run) = started(worker).await;
     let sends = world.in_flight(run, worker, 2).await;
@@ -156,7 +156,7 @@ async fn a_retry_tries_those_who_were_left_in_lists() {
     };
     let results: Vec<_> = sends.iter().map(failed).collect();
     world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run).await.unwrap();
+    world.runs().finish(run, Some("all were refused")).await.unwrap();
     assert_eq!(world.usage().await, "0/0");
     let retry = recado_domain::campaigns::RunRetry {
         monthly_limit: 10_000,

@@ -293,6 +293,22 @@ async fn a_run_that_everybody_refuses_tries_everybody() {
 }
 
 #[tokio::test]
+async fn a_hopeless_run_ends_early_and_says_why() {
+    // The twentieth is reached, and so counting begins anew.
+    let stage = Stage::new(1300, |to, _| if to == phone(20) { accepted(to) } else { failed() });
+    assert_eq!(stage.carry_out().await, over(1300, 1, CampaignStatus::Partial));
+    assert_eq!(stage.called(), all_phones(1021));
+    assert_eq!(stage.count(SendStatus::Failed), 1020);
+    let (usage, events) = {
+        let state = stage.runs.state();
+        (state.usage, state.events.clone())
+    };
+    assert_eq!(usage, (1, 0), "what was not tried costs nothing");
+    assert!(matches!(&events[..], [Event::Notification(told), Event::Webhook(_)]
+        if told.message.ends_with("ended early: the last 1000 messages were all refused: undeliverable.")));
+}
+
+#[tokio::test]
 async fn who_opts_out_after_the_claim_is_not_called() {
     let stage = Stage::new(12, |to, _| accepted(to));
     let runs = stage.runs.clone();

@@ -297,8 +297,8 @@ impl State {
         }
     }
 
-    fn finish(&mut self) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
+    fn finish(&mut self, why: Option<&str>) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, why, NOW);
         if let Some((campaign, events)) = ended {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
@@ -445,8 +445,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
-    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish()).await
+    async fn finish<'a>(&self, _: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish(why)).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {

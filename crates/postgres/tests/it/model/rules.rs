@@ -45,7 +45,7 @@ impl State {
                 state.end(*campaign, CampaignStatus::Cancelled);
             }),
             Step::Overtaken { campaign, .. } => Answer::Write(Write::Stale(self.campaigns[*campaign].status)),
-            Step::Finish(campaign) => self.finish(*campaign),
+            Step::Finish { campaign, .. } => self.finish(*campaign),
             Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
             Step::Release(campaign, worker) => self.release(*campaign, *worker),
             Step::Abandon(campaign, worker) => {
@@ -359,7 +359,7 @@ impl State {
         Answer::Report(self.report(campaign))
     }
 
-    /// Failed sends, and those that were never tried, are new ones.
+    /// Failed sends, and those that an early end left untried, are new ones.
     fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
