@@ -9,6 +9,10 @@ use sha2::{Digest, Sha256};
 use crate::error::{Context, Result, fail};
 use crate::secrets::hex;
 
+/// The file system in memory that Linux has, and the least that has to be free there.
+const MEMORY: &str = "/dev/shm";
+const ROOM: u64 = 4 << 30;
+
 /// The repository this tool belongs to.
 pub(crate) fn root() -> PathBuf {
     // `cargo run` says it at run time; the value of compile time is for a binary that is called directly.
@@ -48,11 +52,23 @@ pub(crate) fn cargo() -> Command {
 }
 
 pub(crate) fn is_root() -> Result<bool> {
+    Ok(user()? == 0)
+}
+
+/// The number of whoever runs this.
+fn user() -> Result<u32> {
     let out = Command::new("id")
         .arg("-u")
         .output()
         .context(|| "cannot run id -u".to_owned())?;
-    Ok(String::from_utf8_lossy(&out.stdout).trim() == "0")
+    let number = String::from_utf8_lossy(&out.stdout).trim().parse();
+    number.context(|| "id -u says no number".to_owned())
+}
+
+/// What belongs to this checkout and no other is called.
+fn own_name() -> String {
+    let digest = hex(&Sha256::digest(root().as_os_str().as_encoded_bytes()));
+    format!("recado-{}", digest.chars().take(12).collect::<String>())
 }
 
 /// The directory of all development state of this checkout, made if it is missing.
@@ -60,27 +76,59 @@ pub(crate) fn is_root() -> Result<bool> {
 /// PostgreSQL refuses to run as root and is run as another user then, who cannot enter a checkout under /root:
 /// so root keeps its state in /var/tmp. The hash of the path keeps checkouts apart.
 pub(crate) fn state() -> Result<PathBuf> {
-    let digest = hex(&Sha256::digest(root().as_os_str().as_encoded_bytes()));
-    let name = format!("recado-{}", digest.chars().take(12).collect::<String>());
     let root = is_root()?;
     let dir = match std::env::var_os("XDG_DATA_HOME") {
-        _ if root => Path::new("/var/tmp").join(name),
-        Some(data) if Path::new(&data).is_absolute() => Path::new(&data).join(name),
+        _ if root => Path::new("/var/tmp").join(own_name()),
+        Some(data) if Path::new(&data).is_absolute() => Path::new(&data).join(own_name()),
         _ => target().join("dev-state"),
     };
     fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
     if root {
-        owned_by_root(&dir)?;
+        owned_by(0, &dir)?;
     }
     Ok(dir)
 }
 
-/// Anybody may make a directory in /var/tmp, and its name is no secret: somebody else's must not get our passwords.
-fn owned_by_root(dir: &Path) -> Result<()> {
+/// The same for what a run of tests throws away; none without so much memory to spare.
+///
+/// Tests make and drop a thousand databases of some hundred files: a file system on a disk works more on these than
+/// PostgreSQL on the tests.
+pub(crate) fn in_memory() -> Result<Option<PathBuf>> {
+    if !has_room(MEMORY) {
+        return Ok(None);
+    }
+    let user = user()?;
+    let dir = Path::new(MEMORY).join(format!("{}-{user}", own_name()));
+    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    owned_by(user, &dir)?;
+    Ok(Some(dir))
+}
+
+fn has_room(dir: &str) -> bool {
+    let asked = Command::new("df").args(["--output=avail", "-B1", dir]).output();
+    let free = asked.ok().and_then(|out| {
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        text.lines().last()?.trim().parse::<u64>().ok()
+    });
+    free.is_some_and(|free| free >= ROOM)
+}
+
+/// Anybody may make a directory in such a place, and its name is no secret: somebody else's must not get our passwords.
+fn owned_by(user: u32, dir: &Path) -> Result<()> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let found = fs::symlink_metadata(dir).context(|| format!("cannot look at {}", dir.display()))?;
-    if !found.is_dir() || found.uid() != 0 {
+    if !found.is_dir() || found.uid() != user {
         return fail(format!("{} belongs to somebody else: remove it", dir.display()));
     }
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).context(|| format!("cannot open up {}", dir.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_no_room_where_nothing_is() {
+        assert!(!has_room("/no/such/place"));
+    }
 }

@@ -35,7 +35,22 @@ impl Scratch {
     pub(crate) fn called(name: &str) -> Result<Self> {
         let state = paths::state()?;
         sweep(&state);
-        let dir = state.join(format!("test-{}-{name}", std::process::id()));
+        Self::within(&state, name)
+    }
+
+    /// In memory where there is room, else as the others.
+    pub(crate) fn in_memory() -> Result<Self> {
+        match paths::in_memory()? {
+            Some(memory) => {
+                sweep(&memory);
+                Self::within(&memory, "run")
+            }
+            None => Self::new(),
+        }
+    }
+
+    fn within(place: &Path, name: &str) -> Result<Self> {
+        let dir = place.join(format!("test-{}-{name}", std::process::id()));
         // Root's own umask must not keep the services' user out.
         fs::create_dir_all(&dir)
             .and_then(|()| fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)))

@@ -16,7 +16,7 @@ pub(crate) struct Rig {
 
 impl Rig {
     pub(crate) fn start() -> Result<Self> {
-        let scratch = Scratch::new()?;
+        let scratch = Scratch::in_memory()?;
         let dir = scratch.dir.clone();
         let mut rig = Self {
             redis: None,
