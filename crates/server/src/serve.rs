@@ -7,7 +7,7 @@ use actix_web::middleware::from_fn;
 use actix_web::web::Data;
 use actix_web::{App, HttpServer};
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -65,6 +65,8 @@ pub fn run(parts: Parts) -> anyhow::Result<()> {
 
 async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
+    // From here on, whoever asks for the end gets an orderly one.
+    let signals = Signals::heard()?;
     let tasks = TaskTracker::new();
     let desk = RunDesk::new(parts != Parts::Routes, stop.clone());
     let shared = Shared::new(config, desk, Streams::new(stop.clone()))?;
@@ -77,10 +79,10 @@ async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting
     }
     if parts == Parts::Workers {
         tracing::info!("workers are running");
-        terminated(&stop).await?;
+        signals.terminated(&stop).await;
     } else {
         tasks.spawn(shared.streams.clone().tell(shared.notification_feed()?));
-        serve(&shared, &stop).await?;
+        serve(&shared, signals, &stop).await?;
     }
     tasks.close();
     if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {
@@ -93,7 +95,7 @@ async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting
     Ok(())
 }
 
-async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> {
+async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let bind = shared.config.bind;
     // The reference is made before anybody asks for it.
@@ -125,10 +127,9 @@ async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> 
     let handle = server.handle();
     let stopping = stop.clone();
     let stopper = tokio::spawn(async move {
-        terminated(&stopping).await?;
+        signals.terminated(&stopping).await;
         tokio::time::sleep(FAREWELL).await;
         handle.stop(true).await;
-        anyhow::Ok(())
     });
     tracing::info!(%bind, "listening");
     server.await.context("the HTTP server failed")?;
@@ -137,16 +138,29 @@ async fn serve(shared: &Shared, stop: &CancellationToken) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Waits for SIGTERM or SIGINT, then says so to everything: not ready any more, no new work, leases given back.
-async fn terminated(stop: &CancellationToken) -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = stop.cancelled() => {}
+/// What asks the process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Heard from now on, whenever somebody waits for them.
+    fn heard() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
-    tracing::info!("stopping");
-    stop.cancel();
-    Ok(())
+
+    /// Waits for SIGTERM or SIGINT, then says so to everything: not ready any more, no new work, leases given back.
+    async fn terminated(mut self, stop: &CancellationToken) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            () = stop.cancelled() => {}
+        }
+        tracing::info!("stopping");
+        stop.cancel();
+    }
 }
