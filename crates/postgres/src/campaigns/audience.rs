@@ -57,7 +57,7 @@ fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
 const FROZEN_AS_SENDS: i32 = 5000;
 
 /// The others are kept as lists of so many contacts.
-const PART: i32 = 1000;
+const PART: i32 = 2000;
 
 /// Fixes who it goes to, and returns how many. The first get their sends, and the others a place in the lists that
 /// [`unfold`] makes sends of: a list costs a hundredth of its sends, so that the first message of a large campaign does
