@@ -11,10 +11,6 @@ const TOP: &[&str] = &[
     "xtask",
     "docs",
     "README.md",
-    "LICENSE",
-    "CHANGELOG.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
 ];
 
 pub(super) fn check(files: &[String]) -> Vec<Finding> {

@@ -8,7 +8,8 @@ use super::status::RunResult;
 use super::{Campaign, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
 
-/// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`). None: the campaign is not sending any more, or waits, and stays as it is.
+/// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`, which is not told where nobody
+/// was left to try). None: the campaign is not sending any more, or waits, and stays as it is.
 pub fn finish(
     campaign: &Campaign,
     counts: &SendCounts,
@@ -33,6 +34,7 @@ pub fn finish(
         ..campaign.clone()
     };
     let report = RunReport::of(&finished, counts);
+    let why = why.filter(|_| counts.pending > 0);
     let mut events = vec![
         Event::Notification(end_notification(&finished, &report, why)),
         finished_event(&finished, &report, why),
@@ -146,6 +148,32 @@ mod tests {
         let published = example("data");
         let names = |data: &serde_json::Value| data.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&published), names(&told.data));
+    }
+
+    #[test]
+    fn an_early_end_is_told_where_somebody_is_left() {
+        let told = |failed, pending| {
+            let counts = SendCounts {
+                total: 3,
+                failed,
+                pending,
+                ..SendCounts::default()
+            };
+            let sending = campaign(CampaignStatus::Sending);
+            let (_, events) = finish(&sending, &counts, Trigger::Send, None, Some("hopeless"), NOW).unwrap();
+            match &events[..] {
+                [Event::Notification(told), Event::Webhook(event)] => {
+                    (told.message.clone(), event.items[0]["ended_early"].clone())
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let message = "0 messages were sent, 3 were not.".to_owned();
+        assert_eq!(told(3, 0), (message.clone(), json!(null)));
+        assert_eq!(
+            told(2, 1),
+            (format!("{message} It was ended early: hopeless."), json!("hopeless"))
+        );
     }
 
     #[test]
