@@ -34,15 +34,15 @@ impl PgInsights {
 
 /// Sums of the columns of messages, in an object. Slots are added up as they are: ten thousand campaigns would be grouped
 /// for nothing.
-const SUMS: &str = "jsonb_build_object('sent', coalesce(sum(sent), 0)::bigint,
+const SUMS: &str = "json_build_object('sent', coalesce(sum(sent), 0)::bigint,
     'delivered', coalesce(sum(delivered), 0)::bigint, 'read', coalesce(sum(read), 0)::bigint,
     'failed', coalesce(sum(failed), 0)::bigint, 'received', coalesce(sum(received), 0)::bigint)";
 
 /// `$2`: the week's Monday; `$3`: the month's first. Campaigns that were deleted have sent what they sent.
 fn dashboard() -> String {
     format!(
-        "SELECT jsonb_build_object(
-           'contacts', (SELECT jsonb_build_object('total', coalesce(sum(contacts), 0)::bigint,
+        "SELECT json_build_object(
+           'contacts', (SELECT json_build_object('total', coalesce(sum(contacts), 0)::bigint,
                'new_this_week', coalesce(sum(contacts) FILTER (WHERE day >= $2), 0)::bigint,
                'new_this_month', coalesce(sum(contacts) FILTER (WHERE day >= $3), 0)::bigint)
              FROM contact_counts WHERE account_id = $1),
@@ -50,21 +50,21 @@ fn dashboard() -> String {
                SELECT sent, delivered, read, failed, received FROM message_rollups
                WHERE account_id = $1 AND span = 1440
                UNION ALL SELECT sent, delivered, read, failed, 0 FROM campaign_counter_slots WHERE account_id = $1) m),
-           'conversations', (SELECT coalesce(jsonb_agg(jsonb_build_array(status, conversations)), '[]')
+           'conversations', (SELECT coalesce(json_agg(json_build_array(status, conversations)), '[]')
              FROM conversation_counts WHERE account_id = $1),
-           'campaigns', (SELECT jsonb_build_object('total', count(*),
+           'campaigns', (SELECT json_build_object('total', count(*),
                'this_month', count(*) FILTER (WHERE created_at >= $3::timestamp AT TIME ZONE 'UTC'))
              FROM campaigns WHERE account_id = $1 AND deleted_at IS NULL),
-           'automations', (SELECT jsonb_build_object('active', count(*))
-             FROM automations WHERE account_id = $1 AND status = 'active')) AS figures"
+           'automations', (SELECT json_build_object('active', count(*))
+             FROM automations WHERE account_id = $1 AND status = 'active'))::text AS figures"
     )
 }
 
 /// `$2`: the bounds of the days; `$3`: the grain that those are made of; `$4` to `$5`: the window.
 fn messages() -> String {
     format!(
-        "SELECT jsonb_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
-           ORDER BY slot) AS figures
+        "SELECT json_agg(coalesce(d.sums, '{{\"sent\":0,\"delivered\":0,\"read\":0,\"failed\":0,\"received\":0}}')
+           ORDER BY slot)::text AS figures
          FROM generate_series(1, cardinality($2) - 1) AS slot
          LEFT JOIN (SELECT slot, {SUMS} AS sums FROM (
              SELECT width_bucket(at, $2) AS slot, sent, delivered, read, failed, received FROM message_rollups
@@ -77,10 +77,10 @@ fn messages() -> String {
 
 /// `$2` to `$3`: the window; `$4`: how many. Sums of these alone are made, each for itself.
 const CAMPAIGNS: &str = "
-    SELECT coalesce(jsonb_agg(jsonb_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
+    SELECT coalesce(json_agg(json_build_object('id', c.id, 'name', c.name, 'template_name', c.template_name,
         'executed_at', c.executed_at, 'total_recipients', c.total_recipients,
-        'messages', jsonb_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
-          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]') AS figures
+        'messages', json_build_object('sent', c.sent, 'delivered', c.delivered, 'read', c.read, 'failed', c.failed,
+          'received', 0)) ORDER BY c.executed_at DESC, c.id DESC), '[]')::text AS figures
     FROM (SELECT c.*, coalesce(n.sent, 0) AS sent, coalesce(n.delivered, 0) AS delivered, coalesce(n.read, 0) AS read,
         coalesce(n.failed, 0) AS failed
       FROM (SELECT c.id, c.name, t.name AS template_name, c.executed_at, c.total_recipients
@@ -94,7 +94,7 @@ const CAMPAIGNS: &str = "
 /// `$2`, `$3`, `$4`: stretches of time, from, to, and by how many seconds their clocks are ahead of UTC. The hours of the
 /// week are counted from the beginning of the epoch, which was a Thursday: in whole numbers, as there are many rows.
 const HEAT_MAP: &str = "
-    SELECT coalesce(jsonb_agg(jsonb_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')
+    SELECT coalesce(json_agg(json_build_object('day', day, 'hour', hour, 'count', received) ORDER BY day, hour), '[]')::text
       AS figures
     FROM (SELECT (hour_of_week / 24 + 4) % 7 AS day, hour_of_week % 24 AS hour, received
       FROM (SELECT (date_part('epoch', r.at)::bigint + s.ahead) / 3600 % 168 AS hour_of_week,

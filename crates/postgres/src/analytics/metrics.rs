@@ -8,17 +8,17 @@ const DISPLAY_NAME: &str = "coalesce(m.display_name, m.metric_name)";
 /// `$1`: the account; `$2`: the source, or null.
 pub(super) fn all() -> String {
     format!(
-        "SELECT jsonb_build_object(
-           'metrics', (SELECT coalesce(jsonb_agg(jsonb_build_object('metric_name', m.metric_name,
+        "SELECT json_build_object(
+           'metrics', (SELECT coalesce(json_agg(json_build_object('metric_name', m.metric_name,
                'display_name', {DISPLAY_NAME}, 'sources', s.sources, 'total_events', m.total_events,
                'total_value', m.total_value::text, 'last_event_at', m.last_event_at, 'category', m.category)
                ORDER BY m.total_events DESC, m.metric_name), '[]')
              FROM metrics m
-             JOIN (SELECT metric_name, jsonb_agg(source ORDER BY source COLLATE \"C\") AS sources
+             JOIN (SELECT metric_name, array_agg(source ORDER BY source COLLATE \"C\") AS sources
                    FROM metric_sources WHERE account_id = $1 GROUP BY metric_name) s USING (metric_name)
-             WHERE m.account_id = $1 AND m.total_events > 0 AND ($2 IS NULL OR s.sources ? $2)),
-           'sources', (SELECT coalesce(jsonb_agg(source ORDER BY source COLLATE \"C\"), '[]')
-             FROM (SELECT DISTINCT source FROM metric_sources WHERE account_id = $1) s)) AS figures"
+             WHERE m.account_id = $1 AND m.total_events > 0 AND ($2 IS NULL OR $2 = ANY (s.sources))),
+           'sources', (SELECT coalesce(json_agg(source ORDER BY source COLLATE \"C\"), '[]')
+             FROM (SELECT DISTINCT source FROM metric_sources WHERE account_id = $1) s))::text AS figures"
     )
 }
 
@@ -33,12 +33,12 @@ pub(super) fn one() -> String {
         &shown.join(", "),
     );
     format!(
-        "SELECT jsonb_build_object('metric_name', m.metric_name, 'display_name', {DISPLAY_NAME}, 'days', {days},
+        "SELECT json_build_object('metric_name', m.metric_name, 'display_name', {DISPLAY_NAME}, 'days', {days},
            'unique_contacts', (SELECT coalesce(sum(last_contacts), 0)::bigint FROM (
               SELECT last_contacts FROM metric_rollups
               WHERE account_id = $1 AND metric_name = $8 AND span = 1440 AND at >= $6
               UNION ALL SELECT last_contacts FROM metric_rollups
-              WHERE account_id = $1 AND metric_name = $8 AND span = 15 AND at >= $4 AND at < $6) t)) AS figures
+              WHERE account_id = $1 AND metric_name = $8 AND span = 15 AND at >= $4 AND at < $6) t))::text AS figures
          FROM metrics m
          WHERE m.account_id = $1 AND m.metric_name = $8 AND m.total_events > 0 AND $7 >= $6"
     )
@@ -46,13 +46,13 @@ pub(super) fn one() -> String {
 
 /// `$2`: the metric; `$3`: how many contacts.
 pub(super) const TOP_CONTACTS: &str = "
-    SELECT (SELECT coalesce(jsonb_agg(jsonb_build_object('contact_id', t.contact_id, 'contact_name', t.name,
+    SELECT (SELECT coalesce(json_agg(json_build_object('contact_id', t.contact_id, 'contact_name', t.name,
         'event_count', t.event_count, 'total_value', t.total_value::text, 'last_event_at', t.last_event_at)
         ORDER BY t.total_value DESC, t.contact_id), '[]')
       FROM (SELECT p.contact_id, c.name, p.event_count, p.total_value, p.last_event_at FROM metric_contacts p
         JOIN contacts c ON c.account_id = p.account_id AND c.id = p.contact_id AND c.deleted_at IS NULL
         WHERE p.account_id = $1 AND p.metric_name = $2 AND p.event_count > 0
-        ORDER BY p.total_value DESC, p.contact_id LIMIT $3) t) AS figures
+        ORDER BY p.total_value DESC, p.contact_id LIMIT $3) t)::text AS figures
     FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0";
 
 /// `$2`: the metric; `$3`: how many events; `$4`: the cursor. What comes after it is found by the index alone.
@@ -67,14 +67,14 @@ pub(super) fn activity(cursor: bool) -> String {
         ("true", "")
     };
     format!(
-        "SELECT jsonb_build_object('known', {known}, 'items',
-           (SELECT coalesce(jsonb_agg(jsonb_build_object('id', t.id, 'contact_name', t.name, 'contact_id', t.contact_id,
+        "SELECT json_build_object('known', {known}, 'items',
+           (SELECT coalesce(json_agg(json_build_object('id', t.id, 'contact_name', t.name, 'contact_id', t.contact_id,
               'value', t.value::text, 'currency', t.currency, 'source', t.source, 'properties', t.properties,
               'occurred_at', t.occurred_at) ORDER BY t.occurred_at DESC, t.id DESC), '[]')
             FROM (SELECT e.*, c.name FROM metric_events e
               LEFT JOIN contacts c ON c.account_id = e.account_id AND c.id = e.contact_id AND c.deleted_at IS NULL
               WHERE e.account_id = $1 AND e.metric_name = $2 {after}
-              ORDER BY e.occurred_at DESC, e.id DESC LIMIT $3) t)) AS figures
+              ORDER BY e.occurred_at DESC, e.id DESC LIMIT $3) t))::text AS figures
          FROM metrics m WHERE m.account_id = $1 AND m.metric_name = $2 AND m.total_events > 0"
     )
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Jsonb, Nullable, Timestamptz};
+use diesel::sql_types::{BigInt, Json, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::analytics::{RfmClaim, RfmFigures, RfmSegment, RfmStore};
 use recado_domain::shared::{AccountId, StoreError};
@@ -57,14 +57,14 @@ struct FiguresRow {
     orders: i64,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     calculated_at: Option<OffsetDateTime>,
-    #[diesel(sql_type = Jsonb)]
+    #[diesel(sql_type = Json)]
     sizes: Value,
 }
 
 const FIGURES: &str = "
     SELECT (SELECT coalesce(sum(paid), 0)::bigint FROM order_rollups WHERE account_id = $1 AND span = 1440) AS orders,
       (SELECT calculated_at FROM rfm_calculations WHERE account_id = $1) AS calculated_at,
-      (SELECT coalesce(jsonb_agg(jsonb_build_array(segment, contacts)), '[]')
+      (SELECT coalesce(json_agg(json_build_array(segment, contacts)), '[]')
        FROM rfm_counts WHERE account_id = $1) AS sizes";
 
 /// How many paid orders the account `$1` has.

@@ -1,25 +1,25 @@
 //! A window as parameters, and the pieces of SQL that read a roll-up over it.
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::Jsonb;
+use diesel::sql_types::Text;
 use recado_domain::analytics::Window;
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::errors::corrupt;
 use crate::sql::{Sql, sql};
 
-/// All figures of a report, in one value; sums as text, so that no number becomes a float on its way.
+/// All figures of a report, in one JSON text, which is made and read without being a `jsonb` in between; sums as strings,
+/// so that no number becomes a float on its way.
 #[derive(QueryableByName)]
 pub(super) struct Figures {
-    #[diesel(sql_type = Jsonb)]
-    pub(super) figures: Value,
+    #[diesel(sql_type = Text)]
+    pub(super) figures: String,
 }
 
 impl Figures {
     pub(super) fn read<T: DeserializeOwned>(self) -> Result<T, StoreError> {
-        serde_json::from_value(self.figures).map_err(corrupt)
+        serde_json::from_str(&self.figures).map_err(corrupt)
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn whole_by_weeks(table: &str, weeks: [&str; 2]) -> String {
 /// where there is no row; `shown` makes the object of them.
 pub(super) fn daily(table: &str, condition: &str, sums: &str, shown: &str) -> String {
     format!(
-        "(SELECT jsonb_agg(jsonb_build_object({shown}) ORDER BY slot)
+        "(SELECT json_agg(json_build_object({shown}) ORDER BY slot)
           FROM generate_series(1, cardinality($2) - 1) AS slot
           LEFT JOIN (SELECT width_bucket(at, $2) AS slot, {sums} FROM {table}
             WHERE account_id = $1 AND span = $3 AND at >= $4 AND at < $5 {condition} GROUP BY 1) AS d USING (slot))"
