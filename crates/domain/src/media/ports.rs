@@ -39,7 +39,7 @@ pub trait MediaStore: Send + Sync {
 #[async_trait]
 pub trait MediaWrite: Send {
     /// Takes the next piece, and waits while the store is slower than the sender: memory stays bounded.
-    async fn write(&mut self, piece: &[u8]) -> Result<(), MediaStoreError>;
+    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError>;
 
     /// Makes the file appear. After an error nothing of it is left.
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::{
     MediaAddress, MediaError, MediaFile, MediaPath, MediaStore, MediaStoreError, MediaType, MediaWrite, SNIFFED_BYTES,
     StoredMedia,
@@ -68,13 +70,11 @@ pub struct Upload {
 
 impl Upload {
     /// Takes the next piece.
-    pub async fn feed(&mut self, mut piece: &[u8]) -> Result<(), MediaError> {
+    pub async fn feed(&mut self, mut piece: Bytes) -> Result<(), MediaError> {
         self.size = self.size.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if self.writing.is_none() {
             let missing = SNIFFED_BYTES.saturating_sub(self.head.len()).min(piece.len());
-            let (head, rest) = piece.split_at(missing);
-            self.head.extend_from_slice(head);
-            piece = rest;
+            self.head.extend_from_slice(&piece.split_to(missing));
             if self.head.len() < SNIFFED_BYTES {
                 return Ok(());
             }
@@ -124,7 +124,7 @@ impl Upload {
                     kind: MediaType::of(&self.head).ok_or_else(unknown_type)?,
                 };
                 let mut write = self.media.store.begin(&path).await?;
-                write.write(&self.head).await?;
+                write.write(std::mem::take(&mut self.head).into()).await?;
                 (path, write)
             }
         };

@@ -79,8 +79,8 @@ impl MediaStore for MemoryStore {
 
 #[async_trait]
 impl MediaWrite for Draft {
-    async fn write(&mut self, piece: &[u8]) -> Result<(), MediaStoreError> {
-        self.bytes.extend_from_slice(piece);
+    async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError> {
+        self.bytes.extend_from_slice(&piece);
         if self.shelf.broken {
             return Err(MediaStoreError::Failed("disk full".into()));
         }
@@ -111,7 +111,7 @@ fn tenant() -> Tenant {
 async fn upload(shelf: &Arc<Shelf>, name: Option<&str>, pieces: &[&[u8]]) -> Result<StoredMedia, MediaError> {
     let mut upload = media(shelf).upload(&tenant(), name);
     for piece in pieces {
-        upload.feed(piece).await?;
+        upload.feed(Bytes::copy_from_slice(piece)).await?;
     }
     upload.finish().await
 }
@@ -175,7 +175,7 @@ async fn of_a_fault_and_of_a_hang_up_nothing_is_left() {
     assert!(is_empty(&broken));
     let shelf = Arc::<Shelf>::default();
     let mut upload = media(&shelf).upload(&tenant(), None);
-    upload.feed(PNG).await.unwrap();
+    upload.feed(Bytes::from_static(PNG)).await.unwrap();
     drop(upload);
     assert!(is_empty(&shelf));
 }

@@ -29,8 +29,10 @@ use transport::Connector;
 const BUCKET_PART: usize = 5 * 1024 * 1024;
 const DIRECTORY_PART: usize = 256 * 1024;
 
-/// How much is collected in one piece of memory.
-const BLOCK: usize = 64 * 1024;
+/// From how many bytes on a piece is kept where it lies; smaller ones, which hold on to more memory than they are, are
+/// collected in blocks of so many.
+const WHOLE: usize = 4 * 1024;
+const BLOCK: usize = 16 * 1024;
 
 /// How long a store may take over one step, and over the next piece of a file.
 const STEP: Duration = Duration::from_secs(60);
@@ -320,12 +322,15 @@ async fn settle(part: Option<Part>) -> Result<(), MediaStoreError> {
 
 #[async_trait]
 impl MediaWrite for Writing {
-    async fn write(&mut self, mut piece: &[u8]) -> Result<(), MediaStoreError> {
+    async fn write(&mut self, mut piece: Bytes) -> Result<(), MediaStoreError> {
         while !piece.is_empty() {
             let room = self.place.part.saturating_sub(self.pending.content_length());
-            let (now, later) = piece.split_at(room.min(piece.len()));
-            self.pending.extend_from_slice(now);
-            piece = later;
+            let now = piece.split_to(room.min(piece.len()));
+            if now.len() < WHOLE {
+                self.pending.extend_from_slice(&now);
+            } else {
+                self.pending.push(now);
+            }
             if self.pending.content_length() >= self.place.part {
                 self.flush().await?;
             }

@@ -5,6 +5,7 @@ use actix_web::http::header::{
 };
 use actix_web::web::{Data, Path, Payload};
 use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
 use recado_domain::media::{MediaPath, MediaType, StoredMedia, Upload};
 use recado_domain::shared::{FieldErrors, Tenant};
 
@@ -70,7 +71,7 @@ async fn take(
         if received > most {
             return Err(ApiError::TooLarge);
         }
-        form.feed(&piece);
+        form.feed(piece);
         if parts.read(services, tenant, &mut form).await? {
             let file = parts
                 .file
@@ -103,7 +104,7 @@ impl Parts {
                     self.begin_file(services.media.upload(tenant, head.file_name.as_deref()))?;
                 }
                 Event::Part(_) => self.begin_other()?,
-                Event::Content(content) => self.content(&content).await?,
+                Event::Content(content) => self.content(content).await?,
                 Event::End => return Ok(true),
             }
         }
@@ -129,7 +130,7 @@ impl Parts {
         Ok(())
     }
 
-    async fn content(&mut self, content: &[u8]) -> Result<(), ApiError> {
+    async fn content(&mut self, content: Bytes) -> Result<(), ApiError> {
         if let Some(file) = self.file.as_mut().filter(|_| self.in_file) {
             file.feed(content).await?;
         }

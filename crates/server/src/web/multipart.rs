@@ -1,5 +1,5 @@
 //! `multipart/form-data` (RFC 7578) as it comes: never more in memory than a piece of the body, the head of a part, and
-//! what may be the beginning of a boundary.
+//! what may be the beginning of a boundary. Content is passed on where it lies.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use memchr::memmem;
@@ -49,6 +49,8 @@ enum State {
 pub struct Form {
     delimiter: Vec<u8>,
     buffer: BytesMut,
+    /// Content that came when nothing was kept: it is not copied.
+    piece: Bytes,
     state: State,
 }
 
@@ -62,13 +64,18 @@ impl Form {
             delimiter: format!("\r\n--{boundary}").into_bytes(),
             // As if a line had ended before, so that the first boundary looks like all others.
             buffer: BytesMut::from(&b"\r\n"[..]),
+            piece: Bytes::new(),
             state: State::Preamble,
         })
     }
 
-    /// Takes a piece of the body.
-    pub fn feed(&mut self, piece: &[u8]) {
-        self.buffer.extend_from_slice(piece);
+    /// Takes a piece of the body, once nothing more comes of the one before.
+    pub fn feed(&mut self, piece: Bytes) {
+        if matches!(self.state, State::Content) && self.buffer.is_empty() && self.piece.is_empty() {
+            self.piece = piece;
+        } else {
+            self.buffer.extend_from_slice(&piece);
+        }
     }
 
     /// What comes next; none: more of the body is needed.
@@ -149,19 +156,35 @@ impl Form {
 
     /// What is surely content; empty: it is over; none: the rest may be the beginning of a boundary.
     fn content(&mut self) -> Option<Bytes> {
-        match memmem::find(&self.buffer, &self.delimiter) {
+        let mut rest = std::mem::take(&mut self.piece);
+        if rest.is_empty() {
+            rest = self.buffer.split().freeze();
+        }
+        let content = match memmem::find(&rest, &self.delimiter) {
             Some(0) => {
-                self.buffer.advance(self.delimiter.len());
+                rest.advance(self.delimiter.len());
                 Some(Bytes::new())
             }
-            Some(at) => Some(self.buffer.split_to(at).freeze()),
+            Some(at) => Some(rest.split_to(at)),
             None => {
-                let kept = self.delimiter.len().saturating_sub(1);
-                let sure = self.buffer.len().saturating_sub(kept);
-                (sure > 0).then(|| self.buffer.split_to(sure).freeze())
+                let sure = rest.len().saturating_sub(beginning(&rest, &self.delimiter));
+                (sure > 0).then(|| rest.split_to(sure))
             }
-        }
+        };
+        self.buffer.extend_from_slice(&rest);
+        content
     }
+}
+
+/// How many bytes at the end of a text may be the beginning of a delimiter, which is not in it as a whole.
+fn beginning(text: &[u8], delimiter: &[u8]) -> usize {
+    let longest = text.len().min(delimiter.len().saturating_sub(1));
+    let may_be = |kept: &usize| {
+        delimiter
+            .get(..*kept)
+            .is_some_and(|beginning| text.ends_with(beginning))
+    };
+    (1..=longest).rev().find(may_be).unwrap_or(0)
 }
 
 fn read_head(head: &[u8]) -> Head {
@@ -231,7 +254,7 @@ mod tests {
         let mut form = Form::new(TYPE).unwrap();
         let mut parts = Parts::new();
         for piece in body.chunks(size) {
-            form.feed(piece);
+            form.feed(Bytes::copy_from_slice(piece));
             loop {
                 match form.next_event()? {
                     Some(Event::Part(head)) => parts.push((head, vec![])),
@@ -261,6 +284,32 @@ mod tests {
             assert_eq!(parts[1].0.file_name.as_deref(), Some("a\"; name=b.png"));
             assert_eq!((&parts[0].1[..], &parts[1].1, parts[2].1.len()), (&b"oi"[..], &file, 0));
         }
+    }
+
+    #[test]
+    fn content_is_passed_on_where_it_lies_but_for_what_may_be_a_boundary() {
+        let mut form = Form::new(TYPE).unwrap();
+        form.feed(Bytes::from_static(b"--x y\r\n\r\n\r\n"));
+        assert_eq!(form.next_event().unwrap(), Some(Event::Part(Head::default())));
+        assert_eq!(
+            form.next_event().unwrap(),
+            None,
+            "may be the end of a line before a boundary"
+        );
+        let mut content = |piece: &'static [u8]| {
+            form.feed(Bytes::from_static(piece));
+            let event = form.next_event().unwrap();
+            assert_eq!(form.next_event().unwrap(), None);
+            match event {
+                Some(Event::Content(content)) => content,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(content(b"one"), "\r\none");
+        let two = b"two\r\n--x ";
+        let passed = content(two);
+        assert_eq!((&passed[..], passed.as_ptr()), (&b"two"[..], two.as_ptr()));
+        assert_eq!(content(b"three"), "\r\n--x three");
     }
 
     #[test]
