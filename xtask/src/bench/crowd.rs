@@ -1,17 +1,23 @@
 //! Many callers at once, as many requests a second as they can or as they are told, who take the time of each answer.
 //!
-//! wrk cannot keep to a pace, and does not say which answers took how long.
+//! wrk cannot keep to a pace, and does not say which answers took how long. All callers are one thread, which sleeps
+//! until an answer comes or a request is due: a thread for each would stand in line for the processors with the server.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
-use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::load::Request;
 use super::times::Times;
-use crate::error::{Context, Result, fail};
+use crate::error::{Context, Result};
 
+/// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most that is read at one go.
+const PIECE: usize = 16 * 1024;
 
 /// Requests to one server.
 pub(super) struct Crowd {
@@ -44,12 +50,6 @@ impl Answers {
     pub(super) fn rate(&self) -> f64 {
         f64::from(u32::try_from(self.served.len()).unwrap_or(u32::MAX)) / self.seconds
     }
-
-    fn add(&mut self, other: Self) {
-        self.served.extend(other.served);
-        self.refused.extend(other.refused);
-        self.broken += other.broken;
-    }
 }
 
 /// The end of an answer: its status, and whether it says when to come again.
@@ -80,92 +80,152 @@ impl Crowd {
     /// So many callers for so long; `pace`: requests a second of all of them together.
     pub(super) fn call(&self, callers: u32, pace: Option<f64>, seconds: u32) -> Result<Answers> {
         let began = Instant::now();
-        let length = Duration::from_secs(seconds.into());
-        let mut all = Answers::default();
-        thread::scope(|scope| {
-            let one = |number: u32| {
-                let step = pace.map(|pace| Duration::from_secs_f64(f64::from(callers) / pace));
-                let first = step.map_or(Duration::ZERO, |step| step * number / callers);
-                scope.spawn(move || self.caller(number, began + first, step, began + length))
+        let end = began + Duration::from_secs(seconds.into());
+        let step = pace.map(|pace| Duration::from_secs_f64(f64::from(callers) / pace));
+        let mut line: Vec<Caller<'_>> = (0..callers)
+            .map(|number| Caller {
+                crowd: self,
+                next: usize::try_from(number).unwrap_or_default(),
+                due: step.map_or(began, |step| began + step * number / callers),
+                step,
+                stream: None,
+                asked: None,
+                answer: Vec::with_capacity(PIECE),
+            })
+            .collect();
+        let mut answers = Answers::default();
+        loop {
+            let now = Instant::now();
+            for caller in &mut line {
+                caller.begin(now, end, &mut answers);
+            }
+            let Some(wake) = line.iter().filter_map(|caller| caller.wakes(end)).min() else {
+                break;
             };
-            let callers: Vec<_> = (0..callers).map(one).collect();
-            for caller in callers {
-                match caller.join() {
-                    Ok(answers) => all.add(answers),
-                    Err(_) => return fail("a caller is broken"),
+            for number in ready(&line, wake.saturating_duration_since(Instant::now()))? {
+                if let Some(caller) = line.get_mut(number) {
+                    caller.take(&mut answers);
                 }
             }
-            Ok(())
-        })?;
-        all.seconds = began.elapsed().as_secs_f64();
-        Ok(all)
+        }
+        answers.seconds = began.elapsed().as_secs_f64();
+        Ok(answers)
+    }
+}
+
+/// Those for whom something has come, once it has or the time is over.
+fn ready(line: &[Caller<'_>], within: Duration) -> Result<Vec<usize>> {
+    let waiting = |(number, caller): (usize, &Caller<'_>)| match (&caller.stream, caller.asked) {
+        (Some(_), Some(_)) => Some(number),
+        _ => None,
+    };
+    let numbers: Vec<usize> = line.iter().enumerate().filter_map(waiting).collect();
+    let streams = numbers.iter().filter_map(|number| line.get(*number)?.stream.as_ref());
+    let mut watched: Vec<PollFd<'_>> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
+    let within = Timespec::try_from(within).context(|| "a wait is too long".to_owned())?;
+    match poll(&mut watched, Some(&within)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error).context(|| "cannot wait for answers".to_owned()),
+    }
+    let came = watched.iter().map(|watched| !watched.revents().is_empty());
+    Ok(numbers
+        .into_iter()
+        .zip(came)
+        .filter_map(|(number, came)| came.then_some(number))
+        .collect())
+}
+
+/// Who asks, waits for the answer, and asks again.
+struct Caller<'a> {
+    crowd: &'a Crowd,
+    /// The place of its next request among those of the crowd.
+    next: usize,
+    /// When that is to be made.
+    due: Instant,
+    step: Option<Duration>,
+    stream: Option<TcpStream>,
+    /// From when on the answer counts, while one is waited for.
+    asked: Option<Instant>,
+    answer: Vec<u8>,
+}
+
+impl Caller<'_> {
+    /// Asks, where it is time to.
+    fn begin(&mut self, now: Instant, end: Instant, answers: &mut Answers) {
+        match self.asked {
+            Some(asked) if now > asked + TIMEOUT => self.break_off(answers),
+            None if self.due <= now && now < end => {
+                self.asked = Some(if self.step.is_some() { self.due } else { now });
+                self.answer.clear();
+                if self.ask().is_err() {
+                    self.break_off(answers);
+                }
+            }
+            _ => {}
+        }
     }
 
-    fn caller(&self, number: u32, first: Instant, step: Option<Duration>, end: Instant) -> Answers {
-        let (mut answers, mut due) = (Answers::default(), first);
-        let mut stream: Option<TcpStream> = None;
-        let mut requests = self
-            .requests
-            .iter()
-            .cycle()
-            .skip(usize::try_from(number).unwrap_or_default());
-        while Instant::now() < end {
-            if step.is_some() {
-                thread::sleep(due.saturating_duration_since(Instant::now()));
-            } else {
-                due = Instant::now();
-            }
-            let Some(request) = requests.next() else {
-                return answers;
-            };
-            let head = self.ask(&mut stream, request);
-            let took = due.elapsed().as_secs_f64() * 1000.0;
+    /// When it has to be looked at, whatever comes; none: it is done.
+    fn wakes(&self, end: Instant) -> Option<Instant> {
+        match self.asked {
+            Some(asked) => Some(asked + TIMEOUT),
+            None => (self.due < end).then_some(self.due),
+        }
+    }
+
+    fn ask(&mut self) -> io::Result<()> {
+        let requests = &self.crowd.requests;
+        let request = requests.get(self.next.checked_rem(requests.len()).unwrap_or_default());
+        self.next += 1;
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
+            held => held.insert(connect(self.crowd.port)?),
+        };
+        // A request is small: it fits into what the kernel holds for an idle connection.
+        stream.write_all(request.map(Vec::as_slice).unwrap_or_default())
+    }
+
+    /// Takes what came of an answer.
+    fn take(&mut self, answers: &mut Answers) {
+        let mut piece = [0; PIECE];
+        let read = match self.stream.as_mut().map(|stream| stream.read(&mut piece)) {
+            Some(Ok(read)) if read > 0 => read,
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
+            _ => return self.break_off(answers),
+        };
+        self.answer.extend_from_slice(piece.get(..read).unwrap_or_default());
+        if let Some(head) = head(&self.answer).filter(|head| self.answer.len() >= head.ends_at + head.length) {
+            let took = self.asked.map_or(Duration::ZERO, |asked| asked.elapsed()).as_secs_f64() * 1000.0;
             match head {
-                Ok(Head { status: 200, .. }) => answers.served.push(took),
-                Ok(Head {
+                Head { status: 200, .. } => answers.served.push(took),
+                Head {
                     status: 503,
                     comes_again: true,
                     ..
-                }) => answers.refused.push(took),
-                Ok(_) => answers.broken += 1,
-                Err(_) => {
-                    answers.broken += 1;
-                    stream = None;
-                }
+                } => answers.refused.push(took),
+                _ => answers.broken += 1,
             }
-            due += step.unwrap_or_default();
+            self.end();
         }
-        answers
     }
 
-    fn ask(&self, held: &mut Option<TcpStream>, request: &[u8]) -> Result<Head> {
-        let stream = match held {
-            Some(stream) => stream,
-            None => held.insert(self.connect().context(|| "cannot connect".to_owned())?),
-        };
-        let mut talk = || -> std::io::Result<Head> {
-            stream.write_all(request)?;
-            let mut text = Vec::with_capacity(16 * 1024);
-            let mut piece = [0; 16 * 1024];
-            loop {
-                let read = stream.read(&mut piece)?;
-                text.extend_from_slice(piece.get(..read).unwrap_or_default());
-                match head(&text) {
-                    Some(head) if text.len() >= head.ends_at + head.length => return Ok(head),
-                    _ if read == 0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-                    _ => {}
-                }
-            }
-        };
-        talk().context(|| "an answer broke off".to_owned())
+    fn break_off(&mut self, answers: &mut Answers) {
+        answers.broken += 1;
+        self.stream = None;
+        self.end();
     }
 
-    fn connect(&self) -> std::io::Result<TcpStream> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        Ok(stream)
+    fn end(&mut self) {
+        self.asked = None;
+        self.due = self.step.map_or_else(Instant::now, |step| self.due + step);
     }
+}
+
+fn connect(port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream)
 }
 
 /// The head of an answer, once it is there.
