@@ -7,6 +7,7 @@ pub mod cors;
 pub mod guard;
 pub mod idempotency;
 pub mod limit;
+pub mod memory;
 pub mod multipart;
 pub mod origin;
 pub mod peer;

@@ -8,7 +8,8 @@ use recado_domain::team::Invites;
 use recado_postgres::{PgAccounts, PgApiKeys, PgInvites};
 
 use super::{Shared, Stores};
-use crate::web::auth::{Authenticator, RememberedStandings};
+use crate::web::auth::Authenticator;
+use crate::web::memory::RememberedStandings;
 use crate::web::support::SupportCookies;
 
 pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
