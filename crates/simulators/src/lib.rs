@@ -1,11 +1,12 @@
 //! The outside systems as small servers: [`whatsapp`], [`payment`], [`ai`] and [`smtp`],
 //! and the systems of our customers that webhooks go to: [`receiver`]. The other modules are what they share: a
-//! server on a thread of its own (`host`), the record of what it received ([`ledger`]), scripted faults ([`fault`])
-//! and the background worker that posts callbacks (`courier`).
+//! server on a thread of its own (`host`), its control routes (`control`), the record of what it received
+//! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`courier`).
 //!
 #![doc = include_str!("../README.md")]
 
 pub mod ai;
+mod control;
 mod courier;
 pub mod fault;
 mod host;
