@@ -42,6 +42,17 @@ pub enum FaultKind {
     GarbageJson,
 }
 
+impl FaultKind {
+    /// This status and body, and nothing done.
+    pub fn status(http_status: u16, body: Value) -> Self {
+        Self::Status {
+            http_status,
+            body,
+            retry_after_s: None,
+        }
+    }
+}
+
 /// A fault, and the requests it waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fault {

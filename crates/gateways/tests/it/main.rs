@@ -14,7 +14,6 @@ mod mail;
 mod media;
 mod pages;
 mod payment;
-mod server;
 mod sessions;
 mod webhooks;
 mod whatsapp;

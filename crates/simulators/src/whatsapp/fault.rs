@@ -48,6 +48,17 @@ pub enum FaultKind {
     WrongSignature,
 }
 
+impl FaultKind {
+    /// Rejected with this code, as the platform mostly does.
+    pub fn error(code: u32, details: &str) -> Self {
+        Self::Error {
+            code,
+            http_status: bad_request(),
+            details: details.to_owned(),
+        }
+    }
+}
+
 /// Which request a fault waits for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
