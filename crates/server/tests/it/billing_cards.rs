@@ -56,16 +56,11 @@ fn a_card_is_found_nowhere() {
     };
     let order = card_order("4929 5317 4860 2937", CCV);
     let on_subscribe = |kind: FaultKind| vec![Fault::new(kind).on("POST", "/subscriptions")];
-    let echo = FaultKind::Status {
-        http_status: 400,
-        body: json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
-        retry_after_s: None,
-    };
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({ "x": NUMBER }),
-        retry_after_s: None,
-    };
+    let echo = FaultKind::status(
+        400,
+        json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
+    );
+    let broken = FaultKind::status(500, json!({ "x": NUMBER }));
     ask(&order, 201, vec![]);
     ask(&card_order(REFUSED, CCV), 422, vec![]);
     ask(&order, 422, on_subscribe(echo));

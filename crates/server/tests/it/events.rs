@@ -77,12 +77,7 @@ fn a_partial_run_warns() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
-    let details = String::new();
-    server.whatsapp.script(vec![Fault::send(FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details,
-    })]);
+    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
     let notes = eventually("the notification", || {

@@ -111,11 +111,7 @@ fn a_gateway_that_is_silent_keeps_no_account_alive_and_is_asked_again() {
     let server = Server::new();
     let root = server.root();
     let (ana, _) = furnished(&server);
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({ "error": "x" }),
-        retry_after_s: None,
-    };
+    let broken = FaultKind::status(500, json!({ "error": "x" }));
     server
         .payment
         .script(vec![Fault::new(broken).on("DELETE", "/subscriptions")]);

@@ -69,12 +69,7 @@ fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
     let ana = server.owner();
     ana.profile();
     let id = campaign_to(&ana, "a", 200, 0);
-    let details = String::new();
-    server.whatsapp.script(vec![Fault::send(FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details,
-    })]);
+    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
     let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
     let run = std::thread::spawn(move || request.send());
     crate::harness::until("some were sent", || server.whatsapp.counters().accepted >= 5);

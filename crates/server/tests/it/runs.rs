@@ -8,11 +8,7 @@ use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, st
 use crate::harness::{Options, Server, text, until};
 
 fn error(code: u32, details: &str) -> FaultKind {
-    FaultKind::Error {
-        code,
-        http_status: 400,
-        details: details.to_owned(),
-    }
+    FaultKind::error(code, details)
 }
 
 #[test]

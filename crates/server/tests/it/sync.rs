@@ -158,11 +158,7 @@ fn a_refusal_of_the_template_says_how_it_stands() {
     ana.profile();
     ana.contacts(1);
     for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
-        let error = FaultKind::Error {
-            code,
-            http_status: 400,
-            details: "Said by the platform.".to_owned(),
-        };
+        let error = FaultKind::error(code, "Said by the platform.");
         server.whatsapp.script(vec![Fault::send_to(&phone(0), error)]);
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
