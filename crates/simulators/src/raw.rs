@@ -275,12 +275,12 @@ fn read(reader: &mut BufReader<&TcpStream>) -> io::Result<Option<Request>> {
         }
     }
     let head = String::from_utf8_lossy(&head).trim_end().to_owned();
-    let lengths = head.lines().filter_map(|line| {
+    let mut lengths = head.lines().filter_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length")
             .then(|| value.trim().parse().ok())?
     });
-    let mut body = vec![0; lengths.last().unwrap_or(0)];
+    let mut body = vec![0; lengths.next_back().unwrap_or(0)];
     reader.read_exact(&mut body)?;
     Ok(Some(Request { head, body }))
 }

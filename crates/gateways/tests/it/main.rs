@@ -1,4 +1,4 @@
-//! The gateways against the simulators and against small servers of their own.
+//! The gateways against the simulators and against servers that say what no simulator does.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
