@@ -64,9 +64,7 @@ fn create_execute_and_delete_are_audited_and_the_end_is_notified() {
     audited(&ana, "delete", &id);
     // A refused operation leaves nothing.
     ana.delete(&format!("/api/campaigns/{id}")).refused(404, "NOT_FOUND");
-    eventually("the outbox is empty", || {
-        (server.db.count("FROM outbox_events") == 0).then_some(())
-    });
+    server.db.settles();
     assert_eq!(server.db.count("FROM audit_logs"), 3);
 }
 
@@ -111,9 +109,7 @@ fn events_survive_a_crash_and_are_written_once() {
     }
     server.kill();
     server.run(&["serve"]);
-    eventually("the outbox is empty", || {
-        (server.db.count("FROM outbox_events") == 0).then_some(())
-    });
+    server.db.settles();
     assert_eq!(
         server
             .db

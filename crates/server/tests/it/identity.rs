@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::harness::client::connect;
 use crate::harness::people::now;
-use crate::harness::{DEADLINE, Options, Server};
+use crate::harness::{Options, Server};
 
 const ISSUER: &str = "https://id.example/auth/v1";
 const AUDIENCE: &str = "authenticated";
@@ -295,8 +296,7 @@ fn claims_that_speak_against_a_token_refuse_it() {
 
 /// The status of a request with this header, and whether the connection outlived it.
 fn raw(port: u16, name: &str, value: &str) -> Option<u16> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(port);
     let request = format!("GET /api/accounts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n\r\n");
     // Whoever refuses it may close before all of it is written.
     stream.write_all(request.as_bytes()).ok();
@@ -378,9 +378,8 @@ fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut stream = connect(port);
                 stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(DEADLINE)).unwrap();
                 for _ in 0..tokens / THREADS {
                     // Long enough to be missed if each were remembered.
                     let kid = format!("{}{}", Uuid::new_v4(), "k".repeat(11_000));

@@ -9,7 +9,7 @@ use recado_simulators::raw::{ANYWHERE, Acceptor, Reply};
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::json;
 
-use crate::harness::people::{User, phone};
+use crate::harness::people::phone;
 use crate::harness::platform::{RawPlatform, accepted, json as answer};
 use crate::harness::process::free_port;
 use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, statuses, usage, waits_end};
@@ -126,7 +126,7 @@ fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
     let unknown = "FROM campaign_sends WHERE status = 'pending' AND unknown_at IS NOT NULL";
     assert_eq!(server.db.count(unknown), i64::try_from(doubtful).unwrap());
     open.store(true, Ordering::Relaxed);
-    ana.request("POST", &format!("/api/campaigns/{id}/resume")).send().ok();
+    ana.command(&id, "resume").send().ok();
     assert_eq!(ended(&ana, &id), "partial");
     assert_eq!(ana.stats(&id)["sent"], json!(PEOPLE - doubtful));
     let mut received = platform.received();
@@ -145,12 +145,6 @@ fn moments(server: &Server, number: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Contacts with these phones, for an account whose recipients are nobody else's.
-fn import(user: &User<'_>, numbers: std::ops::Range<usize>) {
-    let csv = numbers.fold("name,phone\n".to_owned(), |csv, n| csv + &format!("C,{}\n", phone(n)));
-    user.import(csv).ok();
-}
-
 /// F04.
 #[test]
 fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_other_number() {
@@ -160,7 +154,7 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
     ana.profile_at(number);
     bia.profile();
     ana.contacts(4);
-    import(&bia, 1000..1030);
+    bia.tagged("eles", 1000..1030);
     let asked = FaultKind::RateLimited { retry_after_s: 2 };
     let faults = [
         (0, FaultKind::Throttle),
@@ -175,7 +169,7 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
         .whatsapp
         .script(faults.map(|(n, kind)| Fault::send_to(&phone(n), kind)).to_vec());
     let (id, other) = (ana.plain_campaign(), bia.plain_campaign());
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("the first was put off", || !moments(&server, 0).is_empty());
     assert_eq!(bia.execute(&other).ok()["status"], "completed");
@@ -240,7 +234,7 @@ fn what_met_a_closed_door_is_sent_once_when_the_door_is_open() {
     ana.profile();
     let mut phones = ana.contacts(3);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("all were refused and wait", || put_off(&server) == 3);
     let platform = RawPlatform::start(port, |to| accepted(&format!("wamid.{to}")));
     until("they are sent", || {
@@ -279,7 +273,7 @@ fn never_reached(url: &str) {
     ana.profile();
     ana.contacts(2);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("they are tried again", || {
         put_off(&server) == 2 && server.db.count("FROM campaign_sends WHERE attempts >= 2") == 2
     });
@@ -303,7 +297,7 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
         .whatsapp
         .script(vec![Fault::send_to(&phone(1), FaultKind::Hang { ms: 300_000 })]);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     let (listener, said) = without_tls();
     never_reached(&format!("https://{}/v25.0", listener.address()));
     let said: Vec<Vec<u8>> = said.try_iter().collect();
