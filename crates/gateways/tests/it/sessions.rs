@@ -110,7 +110,7 @@ fn expected() -> Expected {
 }
 
 fn key_set(keys: &[Value]) -> Reply {
-    Reply::http("200 OK", &json!({ "keys": keys }).to_string())
+    Reply::http("200 OK", json!({ "keys": keys }).to_string())
 }
 
 /// A provider, a verifier that asks it, and the verifier's clock.
@@ -304,10 +304,7 @@ async fn while_the_provider_is_down_the_old_keys_count() {
         Reply::http("503 Service Unavailable", ""),
         Reply::http("200 OK", "<html>"),
         Reply::http("302 Found\r\nLocation: /x", ""),
-        Reply::http(
-            "200 OK",
-            &format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(64 * 1024)),
-        ),
+        Reply::http("200 OK", format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(64 * 1024))),
         Reply::last(""),
     ];
     for reply in broken {

@@ -119,7 +119,7 @@ fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
         let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
         let other = ana.plain_campaign();
         for id in [&campaign, &other] {
-            ana.send(&id);
+            ana.send(id);
         }
         server.whatsapp.add_template(
             &json!({ "name": name, "language": "pt_BR", "category": "UTILITY", "status": status,
