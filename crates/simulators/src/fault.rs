@@ -1,5 +1,5 @@
 //! Scripted faults: a list that the next matching requests consume, one each. The kinds here fit any HTTP API; the
-//! messaging simulator has kinds of its own. Whatever a kind is called, it comes to an [`Effect`].
+//! messaging simulator has kinds of its own. Whatever a kind is called, it comes to an `Effect`.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
