@@ -4,5 +4,7 @@
 mod alarm;
 mod counter;
 mod link;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use counter::RedisCounter;

@@ -1,12 +1,13 @@
 //! Scripted faults: a list that the next matching requests consume, one each. The kinds here fit any HTTP API; the
-//! messaging simulator has more of its own.
+//! messaging simulator has kinds of its own. Whatever a kind is called, it comes to an `Effect`.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::host::{Answer, Call, Reply};
 use crate::locked;
@@ -39,6 +40,17 @@ pub enum FaultKind {
     AcceptThenStatus500,
     /// The request is carried out, then answered with 200 and broken JSON.
     GarbageJson,
+}
+
+impl FaultKind {
+    /// This status and body, and nothing done.
+    pub fn status(http_status: u16, body: Value) -> Self {
+        Self::Status {
+            http_status,
+            body,
+            retry_after_s: None,
+        }
+    }
 }
 
 /// A fault, and the requests it waits for.
@@ -82,13 +94,100 @@ impl Fault {
             ..self
         }
     }
+}
 
-    fn fits(&self, call: &Call) -> bool {
+impl Scripted for Fault {
+    fn waits_for(&self, call: &Call) -> bool {
         self.method
             .as_ref()
             .is_none_or(|method| method.eq_ignore_ascii_case(&call.method))
             && self.path.as_ref().is_none_or(|path| call.path.contains(path.as_str()))
     }
+
+    fn stays(&self) -> bool {
+        self.stays
+    }
+
+    fn effect(self) -> Effect {
+        match self.kind {
+            FaultKind::Status {
+                http_status,
+                body,
+                retry_after_s,
+            } => {
+                let answer = Answer::json(http_status, &body);
+                Effect::Instead(match retry_after_s {
+                    Some(seconds) => answer
+                        .with_header("Retry-After", seconds)
+                        .with_header("RateLimit-Reset", seconds),
+                    None => answer,
+                })
+            }
+            FaultKind::Redirect { http_status, location } => {
+                Effect::Instead(Answer::json(http_status, &Value::Null).with_header("Location", location))
+            }
+            FaultKind::Hang { ms } => Effect::late(ms),
+            FaultKind::AcceptThenReset => Effect::answer(Answer::close()),
+            FaultKind::AcceptThenBreakOff => Effect::answer(Answer::now(Reply::Reset)),
+            FaultKind::Drip { ms } => Effect::then(move |answer| match answer.reply {
+                Reply::Send { status, body, .. } => Answer::now(Reply::Drip {
+                    status,
+                    body,
+                    pause: Duration::from_millis(ms),
+                }),
+                reply => Answer::now(reply),
+            }),
+            FaultKind::Flood { bytes } => Effect::then(move |answer| {
+                let status = answer.status().unwrap_or(200);
+                Answer::now(Reply::Flood { status, bytes })
+            }),
+            FaultKind::AcceptThenStatus500 => Effect::answer(Answer::refuse(500, "scripted")),
+            FaultKind::GarbageJson => Effect::garbage(),
+        }
+    }
+}
+
+/// What becomes of a request that meets a fault, and of its answer.
+pub(crate) enum Effect {
+    /// Nothing is done; this is answered.
+    Instead(Answer),
+    /// The request is carried out, and its answer changed.
+    Then(Box<dyn FnOnce(Answer) -> Answer>),
+    /// Only so many bytes of the body arrive; the connection is closed without an answer.
+    BreakAfter(usize),
+}
+
+impl Effect {
+    pub(crate) fn then(change: impl FnOnce(Answer) -> Answer + 'static) -> Self {
+        Self::Then(Box::new(change))
+    }
+
+    /// The request is carried out, and this answered.
+    pub(crate) fn answer(answer: Answer) -> Self {
+        Self::then(|_| answer)
+    }
+
+    /// The request is carried out and answered late.
+    pub(crate) fn late(milliseconds: u64) -> Self {
+        Self::then(move |answer| answer.delayed(milliseconds))
+    }
+
+    /// The request is carried out, and answered with JSON cut in the middle.
+    pub(crate) fn garbage() -> Self {
+        Self::answer(Answer::raw(200, "{\"object\":\""))
+    }
+}
+
+/// A fault as a script holds it.
+pub(crate) trait Scripted: Clone + DeserializeOwned + Send + 'static {
+    fn waits_for(&self, call: &Call) -> bool;
+
+    /// Whether it stays for every request that fits.
+    fn stays(&self) -> bool {
+        false
+    }
+
+    fn effect(self) -> Effect;
 }
 
 /// The faults still to come.
@@ -101,110 +200,58 @@ impl<F> Default for Script<F> {
     }
 }
 
-impl<F: for<'de> Deserialize<'de>> Script<F> {
+impl<F: Scripted> Script<F> {
     pub(crate) fn add(&self, faults: Vec<F>) {
         locked(&self.0).extend(faults);
     }
 
-    pub(crate) fn clear(&self) {
-        locked(&self.0).clear();
-    }
-
-    /// Removes and returns the first fault that fits.
+    /// The first fault that fits; it goes, unless it is there to stay.
     pub(crate) fn take(&self, fits: impl Fn(&F) -> bool) -> Option<F> {
         let mut faults = locked(&self.0);
         let position = faults.iter().position(fits)?;
+        if faults.get(position).is_some_and(F::stays) {
+            return faults.get(position).cloned();
+        }
         faults.remove(position)
     }
 
-    /// The control route `POST /_sim/faults`: a fault or a list of them.
-    pub(crate) fn scripted_by(&self, call: &Call) -> Answer {
+    /// Answers a request, through the first fault that waits for it.
+    pub(crate) fn through(&self, call: &Call, act: impl FnOnce(&Call) -> Answer) -> Answer {
+        match self.take(|fault| fault.waits_for(call)).map(F::effect) {
+            None => act(call),
+            Some(Effect::Instead(answer)) => answer,
+            Some(Effect::Then(change)) => change(act(call)),
+            Some(Effect::BreakAfter(bytes)) => {
+                act(&call.cut(bytes));
+                Answer::close()
+            }
+        }
+    }
+}
+
+/// A script, whatever its faults are.
+pub(crate) trait Faults {
+    /// Adds a fault or a list of them; refuses what is none.
+    fn scripted_by(&self, call: &Call) -> Result<Answer, Answer>;
+    fn clear(&self);
+}
+
+impl<F: Scripted> Faults for Script<F> {
+    fn scripted_by(&self, call: &Call) -> Result<Answer, Answer> {
         let faults = match call.json() {
             Value::Array(faults) => faults,
             fault => vec![fault],
         };
-        match faults
-            .into_iter()
-            .map(serde_json::from_value)
-            .collect::<Result<Vec<F>, _>>()
-        {
-            Ok(faults) => {
-                let answer = Answer::ok(&serde_json::json!({ "scripted": faults.len() }));
-                self.add(faults);
-                answer
-            }
-            Err(error) => Answer::refuse(400, error),
-        }
+        let faults = faults.into_iter().map(serde_json::from_value);
+        let faults: Vec<F> = faults
+            .collect::<Result<_, _>>()
+            .map_err(|error| Answer::refuse(400, error))?;
+        let answer = Answer::ok(&json!({ "scripted": faults.len() }));
+        self.add(faults);
+        Ok(answer)
+    }
+
+    fn clear(&self) {
+        locked(&self.0).clear();
     }
 }
-
-impl Script<Fault> {
-    /// The first fault that fits; it goes, unless it is there to stay.
-    fn next(&self, call: &Call) -> Option<FaultKind> {
-        let mut faults = locked(&self.0);
-        let position = faults.iter().position(|fault| fault.fits(call))?;
-        let fault = faults.remove(position)?;
-        let kind = fault.kind.clone();
-        if fault.stays {
-            faults.insert(position, fault);
-        }
-        Some(kind)
-    }
-
-    /// Answers a request, through the first fault that waits for it.
-    pub(crate) fn through(&self, call: &Call, act: impl FnOnce() -> Answer) -> Answer {
-        let Some(kind) = self.next(call) else {
-            return act();
-        };
-        match kind {
-            FaultKind::Status {
-                http_status,
-                body,
-                retry_after_s,
-            } => {
-                let answer = Answer::json(http_status, &body);
-                match retry_after_s {
-                    Some(seconds) => answer
-                        .with_header("Retry-After", seconds)
-                        .with_header("RateLimit-Reset", seconds),
-                    None => answer,
-                }
-            }
-            FaultKind::Redirect { http_status, location } => {
-                Answer::json(http_status, &Value::Null).with_header("Location", location)
-            }
-            FaultKind::Hang { ms } => act().delayed(ms),
-            FaultKind::AcceptThenBreakOff => {
-                act();
-                Answer::now(Reply::Reset)
-            }
-            FaultKind::Drip { ms } => match act().reply {
-                Reply::Send { status, body, .. } => Answer::now(Reply::Drip {
-                    status,
-                    body,
-                    pause: Duration::from_millis(ms),
-                }),
-                reply => Answer::now(reply),
-            },
-            FaultKind::Flood { bytes } => {
-                let status = act().status().unwrap_or(200);
-                Answer::now(Reply::Flood { status, bytes })
-            }
-            FaultKind::AcceptThenReset => {
-                act();
-                Answer::close()
-            }
-            FaultKind::AcceptThenStatus500 => {
-                act();
-                Answer::refuse(500, "scripted")
-            }
-            FaultKind::GarbageJson => {
-                act();
-                Answer::raw(200, BROKEN_JSON)
-            }
-        }
-    }
-}
-
-/// JSON cut in the middle.
-pub(crate) const BROKEN_JSON: &str = "{\"object\":\"";

@@ -15,22 +15,38 @@ use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::ServerHandle;
 use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, rt, web};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::control;
+use crate::fault::Faults;
 use crate::ledger::Ledger;
 
 /// The largest body taken: above the largest document the messaging platform accepts.
 const LARGEST_BODY: usize = 128 * 1024 * 1024;
 
-/// What a simulator is: an answer for every request, and the ledger the host writes.
+/// What a simulator is: an answer for every request, the ledger the host writes, and what its control routes reach.
 pub(crate) trait Service: Send + Sync + 'static {
+    /// Answers what the product asks.
     fn answer(&self, call: &Call) -> Answer;
     fn ledger(&self) -> &Ledger;
+    fn faults(&self) -> &dyn Faults;
+    /// The ledger as its control route shows it.
+    fn shown_ledger(&self) -> Value {
+        json!(self.ledger().entries())
+    }
+    /// Answers a control route of its own, or refuses.
+    fn control(&self, _: &Call, _: &[&str]) -> Result<Answer, Answer> {
+        Err(control::no_route())
+    }
+    /// Forgets what it keeps beside ledger and faults.
+    fn forget(&self) {}
     /// Ends the background work; called once, when the host is dropped.
     fn stop(&self) {}
 }
 
 /// A request, read whole.
+#[derive(Clone)]
 pub(crate) struct Call {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -82,13 +98,19 @@ impl Call {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    pub(crate) fn segments(&self) -> Vec<&str> {
-        self.path.split('/').filter(|segment| !segment.is_empty()).collect()
+    /// What the body says; refused where it is something else.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Answer> {
+        serde_json::from_slice(&self.body).map_err(|error| Answer::refuse(400, error))
     }
 
-    /// A simulator's own control route, which is neither checked for a key nor recorded.
-    pub(crate) fn is_control(&self) -> bool {
-        self.path.starts_with("/_sim/")
+    /// The same, with so much of the body.
+    pub(crate) fn cut(&self, bytes: usize) -> Self {
+        let body = self.body.slice(..bytes.min(self.body.len()));
+        Self { body, ..self.clone() }
+    }
+
+    pub(crate) fn segments(&self) -> Vec<&str> {
+        self.path.split('/').filter(|segment| !segment.is_empty()).collect()
     }
 }
 
@@ -129,6 +151,11 @@ impl Answer {
         Self::json(200, body)
     }
 
+    /// The answer of a control route that has nothing to say.
+    pub(crate) fn done() -> Self {
+        Self::ok(&json!({}))
+    }
+
     pub(crate) fn raw(status: u16, body: impl Into<Vec<u8>>) -> Self {
         let reply = Reply::Send {
             status,
@@ -160,6 +187,17 @@ impl Answer {
     pub(crate) fn with_header(mut self, name: &'static str, value: impl ToString) -> Self {
         if let Reply::Send { headers, .. } = &mut self.reply {
             headers.push((name, value.to_string()));
+        }
+        self
+    }
+
+    /// With another body, where it is JSON.
+    pub(crate) fn edited(mut self, change: impl FnOnce(&mut Value)) -> Self {
+        if let Reply::Send { body, .. } = &mut self.reply
+            && let Ok(mut value) = serde_json::from_slice(body)
+        {
+            change(&mut value);
+            *body = value.to_string().into_bytes();
         }
         self
     }
@@ -362,10 +400,15 @@ fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
 
 async fn serve(request: HttpRequest, body: web::Bytes, service: web::Data<dyn Service>) -> HttpResponse {
     let call = Call::new(&request, body);
-    let answer = service.answer(&call);
-    if !call.is_control() {
-        service.ledger().record(&call, answer.status());
-    }
+    let answer = match call.segments().as_slice() {
+        // Neither checked for a key nor recorded.
+        ["_sim", route @ ..] => control::answer(&**service, &call, route),
+        _ => {
+            let answer = service.answer(&call);
+            service.ledger().record(&call, answer.status());
+            answer
+        }
+    };
     if !answer.after.is_zero() {
         rt::time::sleep(answer.after).await;
     }

@@ -1,16 +1,19 @@
 //! The outside systems as small servers: [`whatsapp`], [`payment`], [`ai`] and [`smtp`],
-//! and the systems of our customers that webhooks go to: [`receiver`]. The other modules are what they share: a
-//! server on a thread of its own (`host`), the record of what it received ([`ledger`]), scripted faults ([`fault`])
-//! and the background worker that posts callbacks (`courier`).
+//! and the systems of our customers that webhooks go to: [`receiver`]. Beside them stand servers that say whatever
+//! bytes a test has for them: [`raw`]. The other modules are what they share: a
+//! server on a thread of its own (`host`), its control routes (`control`), the record of what it received
+//! ([`ledger`]), scripted faults ([`fault`]) and the background worker that posts callbacks (`courier`).
 //!
 #![doc = include_str!("../README.md")]
 
 pub mod ai;
+mod control;
 mod courier;
 pub mod fault;
 mod host;
 pub mod ledger;
 pub mod payment;
+pub mod raw;
 pub mod receiver;
 pub mod smtp;
 pub mod whatsapp;

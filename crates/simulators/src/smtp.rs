@@ -1,13 +1,12 @@
 //! A mail server: takes every mail and keeps it, or refuses, or hangs, as it is told.
 
 use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::locked;
+use crate::raw::Acceptor;
 
 /// The settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,42 +106,33 @@ fn unquoted(body: &str) -> String {
 struct Core {
     mails: Mutex<Vec<Received>>,
     mood: Mutex<Mood>,
-    connections: Mutex<Vec<TcpStream>>,
-    attempts: Mutex<usize>,
-    stopped: AtomicBool,
     prints: bool,
 }
 
 /// The running simulator; it stops when dropped.
 pub struct Smtp {
-    address: SocketAddr,
+    acceptor: Acceptor,
     core: Arc<Core>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Smtp {
     /// Listens and returns, or says why it cannot listen.
     pub fn start(options: Options) -> io::Result<Self> {
-        let listener = TcpListener::bind(&options.bind)?;
-        let address = listener.local_addr()?;
         let core = Arc::new(Core {
             prints: options.prints,
             ..Core::default()
         });
-        let served = Arc::clone(&core);
-        let thread = thread::Builder::new()
-            .name("mail server".into())
-            .spawn(move || accept(&listener, &served))?;
-        Ok(Self {
-            address,
-            core,
-            thread: Some(thread),
-        })
+        let talking = Arc::clone(&core);
+        let acceptor = Acceptor::start(&options.bind, move |stream| {
+            // A client that goes away in the middle ends its conversation, and nothing else.
+            let _ = talk(stream, &talking);
+        })?;
+        Ok(Self { acceptor, core })
     }
 
     /// `smtp://127.0.0.1:PORT`
     pub fn url(&self) -> String {
-        format!("smtp://{}", self.address)
+        format!("smtp://{}", self.acceptor.address())
     }
 
     /// Every mail taken, oldest first.
@@ -152,50 +142,12 @@ impl Smtp {
 
     /// How many connections came in.
     pub fn attempts(&self) -> usize {
-        *locked(&self.core.attempts)
+        self.acceptor.connections()
     }
 
     /// Changes how mail is met from the next connection on.
     pub fn set_mood(&self, mood: Mood) {
         *locked(&self.core.mood) = mood;
-    }
-}
-
-impl Drop for Smtp {
-    fn drop(&mut self) {
-        self.core.stopped.store(true, Ordering::SeqCst);
-        for connection in locked(&self.core.connections).drain(..) {
-            // It may have been closed by the other side already.
-            let _ = connection.shutdown(Shutdown::Both);
-        }
-        // The listener waits for a connection: this is one.
-        let _ = TcpStream::connect(self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn accept(listener: &TcpListener, core: &Arc<Core>) {
-    for stream in listener.incoming() {
-        if core.stopped.load(Ordering::SeqCst) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        *locked(&core.attempts) += 1;
-        if let Ok(copy) = stream.try_clone() {
-            locked(&core.connections).push(copy);
-        }
-        let core = Arc::clone(core);
-        let conversation = move || {
-            // A client that goes away in the middle ends its conversation, and nothing else.
-            let _ = talk(&stream, &core);
-            // The copy that is kept for the end would hold the connection open.
-            let _ = stream.shutdown(Shutdown::Both);
-        };
-        if thread::Builder::new().name("mail".into()).spawn(conversation).is_err() {
-            return;
-        }
     }
 }
 
@@ -298,7 +250,7 @@ mod tests {
     #[test]
     fn a_mail_is_kept_as_it_was_meant() {
         let server = Smtp::start(Options::default()).unwrap();
-        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut stream = TcpStream::connect(server.acceptor.address()).unwrap();
         let mail = "EHLO me\r\nMAIL FROM:<a@x.example>\r\nRCPT TO:<b@x.example>\r\nDATA\r\nSubject: A\r\n B\r\n\
             Content-Transfer-Encoding: quoted-printable\r\n\r\n..one=3Dtwo=\r\n three\r\n.\r\nQUIT\r\n";
         stream.write_all(mail.as_bytes()).unwrap();

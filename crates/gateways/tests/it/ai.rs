@@ -38,11 +38,7 @@ fn page() -> Page {
 }
 
 fn status(http_status: u16, body: Value) -> Fault {
-    Fault::new(FaultKind::Status {
-        http_status,
-        body,
-        retry_after_s: None,
-    })
+    Fault::new(FaultKind::status(http_status, body))
 }
 
 async fn failed(service: &Ai) -> String {

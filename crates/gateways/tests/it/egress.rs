@@ -1,7 +1,7 @@
 //! The guarded client: what it never connects to, however it is asked.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,13 +14,9 @@ use hyper::header::HeaderMap;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use recado_domain::egress::{AllowList, Refusal, Target};
 use recado_gateways::egress::{Call, Egress, Fault, Resolver, Setup};
+use recado_simulators::raw::{Acceptor, RawServer, Reply, closed_address};
 use rustls::pki_types::PrivateKeyDer;
-use rustls::{RootCertStore, ServerConfig};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
-use tokio_rustls::TlsAcceptor;
-
-use crate::server::{Reply, Server};
+use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
 /// Short, for what is meant to run out.
 const SHORT: Duration = Duration::from_millis(500);
@@ -128,9 +124,9 @@ fn asked_name(url: &str) -> Option<String> {
 #[tokio::test]
 async fn nothing_of_the_hostile_corpus_reaches_this_machine() {
     const HOSTILE: &str = include_str!("../../../domain/src/egress/corpus/hostile.txt");
-    let canary = Server::start_at("0.0.0.0:0", vec![Reply::http("200 OK", "caught")]).await;
+    let canary = RawServer::replying_at("0.0.0.0:0", vec![Reply::http("200 OK", "caught")]).unwrap();
     let port = canary.port();
-    let six = Server::start_at(&format!("[::1]:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let six = RawServer::replying_at(&format!("[::1]:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
     let mut tried = 0;
     // A list that opens nothing of the corpus lets ports of names pass to where their addresses are judged.
     for allow in [&[][..], &["192.0.2.255"][..]] {
@@ -163,13 +159,13 @@ async fn nothing_of_the_hostile_corpus_reaches_this_machine() {
 
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connection() {
-    let public = Server::start_at(
+    let public = RawServer::replying_at(
         &format!("{OPEN}:0"),
         vec![Reply::http("200 OK\r\nConnection: close", "hello")],
     )
-    .await;
+    .unwrap();
     let port = public.port();
-    let canary = Server::start_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let canary = RawServer::replying_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
     let (setup, dns) = setup(
         &[OPEN],
         Dns::default().knows("rebound.example", &[&[OPEN], &["127.0.0.1"]]),
@@ -191,9 +187,9 @@ async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connec
 
 #[tokio::test]
 async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
-    let public = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).await;
+    let public = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).unwrap();
     let port = public.port();
-    let canary = Server::start_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).await;
+    let canary = RawServer::replying_at(&format!("127.0.0.1:{port}"), vec![Reply::http("200 OK", "caught")]).unwrap();
     let dns = Dns::default()
         .knows("mixed.example", &[&[OPEN, "127.0.0.1"]])
         .knows("first.example", &[&["127.0.0.1", OPEN]])
@@ -216,12 +212,9 @@ async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
 
 #[tokio::test]
 async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
-    let silent = Server::start_at(&format!("{OPEN}:0"), vec![Reply::Silence]).await;
+    let silent = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::Silence]).unwrap();
     let port = silent.port();
-    let refusing = format!("{OPEN}:{}", {
-        let listener = TcpListener::bind(format!("{OPEN}:0")).await.unwrap();
-        listener.local_addr().unwrap().port()
-    });
+    let refusing = closed_address(&format!("{OPEN}:0")).unwrap();
     let (setup, _) = setup(&[OPEN], Dns::default().knows("silent.example", &[&[]]));
     let egress = Egress::new(Setup {
         connect_timeout: SHORT,
@@ -241,7 +234,7 @@ async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
 
 #[tokio::test]
 async fn the_next_address_is_tried_where_one_does_not_answer() {
-    let server = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).await;
+    let server = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "hello")]).unwrap();
     let dns = Dns::default().knows("two.example", &[&["127.0.0.3", OPEN]]);
     let egress = egress(&["127.0.0.2/31"], dns);
     let url = format!("http://two.example:{}/", server.port());
@@ -250,7 +243,7 @@ async fn the_next_address_is_tried_where_one_does_not_answer() {
 
 #[tokio::test]
 async fn a_kept_connection_serves_its_own_host_alone() {
-    let server = Server::start_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "")]).await;
+    let server = RawServer::replying_at(&format!("{OPEN}:0"), vec![Reply::http("200 OK", "")]).unwrap();
     let port = server.port();
     let dns = Dns::default()
         .knows("a.example", &[&[OPEN]])
@@ -265,7 +258,7 @@ async fn a_kept_connection_serves_its_own_host_alone() {
     get(&egress, &format!("http://{OPEN}:{port}/x")).await.unwrap();
     assert_eq!((server.connections(), dns.asked()), (3, 2));
     let hosts: Vec<_> = server
-        .requests()
+        .heads()
         .iter()
         .skip(19)
         .map(|head| {
@@ -286,7 +279,7 @@ async fn a_kept_connection_serves_its_own_host_alone() {
 }
 
 /// A TLS server of one name, and who vouches for it.
-async fn secure_server(name: &str) -> (u16, RootCertStore) {
+fn secure_server(name: &str) -> (Acceptor, RootCertStore) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec![name.to_owned()]).unwrap();
     let mut authorities = RootCertStore::empty();
     authorities.add(cert.der().clone()).unwrap();
@@ -298,27 +291,24 @@ async fn secure_server(name: &str) -> (u16, RootCertStore) {
         .with_no_client_auth()
         .with_single_cert(vec![cert.der().clone()], key)
         .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind(format!("{OPEN}:0")).await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        loop {
-            let (stream, _) = listener.accept().await.unwrap();
-            // A client that does not believe us goes away in the handshake.
-            if let Ok(mut stream) = acceptor.accept(stream).await {
-                let name = stream.get_ref().1.server_name().unwrap_or("none").to_owned();
-                let _ = stream.read(&mut [0; 4096]).await;
-                let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
+    let config = Arc::new(config);
+    let server = Acceptor::start(&format!("{OPEN}:0"), move |mut stream| {
+        let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut secured = rustls::Stream::new(&mut connection, &mut stream);
+        // A client that does not believe us goes away in the handshake.
+        if secured.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {
+            let name = secured.conn.server_name().unwrap_or("none").to_owned();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}", name.len());
+            let _ = secured.write_all(answer.as_bytes());
         }
     });
-    (port, authorities)
+    (server.unwrap(), authorities)
 }
 
 #[tokio::test]
 async fn the_certificate_has_to_be_of_the_host_that_the_url_names() {
-    let (port, authorities) = secure_server("hooks.example").await;
+    let (server, authorities) = secure_server("hooks.example");
+    let port = server.address().port();
     let dns = Dns::default()
         .knows("hooks.example", &[&[OPEN]])
         .knows("other.example", &[&[OPEN]]);

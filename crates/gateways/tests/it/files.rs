@@ -103,11 +103,7 @@ async fn a_broken_upload_goes_on_where_it_stopped_once() {
 async fn an_upload_that_is_refused_is_not_tried_again() {
     let (platform, directory) = (platform(), Directory::new());
     let (file, store) = file(&directory).await;
-    let kind = FaultKind::Error {
-        code: 100,
-        http_status: 400,
-        details: "no".into(),
-    };
+    let kind = FaultKind::error(100, "no");
     platform.script(vec![Fault::of(On::Upload, kind)]);
     let refused = gateway(&platform).upload_header(&line("token"), &file).await;
     assert!(

@@ -3,10 +3,9 @@
 use std::time::{Duration, Instant};
 
 use recado_gateways::http::{CallError, Http, Request};
+use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
 use serde_json::json;
 use tokio::net::TcpListener;
-
-use crate::server::{Reply, Server};
 
 /// Short, for what is meant to run out.
 const SHORT: Duration = Duration::from_millis(500);
@@ -16,19 +15,19 @@ fn client() -> Http {
 }
 
 async fn failed(reply: Reply, change: impl FnOnce(Request) -> Request) -> (CallError, usize) {
-    let server = Server::start(vec![reply]).await;
+    let server = RawServer::replying(vec![reply]).unwrap();
     let request = Request::post(format!("{}/x", server.origin()), &json!({ "a": 1 }));
     let error = client().call(change(request)).await.unwrap_err();
-    (error, server.requests().len())
+    (error, server.heads().len())
 }
 
 #[tokio::test]
 async fn an_answer_is_read_and_the_connection_kept() {
-    let server = Server::start(vec![
+    let server = RawServer::replying(vec![
         Reply::http("200 OK", "{\"a\":1}"),
         Reply::http("302 Found\r\nLocation: /y", ""),
     ])
-    .await;
+    .unwrap();
     let client = client();
     let answer = client
         .call(Request::get(format!("{}/x?y=1", server.origin())))
@@ -43,7 +42,7 @@ async fn an_answer_is_read_and_the_connection_kept() {
         .await
         .unwrap();
     assert_eq!(answer.status, 302, "redirects are not followed");
-    let requests = server.requests();
+    let requests = server.heads();
     assert_eq!(requests.len(), 2);
     assert!(requests[0].starts_with("GET /x?y=1 HTTP/1.1"), "{}", requests[0]);
     assert!(
@@ -55,7 +54,7 @@ async fn an_answer_is_read_and_the_connection_kept() {
 
 #[tokio::test]
 async fn without_a_connection_nothing_was_sent() {
-    let refusing = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let refusing = closed_address(ANYWHERE).unwrap();
     // A label of more than 63 characters fails to resolve without asking anybody.
     let unresolvable = format!("http://{}.invalid/", "a".repeat(64));
     for url in [format!("http://{refusing}/"), unresolvable, "no address".into()] {
@@ -66,7 +65,7 @@ async fn without_a_connection_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let listener = TcpListener::bind(ANYWHERE).await.unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let begun = Instant::now();
     let error = client()
@@ -82,7 +81,7 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
     // The call's own limit, when it is the shorter one.
     let error = client().call(Request::get(&url).timeout(SHORT)).await.unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "{error}");
-    let server = Server::start(vec![Reply::Close]).await;
+    let server = RawServer::replying(vec![Reply::last("")]).unwrap();
     let url = server.origin().replace("http:", "https:");
     let error = client()
         .connect_timeout(SHORT)
@@ -96,10 +95,10 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
 async fn after_that_it_may_have_been_sent() {
     let broken = [
         (Reply::Silence, "time-out"),
-        (Reply::Close, "closed"),
-        (Reply::Bytes("SMTP\r\n\r\n".into()), "no HTTP"),
+        (Reply::last(""), "closed"),
+        (Reply::bytes("SMTP\r\n\r\n"), "no HTTP"),
         (
-            Reply::Bytes("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab".into()),
+            Reply::bytes("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"),
             "a body that stops",
         ),
     ];
@@ -112,8 +111,8 @@ async fn after_that_it_may_have_been_sent() {
 
 #[tokio::test]
 async fn too_large_an_answer_is_not_read() {
-    let declared = Reply::Bytes("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n".into());
-    let chunked = Reply::Bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n".into());
+    let declared = Reply::bytes("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n");
+    let chunked = Reply::bytes("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n01234567890\r\n");
     for reply in [declared, chunked] {
         let (error, _) = failed(reply, |request| request.cap(10)).await;
         assert!(matches!(error, CallError::MaybeSent(_)), "{error}");
@@ -122,11 +121,11 @@ async fn too_large_an_answer_is_not_read() {
 
 #[tokio::test]
 async fn a_kept_connection_that_dies_under_a_request_is_not_tried_again() {
-    let server = Server::start(vec![Reply::http("200 OK", ""), Reply::Close]).await;
+    let server = RawServer::replying(vec![Reply::http("200 OK", ""), Reply::last("")]).unwrap();
     let client = client();
     let url = format!("{}/x", server.origin());
     client.call(Request::post(&url, &json!(1))).await.unwrap();
     let error = client.call(Request::post(&url, &json!(2))).await.unwrap_err();
     assert!(matches!(error, CallError::MaybeSent(_)), "{error}");
-    assert_eq!(server.requests().len(), 2, "each sent once");
+    assert_eq!(server.heads().len(), 2, "each sent once");
 }

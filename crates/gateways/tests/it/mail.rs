@@ -1,11 +1,11 @@
 //! Mail against a small mail server: what arrives, what does not, and what is told of it.
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use recado_domain::mail::{Mail, MailError, Mailer};
 use recado_domain::shared::MailId;
 use recado_gateways::mail::SmtpMailer;
+use recado_simulators::raw::{ANYWHERE, closed_address};
 use recado_simulators::smtp::{Mood, Options, Smtp};
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -121,7 +121,7 @@ async fn a_server_that_hangs_or_is_not_there_takes_its_time_and_no_more() {
     let began = Instant::now();
     failure(&mailer(&server.url()).timeout(Duration::from_millis(300))).await;
     assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(5));
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = closed_address(ANYWHERE).unwrap();
     failure(&mailer(&format!("smtp://{closed}"))).await;
 }
 

@@ -1,4 +1,4 @@
-//! The gateways against the simulators and against small servers of their own.
+//! The gateways against the simulators and against servers that say what no simulator does.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -14,7 +14,6 @@ mod mail;
 mod media;
 mod pages;
 mod payment;
-mod server;
 mod sessions;
 mod webhooks;
 mod whatsapp;

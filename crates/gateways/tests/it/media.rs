@@ -11,12 +11,11 @@ use hyper_util::server::conn::auto::Builder;
 use recado_domain::media::{MediaFile, MediaPath, MediaStore, MediaStoreError, MediaType};
 use recado_domain::shared::AccountId;
 use recado_gateways::media::ObjectMedia;
+use recado_simulators::raw::{RawServer, Reply};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use tokio::net::TcpListener;
 use uuid::Uuid;
-
-use crate::server::{Reply, Server};
 
 /// A directory of its own, gone when dropped.
 pub(crate) struct Directory(PathBuf);
@@ -292,14 +291,14 @@ async fn a_wrong_secret_is_a_fault_of_the_store() {
 
 #[tokio::test]
 async fn whoever_fetches_from_the_bucket_is_told_the_exact_type() {
-    let server = Server::start(vec![Reply::http("200 OK", "")]).await;
+    let server = RawServer::replying(vec![Reply::http("200 OK", "")]).unwrap();
     let store = bucket_at(server.origin(), "right");
     let path = path(MediaType::Webp);
     let mut write = store.begin(&path).await.unwrap();
     write.write(Bytes::from_static(b"webp")).await.unwrap();
     // What the server answers is no matter here.
     write.commit().await.ok();
-    let head = server.requests().remove(0).to_lowercase();
+    let head = server.heads().remove(0).to_lowercase();
     assert!(head.starts_with(&format!("put /media/some/prefix/{path} ")), "{head}");
     for header in [
         "content-type: image/webp",
@@ -319,19 +318,19 @@ async fn a_store_that_is_down_or_unset_is_a_fault() {
         unset.begin(&path).await.err(),
         Some(MediaStoreError::NotConfigured)
     ));
-    let broken = Server::start(vec![Reply::http(
+    let broken = RawServer::replying(vec![Reply::http(
         "403 Forbidden",
         "<Error><Code>AccessDenied</Code></Error>",
     )])
-    .await;
+    .unwrap();
     let store = bucket_at(broken.origin(), "right");
     assert!(matches!(store.size(&path).await, Err(MediaStoreError::Failed(_))));
     // Once over: the next answer is a good one.
     let busy = Reply::http("503 Slow Down", "<Error><Code>SlowDown</Code></Error>");
-    let etag = Reply::Bytes("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n".into());
-    let slow = Server::start(vec![busy, etag]).await;
+    let etag = Reply::bytes("HTTP/1.1 200 OK\r\nETag: \"1\"\r\nContent-Length: 0\r\n\r\n");
+    let slow = RawServer::replying(vec![busy, etag]).unwrap();
     put(&bucket_at(slow.origin(), "right"), &path, b"png").await;
-    assert_eq!(slow.requests().len(), 2);
+    assert_eq!(slow.heads().len(), 2);
 }
 
 #[tokio::test]

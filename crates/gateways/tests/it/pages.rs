@@ -8,9 +8,9 @@ use flate2::write::GzEncoder;
 use recado_domain::brand::{PageFetcher as _, PageRefusal};
 use recado_domain::egress::Refusal;
 use recado_gateways::brand::PageClient;
+use recado_simulators::raw::{RawServer, Reply};
 
 use crate::egress::{Dns, OPEN, egress};
-use crate::server::{Reply, Server};
 
 const SHORT: Duration = Duration::from_millis(700);
 const LARGEST: usize = 1 << 20;
@@ -19,8 +19,8 @@ fn client() -> PageClient {
     PageClient::new(egress(&[OPEN], Dns::default()))
 }
 
-async fn site(replies: Vec<Reply>) -> Server {
-    Server::start_at(&format!("{OPEN}:0"), replies).await
+fn site(replies: Vec<Reply>) -> RawServer {
+    RawServer::replying_at(&format!("{OPEN}:0"), replies).unwrap()
 }
 
 fn page(body: &str) -> Reply {
@@ -29,7 +29,7 @@ fn page(body: &str) -> Reply {
 
 fn raw(headers: &str, body: &[u8]) -> Reply {
     let head = format!("HTTP/1.1 200 OK\r\n{headers}\r\nContent-Length: {}\r\n\r\n", body.len());
-    Reply::Raw([head.as_bytes(), body].concat())
+    Reply::bytes([head.as_bytes(), body].concat())
 }
 
 fn redirect(location: &str) -> Reply {
@@ -43,7 +43,7 @@ fn gzip(data: &[u8]) -> Vec<u8> {
 }
 
 async fn refused(reply: Reply) -> PageRefusal {
-    let site = site(vec![reply]).await;
+    let site = site(vec![reply]);
     let begun = Instant::now();
     let refusal = client().timeout(SHORT * 3).fetch(site.origin()).await.unwrap_err();
     assert!(
@@ -56,13 +56,13 @@ async fn refused(reply: Reply) -> PageRefusal {
 
 #[tokio::test]
 async fn a_page_is_fetched_by_a_bot_that_says_so() {
-    let site = site(vec![page("<title>Loja</title><p>P\u{e3}o de queijo.</p>")]).await;
+    let site = site(vec![page("<title>Loja</title><p>P\u{e3}o de queijo.</p>")]);
     let url = format!("{}/sobre?a=b#c", site.origin());
     let found = client().fetch(&url).await.unwrap();
     assert_eq!(found.url, format!("{}/sobre?a=b", site.origin()));
     assert_eq!(found.title.as_deref(), Some("Loja"));
     assert_eq!(found.text, "title: Loja\nPão de queijo.");
-    let head = site.requests().remove(0).to_lowercase();
+    let head = site.heads().remove(0).to_lowercase();
     assert!(head.starts_with("get /sobre?a=b http/1.1"), "{head}");
     for line in ["recadobot/", "accept-encoding: identity", "accept: text/html"] {
         assert!(head.contains(line), "{line}: {head}");
@@ -74,7 +74,7 @@ async fn a_page_is_fetched_by_a_bot_that_says_so() {
 
 #[tokio::test]
 async fn no_page_comes_over_the_connection_of_another() {
-    let site = site(vec![redirect("/b"), page("b"), page("c")]).await;
+    let site = site(vec![redirect("/b"), page("b"), page("c")]);
     let client = client();
     for text in ["b", "c"] {
         assert_eq!(client.fetch(site.origin()).await.unwrap().text, text);
@@ -88,16 +88,18 @@ async fn pages_of_other_kinds_that_are_read() {
     for (reply, text) in [
         (raw("Content-Type: text/plain", b"um\ndois"), "um\ndois"),
         (raw("Content-Type: TEXT/HTML ;charset=iso-8859-1", b"<p>Ol\xe1"), "Olá"),
-        (raw("Content-Type: text/html\r\nContent-Encoding: gzip", &deflated), "Olá"),
         (
-            Reply::Bytes(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n2\r\nab\r\n0\r\n\r\n"
-                    .into(),
+            raw("Content-Type: text/html\r\nContent-Encoding: gzip", &deflated),
+            "Olá",
+        ),
+        (
+            Reply::bytes(
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n<p>\r\n2\r\nab\r\n0\r\n\r\n",
             ),
             "ab",
         ),
     ] {
-        let site = site(vec![reply]).await;
+        let site = site(vec![reply]);
         assert_eq!(client().fetch(site.origin()).await.unwrap().text, text);
     }
 }
@@ -105,7 +107,7 @@ async fn pages_of_other_kinds_that_are_read() {
 #[tokio::test]
 async fn a_page_of_just_1_mb_is_read_and_one_byte_more_is_not() {
     let body = |length: usize| format!("<p>a{}", " ".repeat(length - 4));
-    let site = site(vec![page(&body(LARGEST)), page(&body(LARGEST + 1))]).await;
+    let site = site(vec![page(&body(LARGEST)), page(&body(LARGEST + 1))]);
     assert_eq!(client().fetch(site.origin()).await.unwrap().text, "a");
     assert_eq!(client().fetch(site.origin()).await, Err(PageRefusal::TooLarge));
     let chunked = format!(
@@ -113,7 +115,7 @@ async fn a_page_of_just_1_mb_is_read_and_one_byte_more_is_not() {
         LARGEST,
         body(LARGEST)
     );
-    assert_eq!(refused(Reply::Bytes(chunked)).await, PageRefusal::TooLarge);
+    assert_eq!(refused(Reply::bytes(chunked)).await, PageRefusal::TooLarge);
 }
 
 #[tokio::test]
@@ -123,15 +125,15 @@ async fn floods_and_bombs_are_left_early() {
     let twice = gzip(&bomb);
     for (reply, refusal) in [
         (
-            Reply::Bytes(format!("{html}Content-Length: 10737418240\r\n\r\n")),
+            Reply::bytes(format!("{html}Content-Length: 10737418240\r\n\r\n")),
             PageRefusal::TooLarge,
         ),
         (
-            Reply::Endless(format!("{html}\r\n"), "<p>page</p>".repeat(1000)),
+            Reply::endless(format!("{html}\r\n"), "<p>page</p>".repeat(1000)),
             PageRefusal::TooLarge,
         ),
         (
-            Reply::Endless(
+            Reply::endless(
                 format!("{html}Transfer-Encoding: chunked\r\n\r\n"),
                 format!("2000\r\n{}\r\n", "a".repeat(0x2000)),
             ),
@@ -153,9 +155,9 @@ async fn floods_and_bombs_are_left_early() {
             raw("Content-Type: text/html\r\nContent-Encoding: gzip", b"no gzip"),
             PageRefusal::Broken,
         ),
-        (Reply::Endless(html.into(), "x-a: b\r\n".into()), PageRefusal::Broken),
+        (Reply::endless(html, "x-a: b\r\n"), PageRefusal::Broken),
         (
-            Reply::Endless("HTTP/1.1 200 OK\r\nx-a: ".into(), "b".repeat(1000)),
+            Reply::endless("HTTP/1.1 200 OK\r\nx-a: ", "b".repeat(1000)),
             PageRefusal::Broken,
         ),
     ] {
@@ -169,28 +171,27 @@ async fn what_is_slow_or_lies_is_refused_in_time() {
     for (reply, refusal) in [
         (Reply::Silence, PageRefusal::TimedOut),
         (
-            Reply::Bytes(format!("{html}Content-Length: 100\r\n\r\n<p>cut")),
+            Reply::bytes(format!("{html}Content-Length: 100\r\n\r\n<p>cut")),
             PageRefusal::TimedOut,
         ),
-        (Reply::Bytes("HTTP/1.1 200".into()), PageRefusal::TimedOut),
-        (Reply::Close, PageRefusal::Broken),
-        (Reply::Bytes("220 smtp ready\r\n".into()), PageRefusal::Broken),
+        (Reply::bytes("HTTP/1.1 200"), PageRefusal::TimedOut),
+        (Reply::last(""), PageRefusal::Broken),
+        (Reply::bytes("220 smtp ready\r\n"), PageRefusal::Broken),
         (
-            Reply::Bytes(format!("{html}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
+            Reply::bytes(format!("{html}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab")),
             PageRefusal::Broken,
         ),
         (
-            Reply::Bytes(format!("{html}Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
+            Reply::bytes(format!("{html}Transfer-Encoding: chunked\r\n\r\nzz\r\n")),
             PageRefusal::Broken,
         ),
     ] {
         assert_eq!(refused(reply).await, refusal);
     }
     // Of a declared length that is too small, no more is read.
-    let short = site(vec![Reply::Bytes(format!(
+    let short = site(vec![Reply::bytes(format!(
         "{html}Content-Length: 5\r\n\r\n<p>abHTTP/1.1 200 OK\r\n"
-    ))])
-    .await;
+    ))]);
     assert_eq!(client().fetch(short.origin()).await.unwrap().text, "ab");
 }
 
@@ -220,42 +221,41 @@ async fn what_is_no_page_is_refused() {
         assert_eq!(refused(page(empty)).await, PageRefusal::Empty);
     }
     for status in [304, 400, 401, 403, 404, 429, 500, 503] {
-        let reply = Reply::Bytes(format!("HTTP/1.1 {status} X\r\nContent-Type: text/html\r\n\r\n<p>a"));
+        let reply = Reply::bytes(format!("HTTP/1.1 {status} X\r\nContent-Type: text/html\r\n\r\n<p>a"));
         assert_eq!(refused(reply).await, PageRefusal::Status(status));
     }
 }
 
 #[tokio::test]
 async fn three_redirects_are_followed_and_no_fourth() {
-    let end = site(vec![page("<p>end")]).await;
+    let end = site(vec![page("<p>end")]);
     let hops = site(vec![
         redirect("/1"),
         redirect("../2?x"),
         redirect(&format!("{}/end", end.origin())),
-    ])
-    .await;
+    ]);
     let found = client().fetch(&format!("{}/a/b", hops.origin())).await.unwrap();
     assert_eq!(
         (found.text.as_str(), found.url),
         ("end", format!("{}/end", end.origin()))
     );
     let asked: Vec<_> = hops
-        .requests()
+        .heads()
         .iter()
         .map(|head| head.split(' ').nth(1).unwrap().to_owned())
         .collect();
     assert_eq!(asked, ["/a/b", "/1", "/2?x"]);
-    let circle = site(vec![redirect("/again")]).await;
+    let circle = site(vec![redirect("/again")]);
     assert_eq!(
         client().fetch(circle.origin()).await,
         Err(PageRefusal::TooManyRedirects)
     );
-    assert_eq!(circle.requests().len(), 4);
+    assert_eq!(circle.heads().len(), 4);
 }
 
 #[tokio::test]
 async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
-    let canary = Server::start(vec![page("caught")]).await;
+    let canary = RawServer::replying(vec![page("caught")]).unwrap();
     let port = canary.port();
     let dns = || {
         Dns::default()
@@ -276,7 +276,7 @@ async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
         ("http://8.8.8.8:22/".into(), Refusal::Port),
         ("http://[".into(), Refusal::Malformed),
     ] {
-        let site = site(vec![redirect(&location)]).await;
+        let site = site(vec![redirect(&location)]);
         let client = PageClient::new(egress(&[OPEN], dns()));
         let refused = client.fetch(site.origin()).await;
         assert_eq!(refused, Err(PageRefusal::Redirect(refusal)), "{location}");
@@ -285,13 +285,12 @@ async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
     let site = site(vec![Reply::http(
         "302 Found\r\nConnection: close\r\nLocation: /again",
         "",
-    )])
-    .await;
+    )]);
     let client = PageClient::new(egress(&[OPEN], dns()));
     let refused = client.fetch(&format!("http://rebound.example:{}/", site.port())).await;
     assert_eq!(refused, Err(PageRefusal::Redirect(Refusal::Address)));
     assert_eq!((canary.connections(), site.connections()), (0, 1));
-    let lost = self::site(vec![Reply::http("302 Found", "")]).await;
+    let lost = self::site(vec![Reply::http("302 Found", "")]);
     assert_eq!(self::client().fetch(lost.origin()).await, Err(PageRefusal::Broken));
 }
 

@@ -142,10 +142,11 @@ async fn the_first_payment_is_waited_for() {
 async fn faults_say_what_may_have_happened() {
     let (gateway, api) = start();
     let pix = order(&api, BillingType::Pix).await;
-    let status = |http_status: u16| FaultKind::Status {
-        http_status,
-        body: json!({ "errors": [{ "code": "invalid_x", "description": "4111111111111111 não." }] }),
-        retry_after_s: None,
+    let status = |http_status: u16| {
+        FaultKind::status(
+            http_status,
+            json!({ "errors": [{ "code": "invalid_x", "description": "4111111111111111 não." }] }),
+        )
     };
     let short = api
         .clone()

@@ -16,11 +16,10 @@ use recado_domain::accounts::{Session, SessionError, SessionVerifier};
 use recado_domain::shared::Clock;
 use recado_gateways::http::Http;
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
+use recado_simulators::raw::{RawServer, Reply};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-
-use crate::server::{Reply, Server};
 
 const NOW: i64 = 1_767_323_045;
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -111,12 +110,12 @@ fn expected() -> Expected {
 }
 
 fn key_set(keys: &[Value]) -> Reply {
-    Reply::http("200 OK", &json!({ "keys": keys }).to_string())
+    Reply::http("200 OK", json!({ "keys": keys }).to_string())
 }
 
 /// A provider, a verifier that asks it, and the verifier's clock.
-async fn rig(reply: Reply) -> (Server, Arc<JwksVerifier>, Arc<Hand>) {
-    let server = Server::start(vec![reply]).await;
+fn rig(reply: Reply) -> (RawServer, Arc<JwksVerifier>, Arc<Hand>) {
+    let server = RawServer::replying(vec![reply]).unwrap();
     let clock = Arc::new(Hand(AtomicI64::new(NOW)));
     let url = format!("{}/.well-known/jwks.json", server.origin());
     let verifier = JwksVerifier::new(Http::new().unwrap(), &url, expected(), clock.clone()).unwrap();
@@ -140,7 +139,7 @@ async fn every_algorithm_of_the_list_proves_a_session() {
         .zip(["a", "b", "c"])
         .map(|(key, kid)| key.published(kid))
         .collect();
-    let (server, verifier, _) = rig(key_set(&published)).await;
+    let (server, verifier, _) = rig(key_set(&published));
     for (signer, kid) in signers.iter().zip(["a", "b", "c"]) {
         let session = verifier.verify(&signer.token(Some(kid), json!({}))).await.unwrap();
         assert_eq!(
@@ -151,14 +150,14 @@ async fn every_algorithm_of_the_list_proves_a_session() {
         // Each is the only key of its kind, so that no name is needed.
         assert!(verifier.verify(&signer.token(None, json!({}))).await.is_ok());
     }
-    assert_eq!(server.requests().len(), 1);
-    assert!(server.requests()[0].starts_with("GET /.well-known/jwks.json "));
+    assert_eq!(server.heads().len(), 1);
+    assert!(server.heads()[0].starts_with("GET /.well-known/jwks.json "));
 }
 
 #[tokio::test]
 async fn claims_that_speak_against_a_token_refuse_it() {
     let signer = Signer::ec();
-    let (_server, verifier, _) = rig(key_set(&[signer.published("a")])).await;
+    let (_server, verifier, _) = rig(key_set(&[signer.published("a")]));
     for bad in [
         json!({ "aud": "other" }),
         json!({ "iss": "https://other.example" }),
@@ -176,7 +175,7 @@ async fn claims_that_speak_against_a_token_refuse_it() {
 #[tokio::test]
 async fn forged_tokens_are_refused() {
     let (rsa, ec) = (Signer::rsa(), Signer::ec());
-    let (server, verifier, _) = rig(key_set(&[rsa.published("r"), ec.published("e")])).await;
+    let (server, verifier, _) = rig(key_set(&[rsa.published("r"), ec.published("e")]));
     let public = RSA.public_key().as_ref().to_vec();
     let modulus = rsa.published("r")["n"].as_str().unwrap().to_owned();
     let header = |algorithm| Header {
@@ -242,13 +241,13 @@ async fn forged_tokens_are_refused() {
         assert!(is_invalid(&result), "{what}: {result:?}");
     }
     assert!(verifier.verify(&good).await.is_ok());
-    assert_eq!(server.requests().len(), 1, "none of them is worth a second fetch");
+    assert_eq!(server.heads().len(), 1, "none of them is worth a second fetch");
 }
 
 #[tokio::test]
 async fn a_flood_of_unknown_keys_fetches_once_a_minute() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(key_set(&[signer.published("a")])).await;
+    let (server, verifier, clock) = rig(key_set(&[signer.published("a")]));
     let flood = || async {
         let calls = (0..50).map(|number| {
             let (verifier, token) = (
@@ -260,28 +259,28 @@ async fn a_flood_of_unknown_keys_fetches_once_a_minute() {
         assert!(join_all(calls).await.iter().all(is_invalid));
     };
     flood().await;
-    assert_eq!(server.requests().len(), 1, "together they wait for one fetch");
+    assert_eq!(server.heads().len(), 1, "together they wait for one fetch");
     clock.advance(59);
     flood().await;
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.heads().len(), 1);
     clock.advance(1);
     flood().await;
-    assert_eq!(server.requests().len(), 2);
+    assert_eq!(server.heads().len(), 2);
     assert!(verifier.verify(&signer.token(Some("a"), json!({}))).await.is_ok());
-    assert_eq!(server.requests().len(), 2);
+    assert_eq!(server.heads().len(), 2);
 }
 
 #[tokio::test]
 async fn a_new_key_is_found_and_a_withdrawn_one_ceases_to_count() {
     let (old, new) = (Signer::ec(), Signer::ed());
-    let (server, verifier, clock) = rig(key_set(&[old.published("old")])).await;
+    let (server, verifier, clock) = rig(key_set(&[old.published("old")]));
     let (by_old, by_new) = (old.token(Some("old"), json!({})), new.token(Some("new"), json!({})));
     assert!(verifier.verify(&by_old).await.is_ok());
     server.answer(key_set(&[old.published("old"), new.published("new")]));
     clock.advance(60);
     assert!(verifier.verify(&by_new).await.is_ok());
     assert!(verifier.verify(&by_old).await.is_ok());
-    assert_eq!(server.requests().len(), 2);
+    assert_eq!(server.heads().len(), 2);
     // Ten minutes on, the keys are looked at again, beside the token that showed their age.
     server.answer(key_set(&[new.published("new")]));
     clock.advance(600);
@@ -292,24 +291,21 @@ async fn a_new_key_is_found_and_a_withdrawn_one_ceases_to_count() {
         tokio::task::yield_now().await;
     }
     assert!(verifier.verify(&by_new).await.is_ok());
-    assert_eq!(server.requests().len(), 3);
+    assert_eq!(server.heads().len(), 3);
 }
 
 #[tokio::test]
 async fn while_the_provider_is_down_the_old_keys_count() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(key_set(&[signer.published("a")])).await;
+    let (server, verifier, clock) = rig(key_set(&[signer.published("a")]));
     let good = signer.token(Some("a"), json!({}));
     assert!(verifier.verify(&good).await.is_ok());
     let broken = [
         Reply::http("503 Service Unavailable", ""),
         Reply::http("200 OK", "<html>"),
         Reply::http("302 Found\r\nLocation: /x", ""),
-        Reply::http(
-            "200 OK",
-            &format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(64 * 1024)),
-        ),
-        Reply::Close,
+        Reply::http("200 OK", format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(64 * 1024))),
+        Reply::last(""),
     ];
     for reply in broken {
         server.answer(reply);
@@ -317,13 +313,13 @@ async fn while_the_provider_is_down_the_old_keys_count() {
         assert!(is_invalid(&verifier.verify(&signer.token(Some("b"), json!({}))).await));
         assert!(verifier.verify(&good).await.is_ok());
     }
-    assert_eq!(server.requests().len(), 6, "every fault was met");
+    assert_eq!(server.heads().len(), 6, "every fault was met");
 }
 
 #[tokio::test]
 async fn without_any_keys_nothing_can_be_said() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(Reply::http("503 Service Unavailable", "")).await;
+    let (server, verifier, clock) = rig(Reply::http("503 Service Unavailable", ""));
     let good = signer.token(Some("a"), json!({}));
     for _ in 0..3 {
         assert!(matches!(
@@ -331,7 +327,7 @@ async fn without_any_keys_nothing_can_be_said() {
             Err(SessionError::Unavailable(_))
         ));
     }
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.heads().len(), 1);
     let never = verifier
         .verify(&unsigned(&json!({ "alg": "none" }), &claims(json!({}))))
         .await;
@@ -339,7 +335,7 @@ async fn without_any_keys_nothing_can_be_said() {
     server.answer(key_set(&[signer.published("a")]));
     clock.advance(29);
     assert!(verifier.verify(&good).await.is_err());
-    assert_eq!(server.requests().len(), 1, "at most one fetch in 30 s");
+    assert_eq!(server.heads().len(), 1, "at most one fetch in 30 s");
     clock.advance(1);
     assert!(verifier.verify(&good).await.is_ok());
 }
@@ -347,14 +343,14 @@ async fn without_any_keys_nothing_can_be_said() {
 #[tokio::test]
 async fn a_client_that_goes_away_does_not_take_the_fetch_along() {
     let signer = Signer::ec();
-    let (server, verifier, _) = rig(key_set(&[signer.published("a")])).await;
+    let (server, verifier, _) = rig(key_set(&[signer.published("a")]));
     let good = signer.token(Some("a"), json!({}));
     // Polled once, so that the fetch has begun, then dropped.
     let mut gone = verifier.verify(&good);
     assert!(futures_util::poll!(&mut gone).is_pending());
     drop(gone);
     assert!(verifier.verify(&good).await.is_ok());
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.heads().len(), 1);
 }
 
 #[tokio::test]

@@ -10,11 +10,11 @@ use futures_util::StreamExt as _;
 use recado_domain::webhooks::{DeliveryGateway as _, Failure, Outcome, Request};
 use recado_gateways::webhooks::WebhookClient;
 use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
 use recado_simulators::receiver::{Options, Receiver};
 use serde_json::{Value, json};
 
 use crate::egress::{Dns, egress};
-use crate::server::{Reply, Server};
 
 const SHORT: Duration = Duration::from_millis(700);
 
@@ -120,7 +120,10 @@ async fn whatever_status_is_answered_is_told() {
 
 #[tokio::test]
 async fn redirects_are_told_and_not_followed() {
-    let (receiver, canary) = (receiver(), Server::start(vec![Reply::http("200 OK", "caught")]).await);
+    let (receiver, canary) = (
+        receiver(),
+        RawServer::replying(vec![Reply::http("200 OK", "caught")]).unwrap(),
+    );
     for http_status in [301, 302, 303, 307, 308] {
         for location in [
             format!("{}/x", canary.origin()),
@@ -158,7 +161,7 @@ async fn what_is_no_answer_is_told_apart() {
         );
     }
     assert_eq!(receiver.count(), 4, "each was sent once");
-    let line = |text: &str| Reply::Bytes(text.into());
+    let line = |text: &str| Reply::bytes(text);
     let replies = [
         (line("SMTP ready\r\n\r\n"), Failure::Broken),
         (
@@ -166,25 +169,22 @@ async fn what_is_no_answer_is_told_apart() {
             Failure::TimedOut,
         ),
         (
-            Reply::Endless(
-                "HTTP/1.1 200 OK\r\n".into(),
-                "x-a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n".into(),
-            ),
+            Reply::endless("HTTP/1.1 200 OK\r\n", "x-a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb\r\n"),
             Failure::Broken,
         ),
         (
-            Reply::Endless("HTTP/1.1 200 OK\r\nx: ".into(), "b".repeat(1000)),
+            Reply::endless("HTTP/1.1 200 OK\r\nx: ", "b".repeat(1000)),
             Failure::Broken,
         ),
         (
-            Reply::Endless(String::new(), "HTTP/1.1 103 Early Hints\r\n\r\n".into()),
+            Reply::endless(String::new(), "HTTP/1.1 103 Early Hints\r\n\r\n"),
             Failure::TimedOut,
         ),
     ];
     for (reply, failure) in replies {
-        let server = Server::start(vec![reply]).await;
+        let server = RawServer::replying(vec![reply]).unwrap();
         let got = client.deliver(&request(server.origin(), "msg_1")).await;
-        assert_eq!(got, Outcome::Unreachable(failure), "{:?}", server.requests());
+        assert_eq!(got, Outcome::Unreachable(failure), "{:?}", server.heads());
     }
 }
 
@@ -197,10 +197,10 @@ async fn an_endless_answer_is_left_after_its_status() {
     assert_eq!(got, answered(200));
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     // The same, declared.
-    let server = Server::start(vec![Reply::Bytes(
-        "HTTP/1.1 503 No\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nContent-Length: 10737418240\r\n\r\n".into(),
+    let server = RawServer::replying(vec![Reply::bytes(
+        "HTTP/1.1 503 No\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nContent-Length: 10737418240\r\n\r\n",
     )])
-    .await;
+    .unwrap();
     let got = client().deliver(&request(server.origin(), "msg_1")).await;
     let retry_after = Some(Duration::ZERO);
     assert_eq!(
@@ -214,10 +214,7 @@ async fn an_endless_answer_is_left_after_its_status() {
 
 #[tokio::test]
 async fn where_nobody_is_reached_it_says_why() {
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = closed_address(ANYWHERE).unwrap();
     let dns = Dns::default()
         .knows("private.example", &[&["10.0.0.1"]])
         .knows("silent.example", &[&[]]);
@@ -249,7 +246,7 @@ async fn without_a_list_this_machine_is_out_of_reach() {
 
 #[tokio::test]
 async fn many_deliveries_share_few_connections() {
-    let server = Server::start(vec![Reply::http("200 OK", "{}")]).await;
+    let server = RawServer::replying(vec![Reply::http("200 OK", "{}")]).unwrap();
     let (client, url) = (client(), server.origin().to_owned());
     let deliveries = (0..1000).map(|at| {
         let (client, request) = (client.clone(), request(&url, &format!("msg_{at}")));
@@ -260,6 +257,6 @@ async fn many_deliveries_share_few_connections() {
         .collect()
         .await;
     assert!(outcomes.iter().all(|outcome| *outcome == answered(200)), "{outcomes:?}");
-    assert_eq!(server.requests().len(), 1000);
+    assert_eq!(server.heads().len(), 1000);
     assert!(server.connections() <= 32, "{}", server.connections());
 }

@@ -8,6 +8,7 @@ use recado_domain::templates::{ButtonKind, ButtonValue, Category, TemplateSubmis
 use recado_domain::whatsapp::{Addressee, Line, OutboundTemplate, OutboundText, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
+use recado_simulators::raw::{ANYWHERE, closed_address};
 use recado_simulators::whatsapp::{Approval, Fault, FaultKind, Options, Whatsapp};
 use secrecy::SecretString;
 use serde_json::json;
@@ -140,11 +141,7 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
     assert_eq!(sends[0].request.body["text"]["body"], "Oi!");
     assert_eq!(sends[0].callback_data, Some(Uuid::from_u128(8).to_string()));
     assert_eq!(sends[1].request.body["recipient"], "BR.1");
-    let error = |code| FaultKind::Error {
-        code,
-        http_status: 400,
-        details: String::new(),
-    };
+    let error = |code| FaultKind::error(code, "");
     let ends: [(FaultKind, Fits); 5] = [
         (error(131_047), |end| {
             matches!(end, SendOutcome::Failed { code: 131_047, .. })
@@ -174,11 +171,7 @@ async fn what_may_have_gone_out_is_unknown_and_sent_once() {
         FaultKind::AcceptThenStatus500,
         FaultKind::GarbageJson,
         FaultKind::AnswerWithoutId,
-        FaultKind::Error {
-            code: 131_000,
-            http_status: 400,
-            details: String::new(),
-        },
+        FaultKind::error(131_000, ""),
     ] {
         let outcome = faulted(kind.clone()).await;
         assert!(matches!(outcome, SendOutcome::Unknown { .. }), "{kind:?}: {outcome:?}");
@@ -209,11 +202,7 @@ async fn throttling_keeps_its_code_and_wait() {
         panic!("{outcome:?}")
     };
     assert_eq!(wait.whole_seconds(), 7);
-    let pair = FaultKind::Error {
-        code: 131_056,
-        http_status: 400,
-        details: "too many".into(),
-    };
+    let pair = FaultKind::error(131_056, "too many");
     let outcome = faulted(pair).await;
     let expected = SendOutcome::Throttled {
         code: Some(131_056),
@@ -225,11 +214,7 @@ async fn throttling_keeps_its_code_and_wait() {
 
 #[tokio::test]
 async fn one_recipients_refusal_fails_that_one() {
-    let kind = FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details: "Message undeliverable".into(),
-    };
+    let kind = FaultKind::error(131_026, "Message undeliverable");
     let expected = SendOutcome::Failed {
         code: 131_026,
         message: "Message undeliverable".into(),
@@ -260,10 +245,7 @@ async fn what_concerns_every_message_halts() {
 
 #[tokio::test]
 async fn a_platform_that_is_not_there_is_tried_later() {
-    let refusing = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let refusing = closed_address(ANYWHERE).unwrap();
     let outcome = api(Some(&format!("http://{refusing}/v25.0")))
         .send_template(&line("token"), &message())
         .await;
@@ -323,12 +305,8 @@ async fn an_edit_goes_to_the_template_itself() {
 async fn a_submission_that_goes_wrong_says_how() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
-    let details = "Message body format is incorrect".to_owned();
-    let refusal = FaultKind::Error {
-        code: 2_388_072,
-        http_status: 400,
-        details: details.clone(),
-    };
+    let details = "Message body format is incorrect";
+    let refusal = FaultKind::error(2_388_072, details);
     platform.script(vec![Fault::template(refusal)]);
     let refused = gateway.submit_template(&line("token"), &submission(), None).await;
     assert!(matches!(refused, Err(GatewayError::Refused { code: 2_388_072, message }) if message == details));

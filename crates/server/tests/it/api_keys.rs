@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::harness::client::Reply;
 use crate::harness::people::User;
-use crate::harness::{Options, Server, text, until};
+use crate::harness::{Options, Server, text};
 
 /// A key of the account, made by this user.
 #[track_caller]
@@ -28,21 +28,6 @@ fn fields(object: &Value) -> BTreeSet<&str> {
 
 fn presented(server: &Server, key: &str) -> Reply {
     server.get("/api/contacts").bearer(key).send()
-}
-
-/// Every table of the database as text; bytes are in hexadecimal.
-fn dump(server: &Server) -> String {
-    let tables = server
-        .db
-        .rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
-    let tables = tables.into_iter().map(|row| row[0].clone().unwrap());
-    tables
-        .map(|table| {
-            server
-                .db
-                .text(&format!("SELECT string_agg(t::text, '|') FROM {table} t"))
-        })
-        .collect()
 }
 
 #[test]
@@ -263,9 +248,10 @@ fn a_key_is_whole_in_one_answer_and_nowhere_else() {
     assert_eq!(text(&again()["full_key"]), other);
     assert_eq!(server.db.count("FROM api_keys"), 1);
     assert_eq!(server.db.count("FROM idempotency_keys"), 1);
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
 
-    let stored = dump(&server);
+    // Bytes are in hexadecimal.
+    let stored: String = server.db.dump().into_values().collect();
     let digest = hex::encode(Sha256::digest(&other));
     assert!(stored.contains(&digest), "what is stored of a key is its hash");
     let logged = server.log();

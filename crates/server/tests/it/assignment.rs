@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::api_keys;
 use crate::harness::client::Reply;
 use crate::harness::people::User;
-use crate::harness::{Server, text, until};
+use crate::harness::{Server, text};
 use crate::matrix::{Takes, label, row};
 
 /// A wished id, hash and day that nothing else can have made.
@@ -155,7 +155,7 @@ fn nobody_sets_what_is_the_servers_on_any_route() {
         tried += 1;
     }
     assert!(tried >= 12, "{tried}");
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     for needle in [ID, HASH, DAY, "7777"] {
         assert_eq!(holding(&server, needle), Vec::<String>::new(), "{needle}");
     }

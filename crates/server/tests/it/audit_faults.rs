@@ -29,7 +29,7 @@ fn stage(ana: &User<'_>) -> Stage {
             .collect(),
         campaign: ana.plain_campaign(),
     };
-    until("the outbox is empty", || ana.server.db.count("FROM outbox_events") == 0);
+    ana.server.db.settles();
     stage
 }
 
@@ -98,7 +98,7 @@ fn suffer(away: &str, back: &str) {
     });
     server.db.run(back);
     let began = Instant::now();
-    until("every entry is there", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
     assert_complete(&server, &ana);
     let page = ana.get("/api/audit-logs").ok();

@@ -4,26 +4,12 @@ use recado_simulators::fault::{Fault, FaultKind};
 use serde_json::{Value, json};
 
 use crate::billing::{card_order, subscribe};
-use crate::harness::{Options, Server, until};
+use crate::harness::{Options, Server};
 
 /// Numbers that nothing else here could hold.
 const NUMBER: &str = "4929531748602937";
 const REFUSED: &str = "4929531748600002";
 const CCV: &str = "7319";
-
-/// Every text of every table.
-pub fn dump(server: &Server) -> String {
-    let tables = server
-        .db
-        .rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
-    let dump = |table: &Vec<Option<String>>| {
-        let table = table[0].clone().unwrap();
-        server
-            .db
-            .text(&format!("SELECT string_agg(t::text, '|') FROM {table} t"))
-    };
-    tables.iter().map(dump).collect()
-}
 
 fn assert_clean(what: &str, text: &str) {
     // Four digits alone are in many a number: the code is looked for as a value.
@@ -56,16 +42,11 @@ fn a_card_is_found_nowhere() {
     };
     let order = card_order("4929 5317 4860 2937", CCV);
     let on_subscribe = |kind: FaultKind| vec![Fault::new(kind).on("POST", "/subscriptions")];
-    let echo = FaultKind::Status {
-        http_status: 400,
-        body: json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
-        retry_after_s: None,
-    };
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({ "x": NUMBER }),
-        retry_after_s: None,
-    };
+    let echo = FaultKind::status(
+        400,
+        json!({ "errors": [{ "code": NUMBER, "description": format!("cartão {NUMBER}, código {CCV}") }] }),
+    );
+    let broken = FaultKind::status(500, json!({ "x": NUMBER }));
     ask(&order, 201, vec![]);
     ask(&card_order(REFUSED, CCV), 422, vec![]);
     ask(&order, 422, on_subscribe(echo));
@@ -89,10 +70,10 @@ fn a_card_is_found_nowhere() {
         order[field] = wrong;
         ask(&order, 422, vec![]);
     }
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     assert!(server.payment.wait_idle(std::time::Duration::from_secs(30)));
     assert_clean("an answer", &said);
-    assert_clean("the database", &dump(&server));
+    assert_clean("the database", &server.db.dump().into_values().collect::<String>());
     let log = server.log();
     assert!(log.contains("\"TRACE\""), "the log is as loud as it can be");
     assert_clean("the log", &log);

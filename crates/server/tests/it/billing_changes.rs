@@ -116,16 +116,11 @@ fn a_gateway_that_does_not_change_it_changes_nothing() {
     subscribe(&ana, order("PIX")).created();
     let before = standing(&ana)["subscription"].take();
     let told = notices(&ana).len();
-    let refusal = FaultKind::Status {
-        http_status: 400,
-        body: json!({ "errors": [{ "code": "invalid_value", "description": "Valor inválido." }] }),
-        retry_after_s: None,
-    };
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({}),
-        retry_after_s: None,
-    };
+    let refusal = FaultKind::status(
+        400,
+        json!({ "errors": [{ "code": "invalid_value", "description": "Valor inválido." }] }),
+    );
+    let broken = FaultKind::status(500, json!({}));
     server
         .payment
         .script(vec![Fault::new(refusal.clone()).on("PUT", "/subscriptions")]);

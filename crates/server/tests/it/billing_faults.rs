@@ -9,11 +9,7 @@ use crate::billing::{becomes, notices, order, plan, standing, subscribe};
 use crate::harness::{Options, Server, until};
 
 fn broken(http_status: u16) -> FaultKind {
-    FaultKind::Status {
-        http_status,
-        body: json!({ "error": "x" }),
-        retry_after_s: None,
-    }
+    FaultKind::status(http_status, json!({ "error": "x" }))
 }
 
 fn on_subscribe(server: &Server, kind: FaultKind) {
@@ -36,11 +32,7 @@ fn a_refusal_is_passed_on_in_the_gateways_words() {
     let body = json!({ "errors": [
         { "code": "invalid_cpfCnpj", "description": "O CPF/CNPJ informado é inválido." },
         { "code": "invalid_other", "description": "Outro erro." } ] });
-    let refusal = FaultKind::Status {
-        http_status: 400,
-        body: body.clone(),
-        retry_after_s: None,
-    };
+    let refusal = FaultKind::status(400, body.clone());
     server
         .payment
         .script(vec![Fault::new(refusal).on("POST", "/customers")]);

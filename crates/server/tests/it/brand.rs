@@ -1,13 +1,10 @@
 //! The brand context: written by hand, and read from websites that the server may and may not call.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use recado_simulators::ai::{self, Ai, completion};
 use recado_simulators::fault::{Fault, FaultKind};
+use recado_simulators::raw::{RawServer, Reply};
 use recado_simulators::receiver::{self, Receiver};
 use serde_json::{Value, json};
 
@@ -21,55 +18,17 @@ const PAGE: &str = "<html><head><title>Padaria Aurora | Pães</title><meta name=
     natural.'></head><body><script>steal()</script><p>Oferecemos produtos sem conservantes! Atendemos famílias da região. \
     Nossos valores são qualidade e respeito!</p></body></html>";
 
-/// A website that answers every request with the same bytes, and closes.
-struct Site {
-    url: String,
-    calls: Arc<AtomicUsize>,
-    answer: Arc<Mutex<Vec<u8>>>,
+/// A website that answers every request with the same.
+fn site(answer: Reply) -> RawServer {
+    RawServer::replying(vec![answer]).unwrap()
 }
 
-impl Site {
-    fn start(answer: impl Into<Vec<u8>>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (calls, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(answer.into())));
-        let (counted, told) = (Arc::clone(&calls), Arc::clone(&answer));
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                counted.fetch_add(1, Ordering::SeqCst);
-                let told = told.lock().unwrap().clone();
-                std::thread::spawn(move || serve(stream.unwrap(), &told));
-            }
-        });
-        Self { url, calls, answer }
-    }
-
-    fn page(html: &str) -> Self {
-        Self::start(answer("text/html; charset=utf-8", html.as_bytes()))
-    }
-
-    fn now(&self, answer: impl Into<Vec<u8>>) {
-        *self.answer.lock().unwrap() = answer.into();
-    }
-
-    fn calls(&self) -> usize {
-        self.calls.load(Ordering::SeqCst)
-    }
+fn site_of(html: &str) -> RawServer {
+    site(answer("text/html; charset=utf-8", html.as_bytes()))
 }
 
-fn serve(mut stream: TcpStream, answer: &[u8]) {
-    // One read holds the whole of so small a request; whoever hangs up early is not written to.
-    if stream.read(&mut [0; 8192]).is_ok_and(|read| read > 0) {
-        let _ = stream.write_all(answer);
-    }
-}
-
-fn answer(media_type: &str, body: &[u8]) -> Vec<u8> {
-    let head = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
-        body.len()
-    );
-    [head.as_bytes(), body].concat()
+fn answer(media_type: &str, body: &[u8]) -> Reply {
+    Reply::http_last(&format!("200 OK\r\nContent-Type: {media_type}"), body)
 }
 
 /// A server that may call this machine, and the AI service it asks.
@@ -180,24 +139,24 @@ fn every_rule_names_its_field() {
 #[test]
 fn a_website_is_read_and_kept() {
     let (server, service) = server();
-    let site = Site::page(PAGE);
+    let site = site_of(PAGE);
     let ana = server.owner();
     ana.put(PATH, json!({ "tone_of_voice": "antigo", "target_audience": "antigo" }))
         .ok();
-    let read = ana.post(SCRAPE, json!({ "url": format!(" {} ", site.url) })).ok();
+    let read = ana.post(SCRAPE, json!({ "url": format!(" {} ", site.origin()) })).ok();
     for (field, value) in [
         ("company_name", json!("Padaria Aurora")),
         ("description", json!("Pães de fermentação natural.")),
         ("products_services", json!("Oferecemos produtos sem conservantes!")),
         ("target_audience", json!("Atendemos famílias da região.")),
-        ("website_url", json!(site.url)),
+        ("website_url", json!(site.origin())),
     ] {
         assert_eq!(read[field], value, "{field}");
     }
     let raw = &read["raw_scrape_data"];
     assert_eq!(
         (&raw["url"], &raw["model"]),
-        (&json!(format!("{}/", site.url)), &json!("small"))
+        (&json!(format!("{}/", site.origin())), &json!("small"))
     );
     assert!(read["last_scraped_at"].is_string());
     assert_eq!(ana.get(PATH).ok(), read);
@@ -213,8 +172,8 @@ fn a_website_is_read_and_kept() {
         1
     );
     // What is not found is null, whatever stood there.
-    site.now(answer("text/plain", "só um título".as_bytes()));
-    let again = ana.post(SCRAPE, json!({ "url": site.url })).ok();
+    site.answer(answer("text/plain", "só um título".as_bytes()));
+    let again = ana.post(SCRAPE, json!({ "url": site.origin() })).ok();
     assert_eq!(again["target_audience"], Value::Null);
 }
 
@@ -254,10 +213,10 @@ fn the_shop_of_the_stand_ins_is_read() {
 fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
     let (server, service) = server();
     let ana = server.owner();
-    let canary = Site::page("caught");
+    let canary = site_of("caught");
     let before = ana.put(PATH, json!({ "company_name": "Loja" })).ok();
     let large = vec![b'a'; (1 << 20) + 1];
-    let head = |lines: &str| format!("HTTP/1.1 {lines}\r\nConnection: close\r\n\r\n").into_bytes();
+    let head = |lines: &str| Reply::last(format!("HTTP/1.1 {lines}\r\nConnection: close\r\n\r\n"));
     for (answer, words) in [
         (answer("image/png", b"x"), "neither HTML nor plain text"),
         (answer("text/html", &large), "larger than 1 MB"),
@@ -269,13 +228,13 @@ fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
         (head("302 Found\r\nLocation: file:///etc/passwd"), "redirects to"),
         (head("302 Found\r\nLocation: /again"), "too often"),
         (
-            b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\nab".to_vec(),
+            Reply::last("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 9\r\n\r\nab"),
             "cannot be read",
         ),
-        (Vec::new(), "cannot be read"),
+        (Reply::last(""), "cannot be read"),
     ] {
-        let site = Site::start(answer);
-        let said = refused(&ana, &site.url);
+        let site = site(answer);
+        let said = refused(&ana, site.origin());
         assert!(said.contains(words), "{words}: {said}");
     }
     for url in [
@@ -287,7 +246,7 @@ fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
     ] {
         refused(&ana, url);
     }
-    assert_eq!((service.ledger().len(), canary.calls()), (0, 0));
+    assert_eq!((service.ledger().len(), canary.connections()), (0, 0));
     assert_eq!(ana.get(PATH).ok(), before);
 }
 
@@ -295,19 +254,11 @@ fn pages_that_are_none_are_refused_in_time_and_change_nothing() {
 fn a_site_that_only_drips_is_left_after_ten_seconds() {
     let (server, service) = server();
     let ana = server.owner();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    std::thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let _ = stream.read(&mut [0; 8192]);
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n");
-        // A byte a tenth of a second, until the other side has had enough.
-        while stream.write_all(b"a").is_ok() {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    });
+    // A byte a tenth of a second, until the other side has had enough.
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n";
+    let site = site(Reply::drip(head, "a", Duration::from_millis(100)));
     let begun = Instant::now();
-    let said = refused(&ana, &url);
+    let said = refused(&ana, site.origin());
     assert!(said.contains("in time"), "{said}");
     let took = begun.elapsed();
     assert!((9..12).contains(&took.as_secs()), "{took:?}");
@@ -321,8 +272,8 @@ fn without_a_list_this_machine_is_out_of_reach() {
         .with("AI_API_URL", service.base_url())
         .with("AI_MODEL", "small");
     let server = Server::start(options);
-    let (ana, canary) = (server.owner(), Site::page(PAGE));
-    let port = canary.url.rsplit_once(':').unwrap().1.to_owned();
+    let (ana, canary) = (server.owner(), site_of(PAGE));
+    let port = canary.port();
     for host in [
         "127.0.0.1",
         "localhost",
@@ -336,22 +287,16 @@ fn without_a_list_this_machine_is_out_of_reach() {
     ] {
         refused(&ana, &format!("http://{host}:{port}/"));
     }
-    assert_eq!((canary.calls(), service.ledger().len()), (0, 0));
+    assert_eq!((canary.connections(), service.ledger().len()), (0, 0));
 }
 
 #[test]
 fn an_ai_service_that_fails_is_said_so_and_nothing_is_stored() {
     let (server, service) = server();
-    let site = Site::page(PAGE);
+    let site = site_of(PAGE);
     let ana = server.owner();
-    let scrape = || ana.post(SCRAPE, json!({ "url": site.url }));
-    let status = |http_status, body| {
-        Fault::new(FaultKind::Status {
-            http_status,
-            body,
-            retry_after_s: None,
-        })
-    };
+    let scrape = || ana.post(SCRAPE, json!({ "url": site.origin() }));
+    let status = |http_status, body| Fault::new(FaultKind::status(http_status, body));
     for faults in [
         vec![status(401, json!({ "error": "secret words" }))],
         vec![status(500, json!({})); 3],
@@ -376,8 +321,10 @@ fn an_ai_service_that_fails_is_said_so_and_nothing_is_stored() {
 #[test]
 fn without_an_ai_service_it_says_so() {
     let server = Server::start(Options::default().with("EGRESS_ALLOW_CIDRS", "127.0.0.0/8"));
-    let (ana, site) = (server.owner(), Site::page(PAGE));
-    let error = ana.post(SCRAPE, json!({ "url": site.url })).refused(502, "VPS_ERROR");
+    let (ana, site) = (server.owner(), site_of(PAGE));
+    let error = ana
+        .post(SCRAPE, json!({ "url": site.origin() }))
+        .refused(502, "VPS_ERROR");
     assert_eq!(error["message"], "The AI service is not configured");
     assert_eq!(ana.get(PATH).ok(), Value::Null);
 }

@@ -337,11 +337,7 @@ fn who_stopped_marketing_with_the_platform_is_opted_out() {
     let ana = server.owner();
     ana.profile_at(NUMBER);
     ana.contacts(2);
-    let refusal = FaultKind::Error {
-        code: 131_050,
-        http_status: 400,
-        details: "stopped".into(),
-    };
+    let refusal = FaultKind::error(131_050, "stopped");
     server.whatsapp.script(vec![Fault::send_to(&phone(0), refusal)]);
     let campaign = ana.plain_campaign();
     ana.execute(&campaign).ok();
@@ -364,13 +360,7 @@ fn a_refused_reply_tells_why_and_is_kept_as_failed() {
     let server = Server::start(silent());
     let ana = server.owner();
     let id = written_to(&ana);
-    let refusal = |code, details: &str| {
-        Fault::send(FaultKind::Error {
-            code,
-            http_status: 400,
-            details: details.into(),
-        })
-    };
+    let refusal = |code, details: &str| Fault::send(FaultKind::error(code, details));
     server.whatsapp.script(vec![
         refusal(131_047, "More than 24 hours"),
         refusal(190, "expired"),

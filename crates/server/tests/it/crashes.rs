@@ -18,7 +18,7 @@ fn begin(ana: &User<'_>) -> String {
     ana.profile();
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     // Whoever waits for the run is cut off with the server.
     std::thread::spawn(move || request.try_send().is_ok());
     until("some were sent", || ana.server.whatsapp.counters().accepted >= 10);
@@ -83,7 +83,7 @@ fn a_large_audience_survives_a_crash_whole() {
     let rows: String = (0..people).map(|n| format!("Ana,{}\n", phone(n))).collect();
     ana.import(format!("name,phone\n{rows}")).ok();
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     std::thread::spawn(move || request.try_send().is_ok());
     until("some were sent", || server.whatsapp.counters().accepted >= 100);
     server.kill();
@@ -143,7 +143,7 @@ fn whoever_waits_at_a_stopping_server_is_told() {
     ana.profile();
     ana.contacts(40);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 2);
     server.terminate();
@@ -162,7 +162,7 @@ fn routes_and_workers_may_be_two_processes() {
     ana.profile();
     ana.contacts(15);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("the run waits for a worker", || ana.status(&id) == "sending");
     assert!(server.whatsapp.sends().is_empty());

@@ -4,15 +4,16 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::json;
 
+use crate::harness::client::connect;
 use crate::harness::dice::{Dice, runs, seed};
 use crate::harness::people::{User, phone};
-use crate::harness::{DEADLINE, Options, Server, until};
+use crate::harness::{Options, Server, until};
 
 const THREADS: usize = 12;
 
@@ -80,9 +81,8 @@ fn client(port: u16, sides: &[Side; 2], seed: u64, number: usize) -> Option<(usi
     let mut dice = Dice::of(seed, u64::try_from(number).unwrap());
     let own = usize::try_from(dice.below(2)).unwrap();
     let (request, made) = sides[own].request(number, &mut dice);
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut stream = connect(port);
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let kind = dice.below(4);
     let sent = match kind {
         0 => usize::try_from(dice.below(request.len().try_into().unwrap())).unwrap(),

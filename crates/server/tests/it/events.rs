@@ -64,9 +64,7 @@ fn create_execute_and_delete_are_audited_and_the_end_is_notified() {
     audited(&ana, "delete", &id);
     // A refused operation leaves nothing.
     ana.delete(&format!("/api/campaigns/{id}")).refused(404, "NOT_FOUND");
-    eventually("the outbox is empty", || {
-        (server.db.count("FROM outbox_events") == 0).then_some(())
-    });
+    server.db.settles();
     assert_eq!(server.db.count("FROM audit_logs"), 3);
 }
 
@@ -77,12 +75,7 @@ fn a_partial_run_warns() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(3);
-    let details = String::new();
-    server.whatsapp.script(vec![Fault::send(FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details,
-    })]);
+    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
     let id = ana.plain_campaign();
     ana.execute(&id).ok();
     let notes = eventually("the notification", || {
@@ -116,9 +109,7 @@ fn events_survive_a_crash_and_are_written_once() {
     }
     server.kill();
     server.run(&["serve"]);
-    eventually("the outbox is empty", || {
-        (server.db.count("FROM outbox_events") == 0).then_some(())
-    });
+    server.db.settles();
     assert_eq!(
         server
             .db

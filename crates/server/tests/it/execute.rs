@@ -282,7 +282,7 @@ fn of_two_at_once_one_runs() {
     ana.profile();
     ana.contacts(20);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let mut statuses = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| request.clone().send().status)).collect();
         threads

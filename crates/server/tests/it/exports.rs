@@ -3,9 +3,9 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
-use crate::harness::client::{Reply, Request};
+use crate::harness::client::{Reply, Request, connect};
 use crate::harness::people::User;
-use crate::harness::{DEADLINE, Server, eventually, until};
+use crate::harness::{Server, eventually, until};
 
 const MARK: char = '\u{feff}';
 
@@ -202,8 +202,7 @@ fn what_cannot_be_exported_is_named() {
 
 /// An export that is not read any further than its head.
 fn stalled(request: &Request) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", request.port())).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(request.port());
     stream.write_all(request.head("\r\n").as_bytes()).unwrap();
     let mut piece = [0; 12];
     stream.read_exact(&mut piece).unwrap();

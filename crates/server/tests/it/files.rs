@@ -105,11 +105,7 @@ fn a_platform_that_does_not_take_the_file_is_a_502_and_the_draft_stays() {
     ana.profile();
     let url = text(&ana.upload("a.png", PNG).ok()["url"]);
     let template = ana.template_with_file("foto", "image", &url);
-    let refusal = FaultKind::Error {
-        code: 100,
-        http_status: 400,
-        details: "file rejected".into(),
-    };
+    let refusal = FaultKind::error(100, "file rejected");
     server.whatsapp.script(vec![Fault::of(On::Upload, refusal)]);
     let error = submit(&ana, &template).refused(502, "WHATSAPP_ERROR");
     assert_eq!(

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use serde_json::json;
 
 use crate::harness::Server;
+use crate::harness::client::connect;
 
 const MIB: usize = 1024 * 1024;
 
@@ -123,7 +124,7 @@ fn a_body_is_at_most_one_mebibyte() {
 fn a_declared_length_is_refused_before_the_body_is_sent() {
     let server = Server::new();
     let ana = server.owner();
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let mut stream = connect(server.port());
     stream.set_read_timeout(Some(crate::harness::DEADLINE)).unwrap();
     write!(
         stream,

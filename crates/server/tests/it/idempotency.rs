@@ -1,12 +1,11 @@
 //! Idempotency keys: what is asked twice is done once, and answered twice.
 
 use std::io::Write as _;
-use std::net::TcpStream;
 
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::{Value, json};
 
-use crate::harness::client::{Reply, Request};
+use crate::harness::client::{Reply, Request, connect};
 use crate::harness::people::User;
 use crate::harness::setting::silent;
 use crate::harness::{Server, eventually, text};
@@ -192,7 +191,7 @@ fn a_body_that_broke_off_or_was_not_taken_leaves_the_key_free() {
     let huge = format!("{{\"x\":\"{}\"}}", "a".repeat(1024 * 1024));
     let refused = keyed(&ana, "/api/contacts", "k").body("application/json", huge).send();
     refused.refused(413, "PAYLOAD_TOO_LARGE");
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let mut stream = connect(server.port());
     let head = format!(
         "POST /api/contacts HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: k\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
@@ -226,7 +225,7 @@ fn an_import_is_repeated_without_importing() {
 
 /// Sends a request and hangs up without waiting for the answer.
 fn send_and_hang_up(user: &User<'_>, path: &str, key: &str) {
-    let mut stream = TcpStream::connect(("127.0.0.1", user.server.port())).unwrap();
+    let mut stream = connect(user.server.port());
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nIdempotency-Key: {key}\r\n\
          Content-Length: 0\r\n\r\n",

@@ -2,10 +2,10 @@
 //! provider is down.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::net::TcpStream;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
@@ -13,47 +13,43 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPai
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use recado_simulators::raw::{RawServer, Reply};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use uuid::Uuid;
 
+use crate::harness::client::connect;
 use crate::harness::people::now;
-use crate::harness::{DEADLINE, Options, Server};
+use crate::harness::{Options, Server};
 
 const ISSUER: &str = "https://id.example/auth/v1";
 const AUDIENCE: &str = "authenticated";
 
 /// An identity provider: a key of each kind, and an address that publishes them, or fails to.
 struct Provider {
-    port: u16,
+    server: RawServer,
     ec: EcdsaKeyPair,
     rsa: RsaKeyPair,
-    down: Arc<AtomicBool>,
-    asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Provider {
     fn start() -> Self {
         let ec = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         let rsa = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (down, asked) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<String>>>::default());
-        let provider = Self {
-            port,
-            ec,
-            rsa,
-            down,
-            asked,
-        };
-        let body = json!({ "keys": [provider.ec_key(), provider.rsa_key()] }).to_string();
-        let (down, asked) = (Arc::clone(&provider.down), Arc::clone(&provider.asked));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                publish(stream, &body, &down, &asked);
-            }
-        });
+        let server = RawServer::replying(vec![]).unwrap();
+        let provider = Self { server, ec, rsa };
+        let keys = json!({ "keys": [provider.ec_key(), provider.rsa_key()] });
+        provider.server.answer(Reply::http_last("200 OK", keys.to_string()));
         provider
+    }
+
+    /// From now on it fails.
+    fn fails(&self) {
+        self.server.answer(Reply::http_last("500 Down", ""));
+    }
+
+    fn key_set(&self) -> String {
+        format!("{}/jwks.json", self.server.origin())
     }
 
     fn ec_key(&self) -> Value {
@@ -91,43 +87,16 @@ impl Provider {
     }
 
     fn fetches(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.server.requests().len()
     }
 
     fn options(&self) -> Options {
         Options::default()
             .with("SESSION_JWT_SECRET", "")
-            .with("SESSION_JWKS_URL", format!("http://127.0.0.1:{}/jwks.json", self.port))
+            .with("SESSION_JWKS_URL", self.key_set())
             .with("SESSION_JWT_ISSUER", ISSUER)
             .with("SESSION_JWT_AUDIENCE", AUDIENCE)
     }
-}
-
-fn publish(mut stream: TcpStream, body: &str, down: &AtomicBool, asked: &Mutex<Vec<String>>) {
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        match stream.read(&mut byte) {
-            Ok(1) => head.push(byte[0]),
-            _ => return,
-        }
-    }
-    asked
-        .lock()
-        .unwrap()
-        .push(String::from_utf8_lossy(&head).lines().next().unwrap().to_owned());
-    let (status, body) = if down.load(Ordering::SeqCst) {
-        ("500 Down", "")
-    } else {
-        ("200 OK", body)
-    };
-    let length = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )
-    .ok();
 }
 
 fn unsigned(head: &Value, claims: &Value) -> String {
@@ -176,8 +145,7 @@ fn refused(server: &Server, what: &str, token: &str) {
 
 #[test]
 fn forged_tokens_prove_nothing_and_lead_nowhere() {
-    let (provider, canary) = (Provider::start(), TcpListener::bind("127.0.0.1:0").unwrap());
-    canary.set_nonblocking(true).unwrap();
+    let (provider, canary) = (Provider::start(), RawServer::replying(vec![]).unwrap());
     let server = Server::start(provider.options());
     let good = provider.session();
     assert_eq!(status(&server, &good), 200);
@@ -229,23 +197,19 @@ fn forged_tokens_prove_nothing_and_lead_nowhere() {
         refused(&server, "not what was signed", &token);
     }
     assert_eq!(provider.fetches(), 1);
-    assert!(provider.asked.lock().unwrap()[0].starts_with("GET /jwks.json "));
-    assert_eq!(
-        canary.accept().unwrap_err().kind(),
-        std::io::ErrorKind::WouldBlock,
-        "somebody called"
-    );
+    assert!(provider.server.heads()[0].starts_with("GET /jwks.json "));
+    assert_eq!(canary.connections(), 0, "somebody called");
     assert_eq!(status(&server, &good), 200);
 }
 
 /// Tokens that bring a key along, say where one is, or name one that no key set can have.
-fn brought_keys(server: &Server, provider: &Provider, canary: &TcpListener) {
+fn brought_keys(server: &Server, provider: &Provider, canary: &RawServer) {
     let foreign = Provider::start();
-    let address = format!("http://127.0.0.1:{}/jwks.json", canary.local_addr().unwrap().port());
+    let address = format!("{}/jwks.json", canary.origin());
     let heads = [
         json!({ "jku": address }),
         json!({ "x5u": address }),
-        json!({ "jku": format!("http://127.0.0.1:{}/jwks.json", foreign.port) }),
+        json!({ "jku": foreign.key_set() }),
         json!({ "jwk": foreign.ec_key() }),
         json!({ "x5c": [STANDARD.encode(b"certificate")] }),
         json!({ "jku": address, "x5u": address, "jwk": foreign.ec_key(), "crit": ["jku"] }),
@@ -332,8 +296,7 @@ fn claims_that_speak_against_a_token_refuse_it() {
 
 /// The status of a request with this header, and whether the connection outlived it.
 fn raw(port: u16, name: &str, value: &str) -> Option<u16> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(port);
     let request = format!("GET /api/accounts HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{name}: {value}\r\n\r\n");
     // Whoever refuses it may close before all of it is written.
     stream.write_all(request.as_bytes()).ok();
@@ -415,9 +378,8 @@ fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let mut stream = connect(port);
                 stream.set_nodelay(true).unwrap();
-                stream.set_read_timeout(Some(DEADLINE)).unwrap();
                 for _ in 0..tokens / THREADS {
                     // Long enough to be missed if each were remembered.
                     let kid = format!("{}{}", Uuid::new_v4(), "k".repeat(11_000));
@@ -452,7 +414,7 @@ fn a_flood_of_unknown_keys_disturbs_nobody_while_the_provider_is_down() {
     let known = provider.session();
     let began = Instant::now();
     assert_eq!(status(&server, &known), 200);
-    provider.down.store(true, Ordering::SeqCst);
+    provider.fails();
     flood(server.port(), 200, || assert_eq!(status(&server, &known), 200));
     let before = server.memory();
     let statuses = flood(server.port(), 2400, || {
@@ -477,7 +439,7 @@ fn a_flood_of_unknown_keys_disturbs_nobody_while_the_provider_is_down() {
 #[test]
 fn a_flood_at_a_provider_that_never_answered_asks_it_once() {
     let provider = Provider::start();
-    provider.down.store(true, Ordering::SeqCst);
+    provider.fails();
     let server = Server::start(provider.options());
     let began = Instant::now();
     let statuses = flood(server.port(), 1000, || {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::harness::client::connect;
 use crate::harness::people::phone;
 use crate::harness::{Server, text, until};
 
@@ -167,7 +168,7 @@ fn a_connection_that_breaks_leaves_what_came_before_and_the_server_well() {
     for number in 0..5000 {
         csv.push_str(&format!("Contato {number},{}\n", phone(number)));
     }
-    let mut stream = std::net::TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let mut stream = connect(server.port());
     let head = format!(
         "POST /api/contacts/import HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: text/csv\r\n\
          Content-Length: {}\r\n\r\n",

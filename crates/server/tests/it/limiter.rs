@@ -7,20 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::client::{Reply, Request};
+use crate::harness::client::{Reply, Request, connect};
 use crate::harness::people::{User, now};
-use crate::harness::process::Redis;
-use crate::harness::{DEADLINE, Options, Server, until};
+use crate::harness::process::own_redis;
+use crate::harness::{Options, Server, until};
 
 /// What a request may take while its counter is in trouble; the counter itself may cost it 50 ms.
 const BOUND: Duration = Duration::from_secs(2);
-
-fn redis() -> Redis {
-    let Some(redis) = Redis::start() else {
-        panic!("redis-server is neither REDIS_BIN nor on the PATH: run cargo xtask test")
-    };
-    redis
-}
 
 /// A request that is counted and does nothing: its body is refused.
 fn counted(request: Request) -> Request {
@@ -31,14 +24,9 @@ fn create(user: &User<'_>) -> Request {
     counted(user.request("POST", "/api/campaigns"))
 }
 
-fn number(reply: &Reply, header: &str) -> i64 {
-    let value = reply.header(header).unwrap_or_else(|| panic!("no {header}: {reply:?}"));
-    value.parse().unwrap()
-}
-
 /// Whether a reply was let pass, its headers checked either way.
 fn passed(reply: &Reply) -> Option<i64> {
-    let numbers = |header: &str| number(reply, header);
+    let numbers = |header: &str| reply.number(header);
     checked(reply.status, &numbers, reply.header("retry-after").is_some())
 }
 
@@ -67,8 +55,7 @@ fn crowd(ports: &[u16], user: &User<'_>, requests: usize) -> (Vec<i64>, usize) {
         user.token, user.account
     );
     let open = |port: &u16| {
-        let mut stream = TcpStream::connect(("127.0.0.1", *port)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut stream = connect(*port);
         stream.write_all(head.as_bytes()).unwrap();
         stream
     };
@@ -125,7 +112,7 @@ fn of_two_hundred_at_once_exactly_thirty_pass() {
 
 #[test]
 fn of_two_hundred_at_once_on_two_servers_exactly_thirty_pass() {
-    let redis = redis();
+    let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let sibling = server.sibling();
     exactly_thirty(&server, &[server.port(), sibling.port()]);
@@ -202,7 +189,7 @@ fn limited_again(user: &User<'_>) {
 
 #[test]
 fn a_redis_in_trouble_stops_nobody_and_the_limits_come_back_with_it() {
-    let mut redis = redis();
+    let mut redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let (ana, bia) = (server.owner(), server.owner());
     limited_again(&ana);
@@ -246,7 +233,7 @@ fn a_redis_in_trouble_stops_nobody_and_the_limits_come_back_with_it() {
 
 #[test]
 fn an_emptied_redis_counts_from_the_start_and_fails_nothing() {
-    let redis = redis();
+    let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let ana = server.owner();
     limited_again(&ana);
@@ -278,32 +265,9 @@ fn an_emptied_redis_counts_from_the_start_and_fails_nothing() {
     limited_again(&ana);
 }
 
-/// How often clients called each command of Redis since the count was set back, without what the script calls.
-fn commands(redis: &Redis) -> Vec<String> {
-    let script = [
-        "time",
-        "zremrangebyscore",
-        "zcard",
-        "zrevrange",
-        "zadd",
-        "pexpire",
-        "zrange",
-    ];
-    let own = ["info", "config|resetstat", "flushall", "quit"];
-    let stats = redis.say("INFO commandstats");
-    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
-    lines
-        .filter_map(|line| {
-            let (name, rest) = line.split_once(":calls=")?;
-            let known = script.contains(&name) || own.contains(&name);
-            (!known).then(|| format!("{name} {}", rest.split(',').next().unwrap()))
-        })
-        .collect()
-}
-
 #[test]
 fn a_limited_request_is_one_command_and_any_other_none() {
-    let redis = redis();
+    let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let ana = server.owner();
     let campaign = ana.campaign(json!({ "name": "C" }));
@@ -316,14 +280,14 @@ fn a_limited_request_is_one_command_and_any_other_none() {
         ana.post("/api/tags", json!({})).invalid();
         ana.get("/api/accounts").ok();
     }
-    assert_eq!(commands(&redis), Vec::<String>::new());
+    assert_eq!(redis.calls(), []);
     until("a round in which this machine let Redis answer every one", || {
         redis.say("FLUSHALL SYNC");
         redis.say("CONFIG RESETSTAT");
         let replies: Vec<Reply> = (0..40).map(|_| create(&ana).send()).collect();
         let counted = replies.iter().all(|reply| reply.header("x-ratelimit-limit").is_some());
-        let commands = commands(&redis);
-        assert!(!counted || commands == ["evalsha 40"], "{commands:?}");
+        let calls = redis.calls();
+        assert!(!counted || calls == [("evalsha".to_owned(), 40)], "{calls:?}");
         counted
     });
 }

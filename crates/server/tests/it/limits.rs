@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::harness::client::Reply;
 use crate::harness::people::User;
-use crate::harness::process::Redis;
+use crate::harness::process::own_redis;
 use crate::harness::{Options, Server, people};
 
 const HEADERS: [&str; 3] = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
@@ -130,9 +130,7 @@ fn many_at_once_do_not_slip_through() {
 
 #[test]
 fn servers_with_one_redis_count_together_and_without_it_let_pass() {
-    let Some(redis) = Redis::start() else {
-        panic!("redis-server is neither REDIS_BIN nor on the PATH: run cargo xtask test")
-    };
+    let redis = own_redis();
     let server = Server::start(Options::default().with("REDIS_URL", redis.url()));
     let other = server.sibling();
     let ana = server.owner();

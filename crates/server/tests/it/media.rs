@@ -5,9 +5,10 @@ use std::net::TcpStream;
 
 use serde_json::json;
 
+use crate::harness::client::connect;
 use crate::harness::media::{FORM, JPEG, MP4, PDF, PNG, WEBP, form, part_head};
 use crate::harness::people::User;
-use crate::harness::{DEADLINE, Options, Server, text, until};
+use crate::harness::{Options, Server, text, until};
 
 const MB: usize = 1_048_576;
 
@@ -177,8 +178,7 @@ fn what_is_too_much_beside_the_file_is_too_large() {
 
 /// Sends the head of an upload of so many bytes.
 fn begin(user: &User<'_>, length: usize) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", user.server.port())).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(user.server.port());
     let head = format!(
         "POST /api/templates/media/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
          Content-Type: {FORM}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n",

@@ -329,9 +329,7 @@ fn a_suspended_accounts_run_pauses_and_goes_on() {
     .ok();
     ana.contacts(40);
     let campaign = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{campaign}/send"))
-        .send()
-        .ok();
+    ana.send(&campaign);
     until("some have left", || calls(&server).len() >= 4);
     let act = |action: &str| {
         let path = format!("/api/admin/accounts/{}/action", ana.account);

@@ -48,7 +48,7 @@ fn furnished<'a>(server: &'a Server) -> (User<'a>, String) {
     until("the events are told", || {
         server.db.count("FROM gateway_events WHERE due_at IS NOT NULL") == 0
     });
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     (ana, key)
 }
 
@@ -72,7 +72,7 @@ fn nothing_is_left_of_the_account_and_all_of_the_others() {
     );
     let browser = Browser::new(server.root());
     browser.support(&ana.account);
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     let (theirs, files) = (rows_of(&server, &bia.account), server.media.files());
     let path = format!("/api/admin/accounts/{}", ana.account);
     root.delete(&path).gone();
@@ -111,11 +111,7 @@ fn a_gateway_that_is_silent_keeps_no_account_alive_and_is_asked_again() {
     let server = Server::new();
     let root = server.root();
     let (ana, _) = furnished(&server);
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({ "error": "x" }),
-        retry_after_s: None,
-    };
+    let broken = FaultKind::status(500, json!({ "error": "x" }));
     server
         .payment
         .script(vec![Fault::new(broken).on("DELETE", "/subscriptions")]);

@@ -1,31 +1,17 @@
 //! The plan's messages a month.
 
-use serde_json::json;
-
 use crate::conversations::{reply, written_to};
-use crate::harness::people::User;
 use crate::harness::setting::silent;
 use crate::harness::{Server, text};
-
-/// A campaign to the bearers of a new tag: so many of the contacts.
-fn campaign_to(ana: &User<'_>, tag: &str, contacts: usize, first: usize) -> String {
-    let id = ana.tag(tag);
-    let csv = (first..first + contacts).fold("name,phone,tags\n".to_owned(), |csv, number| {
-        csv + &format!("C,{},{tag}\n", crate::harness::people::phone(number))
-    });
-    ana.import(csv).ok();
-    let template = ana.approved("Oi", &[]);
-    ana.campaign(json!({ "name": tag, "template_id": template, "segment_config": { "tag_ids": [id] } }))
-}
 
 #[test]
 fn a_run_beyond_the_month_is_refused_before_anything_is_sent() {
     let server = Server::start(silent());
     let ana = server.owner();
     ana.profile();
-    let first = campaign_to(&ana, "a", 200, 0);
-    let second = campaign_to(&ana, "b", 100, 200);
-    let third = campaign_to(&ana, "c", 50, 300);
+    let first = ana.campaign_to("a", 0..200);
+    let second = ana.campaign_to("b", 200..300);
+    let third = ana.campaign_to("c", 300..350);
     assert_eq!(ana.execute(&first).ok()["sent"], 200);
     let error = ana.execute(&second).refused(400, "VALIDATION_ERROR");
     assert!(text(&error["message"]).contains("250"), "{error}");
@@ -51,8 +37,8 @@ fn two_runs_at_once_cannot_exceed_the_month_together() {
     let server = Server::start(silent());
     let ana = server.owner();
     ana.profile();
-    let campaigns = [campaign_to(&ana, "a", 150, 0), campaign_to(&ana, "b", 150, 200)];
-    let requests = campaigns.map(|id| ana.request("POST", &format!("/api/campaigns/{id}/execute")));
+    let campaigns = [ana.campaign_to("a", 0..150), ana.campaign_to("b", 200..350)];
+    let requests = campaigns.map(|id| ana.command(&id, "execute"));
     let mut statuses = std::thread::scope(|scope| {
         let threads = requests.map(|request| scope.spawn(move || request.send().status));
         threads.map(|thread| thread.join().unwrap())
@@ -68,14 +54,9 @@ fn failed_sends_do_not_count_and_a_cancel_gives_the_rest_back() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
-    let id = campaign_to(&ana, "a", 200, 0);
-    let details = String::new();
-    server.whatsapp.script(vec![Fault::send(FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details,
-    })]);
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let id = ana.campaign_to("a", 0..200);
+    server.whatsapp.script(vec![Fault::send(FaultKind::error(131_026, ""))]);
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     crate::harness::until("some were sent", || server.whatsapp.counters().accepted >= 5);
     ana.cancel(&id).ok();
@@ -98,7 +79,7 @@ fn replies_that_were_taken_count_and_none_is_refused_for_it() {
     assert_eq!(used(), 0);
     reply(&ana, &conversation, "oi").created();
     assert_eq!(used(), 1);
-    let id = campaign_to(&ana, "a", 250, 0);
+    let id = ana.campaign_to("a", 0..250);
     let error = ana.execute(&id).refused(400, "VALIDATION_ERROR");
     assert!(text(&error["message"]).contains("249 of this month's 250"), "{error}");
     server.db.run("UPDATE message_rollups SET sent = 250 WHERE sent > 0");

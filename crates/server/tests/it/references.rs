@@ -4,17 +4,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
-use crate::harness::people::User;
 use crate::harness::{Server, text};
-
-/// A row that no route makes yet.
-fn made(owner: &User<'_>, table: &str, columns: &str, values: &str) -> String {
-    let (id, account) = (Uuid::now_v7(), &owner.account);
-    owner.server.db.run(&format!(
-        "INSERT INTO {table} (account_id, id, {columns}) VALUES ('{account}', '{id}', {values})"
-    ));
-    id.to_string()
-}
 
 /// The fields that a body with another account's id is refused for: the same as with an id that nobody has.
 fn refused(call: &dyn Fn(&str) -> Reply, id: &str) -> Vec<String> {
@@ -31,8 +21,8 @@ fn another_accounts_rows_do_not_exist_for_a_campaign() {
     let before = ana.get(&format!("/api/campaigns/{own}")).ok();
     let rows = [
         ("template_id", bia.template("t", "Oi", &[])),
-        ("segment_id", made(&bia, "segments", "name", "'S'")),
-        ("folder_id", made(&bia, "folders", "name, kind", "'F', 'campaign'")),
+        ("segment_id", bia.row("segments", "name", "'S'")),
+        ("folder_id", bia.row("folders", "name, kind", "'F', 'campaign'")),
     ];
     for (field, foreign) in rows {
         let create = |id: &str| ana.post("/api/campaigns", json!({ "name": "Oferta", field: id }));
@@ -68,7 +58,7 @@ fn another_accounts_rows_do_not_exist_for_a_contact_or_a_template() {
     assert_eq!(server.db.count("FROM contact_tags"), 0);
 
     let template = format!("/api/templates/{}", ana.template("mine", "Oi", &[]));
-    let folder = made(&bia, "folders", "name, kind", "'F', 'template'");
+    let folder = bia.row("folders", "name, kind", "'F', 'template'");
     let fold = |id: &str| ana.put(&template, json!({ "folder_id": id }));
     assert_eq!(refused(&fold, &folder), ["folder_id"]);
     let submit = |id: &str| ana.post(&format!("{template}/submit"), json!({ "profile_id": id }));
@@ -80,7 +70,7 @@ fn another_accounts_rows_do_not_exist_for_a_contact_or_a_template() {
 fn a_folder_holds_what_it_is_for() {
     let server = Server::new();
     let ana = server.owner();
-    let folder = made(&ana, "folders", "name, kind", "'F', 'campaign'");
+    let folder = ana.row("folders", "name, kind", "'F', 'campaign'");
     let inside = ana.campaign(json!({ "name": "Dentro", "folder_id": folder }));
     ana.campaign(json!({ "name": "Fora" }));
     let list = ana.get(&format!("/api/campaigns?folder_id={folder}")).expect(200);
@@ -92,7 +82,7 @@ fn a_filter_by_another_accounts_id_finds_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let tag = bia.tag("vip");
-    let segment = made(&bia, "segments", "name, filters", "'S', '{}'");
+    let segment = bia.row("segments", "name, filters", "'S', '{}'");
     ana.contact("Ana", "+5511961234567");
     let body = json!({ "name": "B", "phone": "+5511961230000", "tag_ids": [tag] });
     bia.post("/api/contacts", body).created();

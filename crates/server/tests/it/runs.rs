@@ -8,11 +8,7 @@ use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, st
 use crate::harness::{Options, Server, text, until};
 
 fn error(code: u32, details: &str) -> FaultKind {
-    FaultKind::Error {
-        code,
-        http_status: 400,
-        details: details.to_owned(),
-    }
+    FaultKind::error(code, details)
 }
 
 #[test]
@@ -152,7 +148,7 @@ fn what_is_throttled_for_ever_fails_in_the_end() {
     ana.contacts(1);
     server.whatsapp.script(vec![Fault::send(error(80_007, "limit")); 20]);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     // The waits are what the test has no time for.
     until("it gave up", || {
@@ -230,7 +226,7 @@ fn a_cancel_during_a_run_stops_it() {
     ana.profile();
     ana.contacts(200);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 5);
     assert_eq!(ana.cancel(&id).ok(), json!({ "status": "cancelled" }));
@@ -265,7 +261,7 @@ fn a_client_that_hangs_up_does_not_stop_the_run() {
     ana.profile();
     ana.contacts(30);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let stream = request.write_chunked(&[]);
     until("the run goes on", || server.whatsapp.counters().accepted >= 3);
     drop(stream);
@@ -343,11 +339,11 @@ fn runs_take_turns_where_there_is_no_place_for_all() {
     ana.profile();
     ana.contacts(240);
     let large = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{large}/send")).send().ok();
+    ana.send(&large);
     until("the large one goes on", || server.whatsapp.counters().accepted >= 5);
     bia.contacts(3);
     let small = bia.plain_campaign();
-    bia.request("POST", &format!("/api/campaigns/{small}/send")).send().ok();
+    bia.send(&small);
     until("the small one is sent", || {
         bia.get(&format!("/api/campaigns/{small}")).ok()["status"] == "sent"
     });
@@ -366,7 +362,7 @@ fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
     ana.profile();
     ana.contacts(40);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("the run goes on", || server.whatsapp.counters().accepted >= 2);
     server.db.run(
@@ -388,7 +384,7 @@ fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
     ana.profile();
     ana.contacts(60);
     let id = ana.plain_campaign();
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 3);
     server.db.run("UPDATE accounts SET status = 'suspended'");
@@ -421,10 +417,7 @@ fn many_accounts_run_side_by_side() {
             owner.profile();
             owner.contacts(20);
             let id = owner.plain_campaign();
-            (
-                id.clone(),
-                owner.request("POST", &format!("/api/campaigns/{id}/execute")),
-            )
+            (id.clone(), owner.command(&id, "execute"))
         })
         .collect();
     std::thread::scope(|scope| {

@@ -223,11 +223,7 @@ fn messages_go_out_and_come_in(server: &Server, ana: &User<'_>) {
 }
 
 fn money_is_paid(server: &Server, ana: &User<'_>, refusals: &mut String) {
-    let broken = FaultKind::Status {
-        http_status: 500,
-        body: json!({ "echo": CARD }),
-        retry_after_s: None,
-    };
+    let broken = FaultKind::status(500, json!({ "echo": CARD }));
     server
         .payment
         .script(vec![Fault::new(broken).on("POST", "/subscriptions")]);
@@ -329,11 +325,7 @@ fn nobody_writes_lines_of_their_own_into_the_log() {
     for format in ["pretty", "json"] {
         let server = Server::start(Options::default().with("LOG_FORMAT", format));
         let said = format!("no\r\n{FORGED}\n{{\"level\":\"INFO\",\"forged\":true}}");
-        let words = FaultKind::Status {
-            http_status: 400,
-            body: json!({ "errors": [{ "code": "x", "description": said }] }),
-            retry_after_s: None,
-        };
+        let words = FaultKind::status(400, json!({ "errors": [{ "code": "x", "description": said }] }));
         server.payment.script(vec![Fault::new(words).on("GET", "/payments")]);
         let ana = server.owner();
         subscribe(&ana, order("PIX"));

@@ -236,11 +236,7 @@ fn failed_sends_are_tried_again_and_the_others_left_alone() {
     let ana = server.owner();
     ana.profile();
     ana.contacts(6);
-    let undeliverable = || FaultKind::Error {
-        code: 131_026,
-        http_status: 400,
-        details: String::new(),
-    };
+    let undeliverable = || FaultKind::error(131_026, "");
     let faults = [1, 4].map(|number| Fault::send_to(&phone(number), undeliverable()));
     server.whatsapp.script(faults.to_vec());
     let id = ana.plain_campaign();

@@ -103,12 +103,10 @@ fn a_failing_platform_is_told_with_its_code() {
     let ana = server.owner();
     ana.profile();
     let id = ana.template("oferta", "Oi {{1}}!", &["Ana"]);
-    let details = "Message template limit reached.".to_owned();
-    server.whatsapp.script(vec![Fault::template(FaultKind::Error {
-        code: 2_388_019,
-        http_status: 400,
-        details,
-    })]);
+    let details = "Message template limit reached.";
+    server
+        .whatsapp
+        .script(vec![Fault::template(FaultKind::error(2_388_019, details))]);
     let error = submit(&ana, &id).refused(502, "WHATSAPP_ERROR");
     assert_eq!(error["details"]["code"], 2_388_019, "{error}");
     assert!(

@@ -119,7 +119,7 @@ fn a_template_that_is_found_stopped_stops_the_campaigns_that_are_sending_it() {
         let campaign = ana.campaign(json!({ "name": "Oferta", "template_id": template }));
         let other = ana.plain_campaign();
         for id in [&campaign, &other] {
-            ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+            ana.send(id);
         }
         server.whatsapp.add_template(
             &json!({ "name": name, "language": "pt_BR", "category": "UTILITY", "status": status,
@@ -158,11 +158,7 @@ fn a_refusal_of_the_template_says_how_it_stands() {
     ana.profile();
     ana.contacts(1);
     for (code, status) in [(132_015, "paused"), (132_016, "disabled")] {
-        let error = FaultKind::Error {
-            code,
-            http_status: 400,
-            details: "Said by the platform.".to_owned(),
-        };
+        let error = FaultKind::error(code, "Said by the platform.");
         server.whatsapp.script(vec![Fault::send_to(&phone(0), error)]);
         let template = ana.approved("Oi {{1}}", &["Ana"]);
         let id = ana.campaign(json!({ "name": "Oferta", "template_id": template }));

@@ -29,7 +29,7 @@ fn role(server: &Server, account: &str, user: Uuid) -> String {
 
 /// The audit entries about memberships, oldest first, as `action user entity changes`.
 pub fn audited(server: &Server, account: &str) -> Vec<String> {
-    until("the outbox is empty", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     let rows = server.db.rows(&format!(
         "SELECT concat_ws(' ', action, user_id, entity_id, changes, ip_address) FROM audit_logs
          WHERE account_id = '{account}' AND entity_type = 'account_user' ORDER BY created_at, id"

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +13,7 @@ use serde_json::json;
 use uuid::Uuid;
 use yaml_rust2::{Yaml, YamlLoader};
 
+use crate::harness::client::connect;
 use crate::harness::figures::{Figures, scrape};
 use crate::harness::people::phone;
 use crate::harness::process::{Process, command, free_port};
@@ -303,7 +304,7 @@ fn without_an_address_there_is_nothing_to_ask_and_a_worker_has_its_own() {
     });
     assert_eq!(figures.sum("recado_http_requests_total", &[]), None);
     // The reference is of the other address: there `/readyz` is never unknown.
-    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut connection = connect(port);
     connection
         .write_all(b"GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
         .unwrap();

@@ -1,27 +1,11 @@
 //! Another tenant's ids, wherever an id may stand: they are ids of nothing, and what they name is not touched.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::harness::client::Reply;
 use crate::harness::people::User;
-use crate::harness::{Server, text, until};
-
-/// Everything that carries an account's id, in every table there is.
-fn everything(server: &Server, account: &str) -> BTreeMap<String, String> {
-    let tables = "SELECT c.table_name FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
-      WHERE c.table_schema = 'public' AND c.column_name = 'account_id' AND t.table_type = 'BASE TABLE'";
-    let names = server.db.rows(tables).into_iter().map(|mut row| row.remove(0).unwrap());
-    let dump = |name: String| {
-        let rows = server.db.text(&format!(
-            "SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {name} t WHERE account_id = '{account}'"
-        ));
-        (name, rows)
-    };
-    names.map(dump).collect()
-}
+use crate::harness::{Server, text};
 
 /// A tenant with one of everything.
 struct Belongings {
@@ -35,14 +19,6 @@ struct Belongings {
     template_folder: String,
 }
 
-fn made(owner: &User<'_>, table: &str, columns: &str, values: &str) -> String {
-    let (id, account) = (Uuid::now_v7(), &owner.account);
-    owner.server.db.run(&format!(
-        "INSERT INTO {table} (account_id, id, {columns}) VALUES ('{account}', '{id}', {values})"
-    ));
-    id.to_string()
-}
-
 impl Belongings {
     fn of(owner: &User<'_>) -> Self {
         let tag = owner.tag("vip");
@@ -52,9 +28,9 @@ impl Belongings {
         let things = Self {
             campaign: owner.campaign(json!({ "name": "Minha", "template_id": template,
                                              "segment_config": { "tag_ids": [tag] } })),
-            segment: made(owner, "segments", "name, filters", "'S', '{}'"),
-            campaign_folder: made(owner, "folders", "name, kind", "'F', 'campaign'"),
-            template_folder: made(owner, "folders", "name, kind", "'G', 'template'"),
+            segment: owner.row("segments", "name, filters", "'S', '{}'"),
+            campaign_folder: owner.row("folders", "name, kind", "'F', 'campaign'"),
+            template_folder: owner.row("folders", "name, kind", "'G', 'template'"),
             profile: owner.profile(),
             contact,
             tag,
@@ -64,9 +40,7 @@ impl Belongings {
         owner.server.db.run(&format!(
             "INSERT INTO segment_members (account_id, segment_id, contact_id) VALUES ('{account}', '{segment}', '{contact}')"
         ));
-        until("the outbox is empty", || {
-            owner.server.db.count("FROM outbox_events") == 0
-        });
+        owner.server.db.settles();
         things
     }
 }
@@ -91,7 +65,7 @@ fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let (before, mine) = (everything(&server, &bia.account), everything(&server, &ana.account));
+    let (before, mine) = (server.db.dump_of(&bia.account), server.db.dump_of(&ana.account));
     let campaign = format!("/api/campaigns/{}", own.campaign);
     let contact = format!("/api/contacts/{}", own.contact);
     let template = format!("/api/templates/{}", own.template);
@@ -146,8 +120,8 @@ fn another_tenants_ids_in_a_body_are_refused_like_ids_of_nothing() {
     );
     let switch = |id: &str| ana.post("/api/accounts/switch", json!({ "account_id": id }));
     same("another account", &bia.account, switch).refused(401, "AUTH_ERROR");
-    assert_eq!(everything(&server, &bia.account), before);
-    assert_eq!(everything(&server, &ana.account), mine, "nothing of it was half done");
+    assert_eq!(server.db.dump_of(&bia.account), before);
+    assert_eq!(server.db.dump_of(&ana.account), mine, "nothing of it was half done");
 }
 
 #[test]
@@ -155,7 +129,7 @@ fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = everything(&server, &bia.account);
+    let before = server.db.dump_of(&bia.account);
     let calls: [(&str, &str, &str, Value); 9] = [
         (
             "PUT",
@@ -219,7 +193,7 @@ fn another_tenants_ids_in_path_and_body_together_are_of_nothing() {
         // A body's own faults may be told first; never with another answer than for an id of nothing.
         assert!([404, 422].contains(&reply.status), "{path} {body}: {reply:?}");
     }
-    assert_eq!(everything(&server, &bia.account), before);
+    assert_eq!(server.db.dump_of(&bia.account), before);
 }
 
 #[test]
@@ -227,7 +201,7 @@ fn ids_of_another_kind_are_of_nothing() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = everything(&server, &bia.account);
+    let before = server.db.dump_of(&bia.account);
     for (path, id) in [
         ("/api/contacts/", &own.campaign),
         ("/api/campaigns/", &own.contact),
@@ -239,7 +213,7 @@ fn ids_of_another_kind_are_of_nothing() {
         same(path, id, |id| ana.get(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
         same(path, id, |id| ana.delete(&format!("{path}{id}"))).refused(404, "NOT_FOUND");
     }
-    assert_eq!(everything(&server, &bia.account), before);
+    assert_eq!(server.db.dump_of(&bia.account), before);
 }
 
 #[test]
@@ -247,7 +221,7 @@ fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
     let server = Server::new();
     let (ana, bia) = (server.owner(), server.owner());
     let (own, foreign) = (Belongings::of(&ana), Belongings::of(&bia));
-    let before = everything(&server, &bia.account);
+    let before = server.db.dump_of(&bia.account);
     let filters = [
         ("/api/contacts?tag_id=", &foreign.tag),
         ("/api/contacts?segment_id=", &foreign.segment),
@@ -286,5 +260,5 @@ fn another_tenants_ids_in_a_query_find_what_ids_of_nothing_find() {
         !seen.contains(&foreign.template) && !seen.contains(&bia.account),
         "{seen}"
     );
-    assert_eq!(everything(&server, &bia.account)["contacts"], before["contacts"]);
+    assert_eq!(server.db.dump_of(&bia.account)["contacts"], before["contacts"]);
 }

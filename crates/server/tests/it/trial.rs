@@ -254,7 +254,7 @@ fn news_of_a_test_is_nobodys_and_changes_nothing() {
     let wamid = text(&test(&ana, &id, PHONE).ok()["wa_message_id"]);
     // The campaign has a run of its own, too.
     assert_eq!(ana.execute(&id).ok()["sent"], 1);
-    until("nothing is on its way", || server.db.count("FROM outbox_events") == 0);
+    server.db.settles();
     let ours = server.whatsapp.sends()[0].callback_data.clone().unwrap();
     assert_eq!(server.db.count(&format!("FROM campaign_sends WHERE id = '{ours}'")), 0);
     let before = statistics(&server);

@@ -50,11 +50,7 @@ fn arrived(receiver: &Receiver, path: &str, count: usize) -> Vec<Delivery> {
 }
 
 fn status(status: u16) -> Fault {
-    Fault::new(FaultKind::Status {
-        http_status: status,
-        body: Value::Null,
-        retry_after_s: None,
-    })
+    Fault::new(FaultKind::status(status, Value::Null))
 }
 
 #[test]

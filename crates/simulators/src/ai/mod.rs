@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::fault::{Fault, Script};
+use crate::fault::{Fault, Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::{now_ms, set};
@@ -43,7 +43,7 @@ impl Ai {
     pub fn start(options: Options) -> io::Result<Self> {
         let core = Arc::new(Core {
             api_key: options.api_key,
-            script: Script::default(),
+            faults: Script::default(),
             ledger: Ledger::default(),
         });
         let host = Host::start(&options.bind, Arc::<Core>::clone(&core))?;
@@ -62,7 +62,7 @@ impl Ai {
 
     /// Adds faults. Any answer can be scripted with [`crate::fault::FaultKind::Status`] and a [`completion`].
     pub fn script(&self, faults: Vec<Fault>) {
-        self.core.script.add(faults);
+        self.core.faults.add(faults);
     }
 
     /// Every request received, oldest first.
@@ -90,31 +90,24 @@ pub fn completion(content: Option<&str>, finish_reason: &str, refusal: Option<&s
 
 struct Core {
     api_key: Option<String>,
-    script: Script<Fault>,
+    faults: Script<Fault>,
     ledger: Ledger,
 }
 
 impl Service for Core {
     fn answer(&self, call: &Call) -> Answer {
         match (call.method.as_str(), call.segments().as_slice()) {
-            ("GET", ["_sim", "ledger"]) => Answer::ok(&json!(self.ledger.entries())),
-            ("POST", ["_sim", "faults"]) => self.script.scripted_by(call),
-            ("DELETE", ["_sim", "faults"]) => {
-                self.script.clear();
-                Answer::ok(&json!({}))
-            }
-            ("POST", ["_sim", "reset"]) => {
-                self.script.clear();
-                self.ledger.clear();
-                Answer::ok(&json!({}))
-            }
-            ("POST", ["v1", "chat", "completions"]) => self.script.through(call, || self.complete(call)),
+            ("POST", ["v1", "chat", "completions"]) => self.faults.through(call, |call| self.complete(call)),
             _ => error(404, "not_found", "unknown path"),
         }
     }
 
     fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    fn faults(&self) -> &dyn Faults {
+        &self.faults
     }
 }
 

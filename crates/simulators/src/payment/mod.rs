@@ -11,8 +11,9 @@ use std::{io, thread};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::control::{done, no_route};
 use crate::courier::{Deliveries, Parcel, Queue};
-use crate::fault::{Fault, Script};
+use crate::fault::{Fault, Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::{locked, set};
@@ -68,11 +69,11 @@ impl Payment {
     /// Listens and returns, or says why it cannot listen.
     pub fn start(options: Options) -> io::Result<Self> {
         let bind = options.bind.clone();
-        let (store, script, ledger, queue) = Default::default();
+        let (store, faults, ledger, queue) = Default::default();
         let core = Arc::new(Core {
             options: Mutex::new(options),
             store,
-            script,
+            faults,
             ledger,
             queue,
         });
@@ -95,7 +96,7 @@ impl Payment {
     }
 
     pub fn script(&self, faults: Vec<Fault>) {
-        self.core.script.add(faults);
+        self.core.faults.add(faults);
     }
 
     /// Every request received, oldest first, with its body as it came: card numbers included.
@@ -190,7 +191,7 @@ enum Job {
 struct Core {
     options: Mutex<Options>,
     store: Mutex<Store>,
-    script: Script<Fault>,
+    faults: Script<Fault>,
     ledger: Ledger,
     queue: Queue<Job>,
 }
@@ -199,11 +200,12 @@ impl Service for Core {
     fn answer(&self, call: &Call) -> Answer {
         let segments = call.segments();
         match segments.as_slice() {
-            ["_sim", route @ ..] => self.control(call, route),
-            ["v3", route @ ..] | ["api", "v3", route @ ..] => self.script.through(call, || match self.refused(call) {
-                Some(refusal) => refusal,
-                None => self.route(call, route),
-            }),
+            ["v3", route @ ..] | ["api", "v3", route @ ..] => {
+                self.faults.through(call, |call| match self.refused(call) {
+                    Some(refusal) => refusal,
+                    None => self.route(call, route),
+                })
+            }
             _ => not_found(),
         }
     }
@@ -212,45 +214,37 @@ impl Service for Core {
         &self.ledger
     }
 
+    fn faults(&self) -> &dyn Faults {
+        &self.faults
+    }
+
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+        match (call.method.as_str(), route) {
+            ("GET", ["counters"]) => Ok(Answer::ok(&json!({ "webhooks": self.queue.deliveries() }))),
+            ("POST", ["events"]) => done(self.send_event(&call.read()?), "no such payment or subscription"),
+            ("POST", ["subscriptions", id, "charge"]) => Ok(self.charge(id, &call.json())),
+            ("POST", ["payments", id, action]) => {
+                let delay = call.json().get("delay_ms").and_then(Value::as_u64).unwrap_or(0);
+                let Some(action) = Action::named(action) else {
+                    return Err(Answer::refuse(404, "confirm, receive, overdue or refund"));
+                };
+                let known = self.act_later(id, action, Duration::from_millis(delay));
+                done(known, "no such payment")
+            }
+            _ => Err(no_route()),
+        }
+    }
+
+    fn forget(&self) {
+        *locked(&self.store) = Store::default();
+    }
+
     fn stop(&self) {
         self.queue.stop();
     }
 }
 
 impl Core {
-    fn control(&self, call: &Call, route: &[&str]) -> Answer {
-        match (call.method.as_str(), route) {
-            ("GET", ["ledger"]) => Answer::ok(&json!(self.ledger.entries())),
-            ("GET", ["counters"]) => Answer::ok(&json!({ "webhooks": self.queue.deliveries() })),
-            ("POST", ["faults"]) => self.script.scripted_by(call),
-            ("DELETE", ["faults"]) => {
-                self.script.clear();
-                Answer::ok(&json!({}))
-            }
-            ("POST", ["reset"]) => {
-                self.script.clear();
-                self.ledger.clear();
-                *locked(&self.store) = Store::default();
-                Answer::ok(&json!({}))
-            }
-            ("POST", ["events"]) => match serde_json::from_slice(&call.body) {
-                Ok(event) if self.send_event(&event) => Answer::ok(&json!({})),
-                Ok(_) => Answer::refuse(404, "no such payment or subscription"),
-                Err(error) => Answer::refuse(400, error),
-            },
-            ("POST", ["subscriptions", id, "charge"]) => self.charge(id, &call.json()),
-            ("POST", ["payments", id, action]) => {
-                let delay = call.json().get("delay_ms").and_then(Value::as_u64).unwrap_or(0);
-                match Action::named(action) {
-                    Some(action) if self.act_later(id, action, Duration::from_millis(delay)) => Answer::ok(&json!({})),
-                    Some(_) => Answer::refuse(404, "no such payment"),
-                    None => Answer::refuse(404, "confirm, receive, overdue or refund"),
-                }
-            }
-            _ => Answer::refuse(404, "no such control route"),
-        }
-    }
-
     /// A further payment of a subscription, due on `dueDate`.
     fn charge(&self, id: &str, body: &Value) -> Answer {
         let due = text(body, "dueDate");

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 
 pub use self::delivery::Delivery;
-use crate::fault::{Fault, Script};
+use crate::control::no_route;
+use crate::fault::{Fault, Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::{Entry, Ledger};
 use crate::locked;
@@ -55,7 +56,7 @@ impl Receiver {
     pub fn start(options: Options) -> io::Result<Self> {
         let core = Arc::new(Core {
             secret: options.secret,
-            script: Script::default(),
+            faults: Script::default(),
             ledger: Ledger::default(),
             deliveries: Mutex::default(),
         });
@@ -75,12 +76,12 @@ impl Receiver {
 
     /// Adds faults.
     pub fn script(&self, faults: Vec<Fault>) {
-        self.core.script.add(faults);
+        self.core.faults.add(faults);
     }
 
     /// Forgets the faults that are still to come.
     pub fn forget_faults(&self) {
-        self.core.script.clear();
+        self.core.faults.clear();
     }
 
     /// Every POST received, oldest first, whatever it was answered with.
@@ -108,7 +109,7 @@ impl Receiver {
 
 struct Core {
     secret: Option<String>,
-    script: Script<Fault>,
+    faults: Script<Fault>,
     ledger: Ledger,
     deliveries: Mutex<VecDeque<Delivery>>,
 }
@@ -116,23 +117,6 @@ struct Core {
 impl Service for Core {
     fn answer(&self, call: &Call) -> Answer {
         match (call.method.as_str(), call.segments().as_slice()) {
-            ("GET", ["_sim", "ledger"]) => Answer::ok(&json!(self.ledger.entries())),
-            ("GET", ["_sim", "deliveries"]) => {
-                let deliveries = locked(&self.deliveries);
-                Answer::ok(&deliveries.iter().map(Delivery::shown).collect())
-            }
-            ("GET", ["_sim", "count"]) => Answer::ok(&json!({ "count": locked(&self.deliveries).len() })),
-            ("POST", ["_sim", "faults"]) => self.script.scripted_by(call),
-            ("DELETE", ["_sim", "faults"]) => {
-                self.script.clear();
-                Answer::ok(&json!({}))
-            }
-            ("POST", ["_sim", "reset"]) => {
-                self.script.clear();
-                self.ledger.clear();
-                locked(&self.deliveries).clear();
-                Answer::ok(&json!({}))
-            }
             ("GET", ["site"]) => Answer::raw(200, site()).with_header("Content-Type", "text/html"),
             ("POST", _) => self.take(call),
             _ => Answer::refuse(405, "webhooks are posted"),
@@ -142,13 +126,30 @@ impl Service for Core {
     fn ledger(&self) -> &Ledger {
         &self.ledger
     }
+
+    fn faults(&self) -> &dyn Faults {
+        &self.faults
+    }
+
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+        let deliveries = locked(&self.deliveries);
+        match (call.method.as_str(), route) {
+            ("GET", ["deliveries"]) => Ok(Answer::ok(&deliveries.iter().map(Delivery::shown).collect())),
+            ("GET", ["count"]) => Ok(Answer::ok(&json!({ "count": deliveries.len() }))),
+            _ => Err(no_route()),
+        }
+    }
+
+    fn forget(&self) {
+        locked(&self.deliveries).clear();
+    }
 }
 
 impl Core {
     fn take(&self, call: &Call) -> Answer {
         let mut delivery = Delivery::new(call);
         let verified = self.secret.as_ref().map_or(Ok(()), |secret| delivery.verify(secret));
-        let answer = self.script.through(call, || match &verified {
+        let answer = self.faults.through(call, |_| match &verified {
             Ok(()) => Answer::ok(&json!({ "received": true })),
             Err(why) => Answer::refuse(401, why),
         });

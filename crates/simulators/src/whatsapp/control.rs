@@ -1,4 +1,4 @@
-//! The control routes under `/_sim/`: faults, ledger, counters, templates, inbound messages, options.
+//! The control routes of its own: counters, templates, inbound messages, preferences, options.
 
 use std::time::Instant;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::Core;
 use super::callback::{Job, template_change};
 use super::definition::{parameters, text};
-use super::inbound::Inbound;
 use super::options::Options;
+use crate::control::{done, no_route};
 use crate::courier::Deliveries;
 use crate::host::{Answer, Call};
 use crate::ledger::Entry;
@@ -62,49 +62,26 @@ struct StatusByHand {
 }
 
 impl Core {
-    pub(super) fn control(&self, call: &Call, route: &[&str]) -> Answer {
-        match (call.method.as_str(), route) {
-            ("GET", ["ledger"]) => Answer::ok(&json!(self.received())),
-            ("GET", ["counters"]) => Answer::ok(&json!(self.counters())),
-            ("POST", ["faults"]) => self.faults.scripted_by(call),
-            ("DELETE", ["faults"]) => {
-                self.faults.clear();
-                Answer::ok(&json!({}))
+    pub(super) fn own_route(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+        let body = match (call.method.as_str(), route) {
+            ("GET", ["counters"]) => json!(self.counters()),
+            ("GET", ["options"]) => json!(self.options()),
+            ("POST", ["options"]) => self.change_options(call.json())?,
+            ("POST", ["templates"]) => json!({ "id": self.add_template(&call.json()) }),
+            ("POST", ["templates", id, "status"]) => {
+                let by_hand: StatusByHand = call.read()?;
+                let known = self.set_template_status(id, &by_hand.event, by_hand.reason.as_deref());
+                return done(known, "no such template");
             }
-            ("POST", ["reset"]) => {
-                self.reset();
-                Answer::ok(&json!({}))
+            ("POST", ["inbound"]) => json!({ "id": self.inbound(&call.read()?) }),
+            ("POST", ["inbound", "batch"]) => json!({ "ids": self.inbound_batch(&call.read()?) }),
+            ("POST", ["preferences"]) => {
+                self.preference(&call.read()?);
+                json!({})
             }
-            ("POST", ["templates"]) => {
-                let body = call.json();
-                Answer::ok(&json!({ "id": self.add_template(&body) }))
-            }
-            ("POST", ["templates", id, "status"]) => match serde_json::from_slice::<StatusByHand>(&call.body) {
-                Ok(by_hand) if self.set_template_status(id, &by_hand.event, by_hand.reason.as_deref()) => {
-                    Answer::ok(&json!({}))
-                }
-                Ok(_) => Answer::refuse(404, "no such template"),
-                Err(error) => Answer::refuse(400, error),
-            },
-            ("POST", ["inbound"]) => match serde_json::from_slice::<Inbound>(&call.body) {
-                Ok(inbound) => Answer::ok(&json!({ "id": self.inbound(&inbound) })),
-                Err(error) => Answer::refuse(400, error),
-            },
-            ("POST", ["inbound", "batch"]) => match serde_json::from_slice(&call.body) {
-                Ok(batch) => Answer::ok(&json!({ "ids": self.inbound_batch(&batch) })),
-                Err(error) => Answer::refuse(400, error),
-            },
-            ("POST", ["preferences"]) => match serde_json::from_slice(&call.body) {
-                Ok(preference) => {
-                    self.preference(&preference);
-                    Answer::ok(&json!({}))
-                }
-                Err(error) => Answer::refuse(400, error),
-            },
-            ("GET", ["options"]) => Answer::ok(&json!(self.options())),
-            ("POST", ["options"]) => self.change_options(call.json()),
-            _ => Answer::refuse(404, "no such control route"),
-        }
+            _ => return Err(no_route()),
+        };
+        Ok(Answer::ok(&body))
     }
 
     pub(super) fn received(&self) -> Vec<Received> {
@@ -122,10 +99,8 @@ impl Core {
         }
     }
 
-    /// Forgets everything but the options.
-    pub(super) fn reset(&self) {
-        self.faults.clear();
-        self.ledger.clear();
+    /// Forgets the templates, the files and the counters; no id of a template comes again.
+    pub(super) fn start_over(&self) {
         let mut state = locked(&self.state);
         let mut templates = std::mem::take(&mut state.templates);
         templates.clear();
@@ -179,22 +154,18 @@ impl Core {
         true
     }
 
-    fn change_options(&self, changes: Value) -> Answer {
+    fn change_options(&self, changes: Value) -> Result<Value, Answer> {
         let mut options = locked(&self.options);
         let mut wanted = json!(*options);
         let (Value::Object(fields), Value::Object(changes)) = (&mut wanted, changes) else {
-            return Answer::refuse(400, "an object of options is wanted");
+            return Err(Answer::refuse(400, "an object of options is wanted"));
         };
         fields.extend(changes);
-        match serde_json::from_value::<Options>(wanted) {
-            Ok(changed) => {
-                *options = Options {
-                    bind: options.bind.clone(),
-                    ..changed
-                };
-                Answer::ok(&json!(*options))
-            }
-            Err(error) => Answer::refuse(400, error),
-        }
+        let changed: Options = serde_json::from_value(wanted).map_err(|error| Answer::refuse(400, error))?;
+        *options = Options {
+            bind: options.bind.clone(),
+            ..changed
+        };
+        Ok(json!(*options))
     }
 }

@@ -2,8 +2,13 @@
 //! and at the callbacks a send causes.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::definition::text;
+use super::graph::GraphError;
 use super::phone::wa_id;
+use crate::fault::{Effect, Scripted};
+use crate::host::{Answer, Call};
 
 /// What goes wrong. One send consumes at most one fault of its answer and one of its callbacks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +46,17 @@ pub enum FaultKind {
     DropCallbacks,
     /// The callbacks are signed with another secret, and posted once.
     WrongSignature,
+}
+
+impl FaultKind {
+    /// Rejected with this code, as the platform mostly does.
+    pub fn error(code: u32, details: &str) -> Self {
+        Self::Error {
+            code,
+            http_status: bad_request(),
+            details: details.to_owned(),
+        }
+    }
 }
 
 /// Which request a fault waits for.
@@ -104,12 +120,10 @@ impl Fault {
         Self { kind, on, to: None }
     }
 
-    pub(super) fn fits_send(&self, recipient: &str) -> bool {
-        self.on == On::Send
-            && self
-                .to
-                .as_ref()
-                .is_none_or(|to| to == recipient || wa_id(to) == recipient)
+    /// Whether it waits for messages to this recipient, as the platform names it.
+    pub(super) fn is_for(&self, recipient: &str) -> bool {
+        let meant = |to: &String| to == recipient || wa_id(to) == recipient;
+        self.on == On::Send && self.to.as_ref().is_none_or(meant)
     }
 
     pub(super) fn is_of_callbacks(&self) -> bool {
@@ -118,6 +132,76 @@ impl Fault {
             self.kind,
             DuplicateCallbacks { .. } | ReorderCallbacks | DropCallbacks | WrongSignature
         )
+    }
+}
+
+impl On {
+    /// Which of these a request is.
+    fn of(call: &Call) -> Option<Self> {
+        match (call.method.as_str(), call.segments().as_slice()) {
+            ("POST", [.., "messages"]) => Some(Self::Send),
+            ("POST", [.., "media"]) => Some(Self::Media),
+            ("POST", [.., "message_templates"]) => Some(Self::Template),
+            ("GET", [.., "message_templates"]) => Some(Self::List),
+            ("POST", [.., upload]) if upload.starts_with("upload:") => Some(Self::Upload),
+            _ => None,
+        }
+    }
+}
+
+impl Scripted for Fault {
+    fn waits_for(&self, call: &Call) -> bool {
+        !self.is_of_callbacks()
+            && On::of(call) == Some(self.on)
+            && (self.to.is_none() || self.is_for(&recipient(&call.json())))
+    }
+
+    fn effect(self) -> Effect {
+        match self.kind {
+            FaultKind::Error {
+                code,
+                http_status,
+                details,
+            } => Effect::Instead(GraphError::new(code, details).with_status(http_status).answer()),
+            FaultKind::Throttle => Effect::Instead(GraphError::throttled().answer()),
+            FaultKind::RateLimited { retry_after_s } => {
+                let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
+                Effect::Instead(error.answer().with_header("Retry-After", retry_after_s))
+            }
+            FaultKind::Hang { ms } => Effect::late(ms),
+            FaultKind::AcceptThenReset => Effect::answer(Answer::close()),
+            FaultKind::AcceptThenStatus500 => {
+                let error = GraphError::new(131000, "Something went wrong.").with_status(500);
+                Effect::answer(error.answer())
+            }
+            FaultKind::GarbageJson => Effect::garbage(),
+            FaultKind::AnswerWithoutId => Effect::then(|answer| answer.edited(without_id)),
+            FaultKind::BreakAfter { bytes } => Effect::BreakAfter(bytes),
+            // Met where the callbacks are planned.
+            FaultKind::DuplicateCallbacks { .. }
+            | FaultKind::ReorderCallbacks
+            | FaultKind::DropCallbacks
+            | FaultKind::WrongSignature => Effect::then(|answer| answer),
+        }
+    }
+}
+
+/// Whom a message is for, as the platform names them.
+fn recipient(body: &Value) -> String {
+    match text(body, "to") {
+        "" => text(body, "recipient").to_owned(),
+        to => wa_id(to),
+    }
+}
+
+/// Takes the id out of an acceptance, or out of a new template.
+fn without_id(answer: &mut Value) {
+    let message = match answer.pointer("/messages/0") {
+        Some(_) => answer.pointer_mut("/messages/0"),
+        None => Some(answer),
+    };
+    if let Some(fields) = message.and_then(Value::as_object_mut) {
+        fields.remove("id");
     }
 }
 

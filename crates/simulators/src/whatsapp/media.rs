@@ -43,8 +43,7 @@ impl Uploads {
     }
 
     /// `POST /upload:…` with the bytes from `file_offset` on.
-    /// At most `at_most` of them arrive.
-    pub(super) fn receive(&mut self, id: &str, call: &Call, at_most: usize) -> Result<Answer, GraphError> {
+    pub(super) fn receive(&mut self, id: &str, call: &Call) -> Result<Answer, GraphError> {
         if !call
             .header("authorization")
             .is_some_and(|header| header.starts_with("OAuth "))
@@ -61,7 +60,7 @@ impl Uploads {
         if upload.received + call.body.len() > upload.length {
             return Err(GraphError::new(100, "more bytes than file_length"));
         }
-        upload.received += call.body.len().min(at_most);
+        upload.received += call.body.len();
         if upload.received < upload.length {
             return Ok(Answer::ok(&json!({ "id": id, "file_offset": upload.received })));
         }

@@ -34,7 +34,7 @@ use pace::Pace;
 use registry::{Query, Registry, Template};
 
 use crate::courier::Queue;
-use crate::fault::Script;
+use crate::fault::{Faults, Script};
 use crate::host::{Answer, Call, Host, Service};
 use crate::ledger::Ledger;
 use crate::locked;
@@ -138,7 +138,7 @@ impl Whatsapp {
 
     /// Forgets templates, faults, ledger and counters.
     pub fn reset(&self) {
-        self.core.reset();
+        crate::control::reset(&*self.core);
     }
 }
 
@@ -166,11 +166,11 @@ impl Service for Core {
     fn answer(&self, call: &Call) -> Answer {
         let segments = call.segments();
         match segments.as_slice() {
-            ["_sim", route @ ..] => self.control(call, route),
-            [version, route @ ..] if is_version(version) => match authorized(call) {
-                true => self.route(call, route).unwrap_or_else(|error| error.answer()),
-                false => GraphError::unauthorized().answer(),
-            },
+            [version, ..] if is_version(version) && !authorized(call) => GraphError::unauthorized().answer(),
+            [version, number, "messages"] if is_version(version) && call.method == "POST" => self.send(number, call),
+            [version, route @ ..] if is_version(version) => self.faults.through(call, |call| {
+                self.route(call, route).unwrap_or_else(|error| error.answer())
+            }),
             _ => GraphError::new(2500, "Unknown path components")
                 .with_status(404)
                 .answer(),
@@ -179,6 +179,22 @@ impl Service for Core {
 
     fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    fn faults(&self) -> &dyn Faults {
+        &self.faults
+    }
+
+    fn shown_ledger(&self) -> Value {
+        json!(self.received())
+    }
+
+    fn control(&self, call: &Call, route: &[&str]) -> Result<Answer, Answer> {
+        self.own_route(call, route)
+    }
+
+    fn forget(&self) {
+        self.start_over();
     }
 
     fn stop(&self) {
@@ -193,13 +209,12 @@ impl Core {
 
     fn route(&self, call: &Call, route: &[&str]) -> Result<Answer, GraphError> {
         match (call.method.as_str(), route) {
-            ("POST", [number, "messages"]) => Ok(self.send(number, call)),
-            ("POST", [_, "media"]) => self.faulty(On::Media, || locked(&self.state).uploads.media(call)),
+            ("POST", [_, "media"]) => locked(&self.state).uploads.media(call),
             ("POST", [_, "uploads"]) => locked(&self.state).uploads.open(call),
-            ("POST", [upload]) if upload.starts_with("upload:") => self.receive(upload, call),
+            ("POST", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.receive(upload, call),
             ("GET", [upload]) if upload.starts_with("upload:") => locked(&self.state).uploads.show(upload),
             ("POST", [waba, "message_templates"]) => self.create_template(waba, call),
-            ("GET", [waba, "message_templates"]) => self.faulty(On::List, || Ok(self.list_templates(waba, call))),
+            ("GET", [waba, "message_templates"]) => Ok(self.list_templates(waba, call)),
             ("DELETE", [waba, "message_templates"]) => self.delete_templates(waba, call),
             ("POST", [id]) => self.edit_template(id, call),
             ("GET", [id]) => self.show(id, call),
@@ -207,44 +222,11 @@ impl Core {
         }
     }
 
-    /// Carries a request out, and spoils its answer where a fault waits for it.
-    fn faulty(&self, on: On, work: impl FnOnce() -> Result<Answer, GraphError>) -> Result<Answer, GraphError> {
-        let fault = self.faults.take(|fault| fault.on == on).map(|fault| fault.kind);
-        if let Some(rejection) = fault.as_ref().and_then(send::rejection) {
-            return Ok(rejection);
-        }
-        Ok(send::spoiled(fault.as_ref(), work()?))
-    }
-
-    fn receive(&self, upload: &str, call: &Call) -> Result<Answer, GraphError> {
-        let breaks = |fault: &Fault| matches!(fault.kind, FaultKind::BreakAfter { .. });
-        match self.faults.take(breaks).map(|fault| fault.kind) {
-            Some(FaultKind::BreakAfter { bytes }) => {
-                locked(&self.state).uploads.receive(upload, call, bytes)?;
-                Ok(Answer::close())
-            }
-            _ => self.faulty(On::Upload, || {
-                locked(&self.state).uploads.receive(upload, call, usize::MAX)
-            }),
-        }
-    }
-
     fn create_template(&self, waba: &str, call: &Call) -> Result<Answer, GraphError> {
-        let fault = self
-            .faults
-            .take(|fault| fault.on == On::Template)
-            .map(|fault| fault.kind);
-        if let Some(rejection) = fault.as_ref().and_then(send::rejection) {
-            return Ok(rejection);
-        }
         locked(&self.state).uploads.knows_handles(&call.json())?;
         let template = locked(&self.state).templates.create(waba, &call.json())?;
         self.review(&template);
-        let mut created = template.shown(Some("status,category"));
-        if let (Some(FaultKind::AnswerWithoutId), Some(fields)) = (&fault, created.as_object_mut()) {
-            fields.remove("id");
-        }
-        Ok(send::spoiled(fault.as_ref(), Answer::ok(&created)))
+        Ok(Answer::ok(&template.shown(Some("status,category"))))
     }
 
     /// Queues the platform's decision on a template.

@@ -15,7 +15,6 @@ use super::graph::GraphError;
 use super::options::Options;
 use super::phone::{lot, wa_id};
 use super::{Core, State};
-use crate::fault::BROKEN_JSON;
 use crate::host::{Answer, Call};
 use crate::{locked, now_ms};
 
@@ -34,33 +33,30 @@ struct Recipient {
 impl Core {
     pub(super) fn send(&self, number: &str, call: &Call) -> Answer {
         let options = self.options();
-        let answer = self.try_send(number, call, &options).unwrap_or_else(|answer| {
+        let mut accepted = false;
+        let answer = self
+            .faults
+            .through(call, |call| match self.take(number, call, &options) {
+                Ok(answer) => {
+                    accepted = true;
+                    answer
+                }
+                Err(error) => error.answer(),
+            });
+        if !accepted {
             locked(&self.state).rejected += 1;
-            answer
-        });
+        }
         answer.delayed(options.latency_ms)
     }
 
-    /// The answer: in the error, the message was rejected and nothing follows.
-    fn try_send(&self, number: &str, call: &Call, options: &Options) -> Result<Answer, Answer> {
+    /// Accepts a message and queues its statuses.
+    fn take(&self, number: &str, call: &Call, options: &Options) -> Result<Answer, GraphError> {
         let body = call.json();
-        let recipient = read(&body).map_err(|error| error.answer())?;
-        let fault = self
-            .faults
-            .take(|fault| !fault.is_of_callbacks() && fault.fits_send(&recipient.id));
-        let fault = fault.map(|fault| fault.kind);
-        if let Some(rejection) = fault.as_ref().and_then(rejection) {
-            return Err(rejection);
-        }
-        let message = self
-            .accept(number, &body, &recipient, options)
-            .map_err(|error| error.answer())?;
-        let id = message.id.clone();
+        let recipient = read(&body)?;
+        let message = self.accept(number, &body, &recipient, options)?;
+        let answer = Answer::ok(&acceptance(&recipient, &message.id));
         self.schedule(message, options);
-        Ok(match fault {
-            Some(FaultKind::AnswerWithoutId) => Answer::ok(&acceptance(&recipient, None)),
-            fault => spoiled(fault.as_ref(), Answer::ok(&acceptance(&recipient, Some(&id)))),
-        })
+        Ok(answer)
     }
 
     /// Applies the limits and the template's rules, and counts the message as accepted.
@@ -100,7 +96,7 @@ impl Core {
     fn schedule(&self, message: Arc<Message>, options: &Options) {
         let fault = self
             .faults
-            .take(|fault| fault.is_of_callbacks() && fault.fits_send(&message.recipient));
+            .take(|fault| fault.is_of_callbacks() && fault.is_for(&message.recipient));
         let fault = fault.map(|fault| fault.kind);
         let mut statuses = statuses(&message.recipient, options);
         let mut copies = 1;
@@ -274,49 +270,11 @@ fn fitting_template(state: &State, sent: &Value, options: &Options) -> Result<(S
     Ok((template.waba.clone(), text(&template.definition, "category").to_owned()))
 }
 
-fn acceptance(recipient: &Recipient, id: Option<&str>) -> Value {
+fn acceptance(recipient: &Recipient, id: &str) -> Value {
     let named = if recipient.by_user_id { "user_id" } else { "wa_id" };
-    let message = match id {
-        Some(id) => json!({ "id": id, "message_status": "accepted" }),
-        None => json!({ "message_status": "accepted" }),
-    };
     json!({
         "messaging_product": "whatsapp",
         "contacts": [{ "input": recipient.input, named: recipient.id }],
-        "messages": [message],
+        "messages": [{ "id": id, "message_status": "accepted" }],
     })
-}
-
-/// The answer of a fault that rejects; none of one that accepts.
-pub(super) fn rejection(fault: &FaultKind) -> Option<Answer> {
-    match fault {
-        FaultKind::Error {
-            code,
-            http_status,
-            details,
-        } => Some(
-            GraphError::new(*code, details.as_str())
-                .with_status(*http_status)
-                .answer(),
-        ),
-        FaultKind::Throttle => Some(GraphError::throttled().answer()),
-        FaultKind::RateLimited { retry_after_s } => {
-            let error = GraphError::new(80007, "The account has reached its rate limit.").with_status(429);
-            Some(error.answer().with_header("Retry-After", retry_after_s))
-        }
-        _ => None,
-    }
-}
-
-/// What a fault makes of the answer to something that was carried out.
-pub(super) fn spoiled(fault: Option<&FaultKind>, answer: Answer) -> Answer {
-    match fault {
-        Some(FaultKind::Hang { ms }) => answer.delayed(*ms),
-        Some(FaultKind::AcceptThenReset) => Answer::close(),
-        Some(FaultKind::AcceptThenStatus500) => GraphError::new(131000, "Something went wrong.")
-            .with_status(500)
-            .answer(),
-        Some(FaultKind::GarbageJson) => Answer::raw(200, BROKEN_JSON),
-        _ => answer,
-    }
 }

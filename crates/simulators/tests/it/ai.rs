@@ -77,13 +77,7 @@ fn wants_the_key() {
 fn scripted_answers() {
     let ai = Ai::start(Options::default()).unwrap();
     let refusal = completion(None, "stop", Some("No."));
-    let status = |http_status, body| {
-        Fault::new(FaultKind::Status {
-            http_status,
-            body,
-            retry_after_s: None,
-        })
-    };
+    let status = |http_status, body| Fault::new(FaultKind::status(http_status, body));
     ai.script(vec![
         status(500, json!({ "error": "down" })),
         status(200, refusal),

@@ -12,16 +12,8 @@ use crate::{request, until};
 #[test]
 fn faults_that_reject_leave_nothing_behind() {
     let whatsapp = start(Options::default());
-    let details = "Message undeliverable.".to_owned();
     whatsapp.script(vec![
-        Fault::send_to(
-            "+5531988887777",
-            FaultKind::Error {
-                code: 131026,
-                http_status: 400,
-                details,
-            },
-        ),
+        Fault::send_to("+5531988887777", FaultKind::error(131026, "Message undeliverable.")),
         Fault::send(FaultKind::Throttle),
         Fault::send(FaultKind::RateLimited { retry_after_s: 7 }),
     ]);

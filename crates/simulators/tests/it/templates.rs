@@ -119,11 +119,7 @@ fn malformed_templates_are_refused_and_reviews_can_reject() {
     assert_eq!(code(&created(body("{{1}} oi"))), 2388299);
     assert_eq!(code(&created(body("Oi {{1}}!"))), 2388072);
     assert_eq!(code(&created(body(&"a".repeat(1025)))), 2388040);
-    whatsapp.script(vec![Fault::template(FaultKind::Error {
-        code: 2388019,
-        http_status: 400,
-        details: String::new(),
-    })]);
+    whatsapp.script(vec![Fault::template(FaultKind::error(2388019, ""))]);
     assert_eq!(code(&created(template("x"))), 2388019);
     assert_eq!(created(template("x")).status, 200);
     until("the rejection", || receiver.values().len() == 1);

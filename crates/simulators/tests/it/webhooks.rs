@@ -115,11 +115,7 @@ fn scripted_answers() {
 #[test]
 fn a_fault_may_stay_for_one_endpoint() {
     let receiver = Receiver::start(Options::default()).unwrap();
-    let gone = FaultKind::Status {
-        http_status: 410,
-        body: json!(null),
-        retry_after_s: None,
-    };
+    let gone = FaultKind::status(410, json!(null));
     receiver.script(vec![Fault::new(gone).on("POST", "/dead").for_good()]);
     let status = |path| post(&receiver, path, &[], b"{}").unwrap().status;
     assert_eq!(

@@ -2,29 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 
+use recado_simulators::raw::{ANYWHERE, Acceptor, Reply};
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::json;
 
-use crate::harness::people::{User, phone};
-use crate::harness::platform::{Answer, RawPlatform};
+use crate::harness::people::phone;
+use crate::harness::platform::{RawPlatform, accepted, json as answer};
 use crate::harness::process::free_port;
 use crate::harness::setting::{adds_up, calls, counted, ended, silent, status, statuses, usage, waits_end};
 use crate::harness::{Options, Server, text, until};
 
 fn error(code: u32) -> FaultKind {
-    FaultKind::Error {
-        code,
-        http_status: 400,
-        details: "Said by the platform.".to_owned(),
-    }
+    FaultKind::error(code, "Said by the platform.")
 }
 
 /// Answers after which nobody can know whether the message went out.
-fn spoiled() -> Vec<Answer> {
+fn spoiled() -> Vec<Reply> {
     let declared = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n";
     let chunked =
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n22\r\n{\"messages\":[{\"id\":\"wamid.chunk\"}]}\r\n";
@@ -48,24 +44,20 @@ fn spoiled() -> Vec<Answer> {
         r#"{"messages":[{"id":null,"message_status":"accepted"}]}"#,
         r#"{"messages":"wamid.text"}"#,
     ];
-    let mut answers = vec![
-        Answer::Reset,
-        Answer::json("302 Found", ""),
-        Answer::json("503 Busy", "{}"),
-    ];
-    answers.extend(bytes.iter().map(|text| Answer::bytes(text)));
-    answers.extend(bodies.iter().map(|body| Answer::json("200 OK", body)));
+    let mut answers = vec![Reply::Reset, answer("302 Found", ""), answer("503 Busy", "{}")];
+    answers.extend(bytes.map(Reply::last));
+    answers.extend(bodies.iter().map(|body| answer("200 OK", body)));
     answers
 }
 
 /// F03.
 #[test]
 fn no_answer_half_an_answer_and_nonsense_are_never_counted_as_sent_and_never_sent_again() {
-    let answers: BTreeMap<String, Answer> = spoiled().into_iter().enumerate().map(|(n, a)| (phone(n), a)).collect();
+    let answers: BTreeMap<String, Reply> = spoiled().into_iter().enumerate().map(|(n, a)| (phone(n), a)).collect();
     let doubtful = answers.len();
     let platform = RawPlatform::start(0, move |to| {
         let spoiled = answers.get(&format!("+{}", to.trim_start_matches('+'))).cloned();
-        spoiled.unwrap_or_else(|| Answer::accepted("wamid.well"))
+        spoiled.unwrap_or_else(|| accepted("wamid.well"))
     });
     let options = silent().with("WHATSAPP_API_URL", platform.base_url());
     let server = Server::start(options.with("SEND_UNKNOWN_TTL", "3s"));
@@ -113,8 +105,8 @@ fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
     let open = Arc::new(AtomicBool::new(false));
     let door = open.clone();
     let platform = RawPlatform::start(0, move |to| match door.load(Ordering::Relaxed) {
-        true => Answer::accepted(&format!("wamid.{to}")),
-        false => Answer::json("403 Forbidden", "<html>Blocked by the proxy</html>"),
+        true => accepted(&format!("wamid.{to}")),
+        false => answer("403 Forbidden", "<html>Blocked by the proxy</html>"),
     });
     let server = Server::start(silent().with("WHATSAPP_API_URL", platform.base_url()));
     let ana = server.owner();
@@ -134,7 +126,7 @@ fn a_refusal_that_nobody_can_read_pauses_the_run_and_is_never_sent_again() {
     let unknown = "FROM campaign_sends WHERE status = 'pending' AND unknown_at IS NOT NULL";
     assert_eq!(server.db.count(unknown), i64::try_from(doubtful).unwrap());
     open.store(true, Ordering::Relaxed);
-    ana.request("POST", &format!("/api/campaigns/{id}/resume")).send().ok();
+    ana.command(&id, "resume").send().ok();
     assert_eq!(ended(&ana, &id), "partial");
     assert_eq!(ana.stats(&id)["sent"], json!(PEOPLE - doubtful));
     let mut received = platform.received();
@@ -153,12 +145,6 @@ fn moments(server: &Server, number: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Contacts with these phones, for an account whose recipients are nobody else's.
-fn import(user: &User<'_>, numbers: std::ops::Range<usize>) {
-    let csv = numbers.fold("name,phone\n".to_owned(), |csv, n| csv + &format!("C,{}\n", phone(n)));
-    user.import(csv).ok();
-}
-
 /// F04.
 #[test]
 fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_other_number() {
@@ -168,7 +154,7 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
     ana.profile_at(number);
     bia.profile();
     ana.contacts(4);
-    import(&bia, 1000..1030);
+    bia.tagged("eles", 1000..1030);
     let asked = FaultKind::RateLimited { retry_after_s: 2 };
     let faults = [
         (0, FaultKind::Throttle),
@@ -183,7 +169,7 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
         .whatsapp
         .script(faults.map(|(n, kind)| Fault::send_to(&phone(n), kind)).to_vec());
     let (id, other) = (ana.plain_campaign(), bia.plain_campaign());
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     until("the first was put off", || !moments(&server, 0).is_empty());
     assert_eq!(bia.execute(&other).ok()["status"], "completed");
@@ -248,9 +234,9 @@ fn what_met_a_closed_door_is_sent_once_when_the_door_is_open() {
     ana.profile();
     let mut phones = ana.contacts(3);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("all were refused and wait", || put_off(&server) == 3);
-    let platform = RawPlatform::start(port, |to| Answer::accepted(&format!("wamid.{to}")));
+    let platform = RawPlatform::start(port, |to| accepted(&format!("wamid.{to}")));
     until("they are sent", || {
         waits_end(&server);
         ana.status(&id) != "sending"
@@ -268,22 +254,16 @@ fn what_met_a_closed_door_is_sent_once_when_the_door_is_open() {
 }
 
 /// Where somebody listens who knows no TLS; what each caller said first.
-fn without_tls() -> (String, mpsc::Receiver<Vec<u8>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://127.0.0.1:{}/v25.0", listener.local_addr().unwrap().port());
+fn without_tls() -> (Acceptor, mpsc::Receiver<Vec<u8>>) {
     let (tell, hear) = mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let (mut stream, mut said) = (stream.unwrap(), vec![0; 4096]);
-            let length = stream.read(&mut said).unwrap_or(0);
-            said.truncate(length);
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
-            if tell.send(said).is_err() {
-                return;
-            }
-        }
+    let acceptor = Acceptor::start(ANYWHERE, move |mut stream| {
+        let mut said = vec![0; 4096];
+        let length = stream.read(&mut said).unwrap_or(0);
+        said.truncate(length);
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").ok();
+        tell.send(said).unwrap();
     });
-    (url, hear)
+    (acceptor.unwrap(), hear)
 }
 
 /// A run whose platform cannot be reached: its sends are tried again and again, and none is ever in doubt.
@@ -293,7 +273,7 @@ fn never_reached(url: &str) {
     ana.profile();
     ana.contacts(2);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("they are tried again", || {
         put_off(&server) == 2 && server.db.count("FROM campaign_sends WHERE attempts >= 2") == 2
     });
@@ -317,9 +297,9 @@ fn what_never_left_is_tried_again_and_what_hangs_is_not() {
         .whatsapp
         .script(vec![Fault::send_to(&phone(1), FaultKind::Hang { ms: 300_000 })]);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
-    let (url, said) = without_tls();
-    never_reached(&url);
+    ana.send(&id);
+    let (listener, said) = without_tls();
+    never_reached(&format!("https://{}/v25.0", listener.address()));
     let said: Vec<Vec<u8>> = said.try_iter().collect();
     assert!(said.len() >= 4, "two sends, twice each at least: {}", said.len());
     assert!(

@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use recado_redis::testing::OwnRedis;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::harness::client::{Reply, Request};
+use crate::harness::client::Request;
 use crate::harness::people::{User, now, phone, sign};
-use crate::harness::process::{Process, Redis, free_port};
+use crate::harness::process::{Process, free_port, own_redis};
 use crate::harness::setting::{calls, ended, silent, usage};
 use crate::harness::{Server, text, until};
 
@@ -64,7 +65,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn start(redis: &Redis) -> Self {
+    fn start(redis: &OwnRedis) -> Self {
         let library = Library::build();
         let options = silent()
             .with("REDIS_URL", redis.url())
@@ -120,14 +121,6 @@ fn shift(pair: &Pair, request: Request) -> i64 {
     pair.ahead.db.text(&shift).parse().unwrap()
 }
 
-fn number(reply: &Reply, name: &str) -> i64 {
-    reply
-        .header(name)
-        .unwrap_or_else(|| panic!("{reply:?}"))
-        .parse()
-        .unwrap()
-}
-
 /// One count for both, and everybody is told to wait as long as it takes.
 fn limits(pair: &Pair) {
     let user = pair.owner();
@@ -139,9 +132,9 @@ fn limits(pair: &Pair) {
         ask().map(Request::send).iter().all(|reply| reply.status == 429)
     });
     for reply in ask().map(Request::send) {
-        let wait = number(&reply, "retry-after");
+        let wait = reply.number("retry-after");
         assert!((1..=61).contains(&wait), "{wait}");
-        let reset = number(&reply, "x-ratelimit-reset") / 1000 - i64::try_from(now()).unwrap();
+        let reset = reply.number("x-ratelimit-reset") / 1000 - i64::try_from(now()).unwrap();
         assert!((-2..=62).contains(&reset), "{reset}");
     }
 }
@@ -231,9 +224,7 @@ fn schedules(pair: &Pair, owner: &User<'_>) {
 /// F40e.
 #[test]
 fn servers_whose_clocks_are_wrong_agree_on_limits_invites_windows_months_runs_and_schedules() {
-    let Some(redis) = Redis::start() else {
-        panic!("redis-server is neither REDIS_BIN nor on the PATH: run cargo xtask test")
-    };
+    let redis = own_redis();
     let pair = Pair::start(&redis);
     let owner = pair.owner();
     let [ahead, behind] = pair.both(&owner, "POST", "/api/campaigns");

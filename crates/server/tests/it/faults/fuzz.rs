@@ -4,13 +4,13 @@
 //! one. A failure shows the request.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 
 use recado_server::routes::{Access, RouteSpec, TABLE};
 
+use crate::harness::client::connect;
 use crate::harness::dice::{Dice, runs, seed};
 use crate::harness::people::User;
-use crate::harness::{DEADLINE, Options, Server};
+use crate::harness::{Options, Server};
 use crate::matrix::{Takes, belongings, path_of, row, with_body};
 
 /// What is put between the bytes.
@@ -167,8 +167,7 @@ fn mutated(sample: &Sample, dice: &mut Dice) -> (Vec<u8>, bool) {
 
 /// The status that is answered; none where the connection ended without a word.
 fn answer(port: u16, bytes: &[u8]) -> Option<u16> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(port);
     stream.write_all(bytes).ok();
     // Whoever waits for more of it hears that there is no more.
     stream.shutdown(std::net::Shutdown::Write).ok();

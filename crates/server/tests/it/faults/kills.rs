@@ -144,7 +144,7 @@ fn servers_killed_at_any_moment_of_a_campaign_write_to_nobody_twice_and_lose_nob
             let after = (run % 2 == 0).then_some(20);
             (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (after, None, None);
         });
-        ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+        ana.send(&id);
         let unknown = kills(&ana, &id, &mut dice);
         nobody_twice_and_nobody_lost(&ana, &id, unknown);
     }
@@ -168,7 +168,7 @@ fn what_the_platform_had_when_the_server_died_is_not_sent_again_and_is_settled_b
     let hang = |n| Fault::send_to(&phone(n), FaultKind::Hang { ms: 300_000 });
     server.whatsapp.script((0..3).map(hang).collect());
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("the platform has every message", || server.whatsapp.sends().len() == 3);
     server.kill();
     server.run(&["serve"]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::harness::people::{User, phone};
+use crate::harness::people::User;
 use crate::harness::setting::{calls, ended, silent, usage};
 use crate::harness::{Server, text, until};
 
@@ -21,18 +21,6 @@ fn use_up(user: &User<'_>, messages: usize) {
     ));
 }
 
-/// A campaign to so many contacts of its own.
-fn campaign_to(user: &User<'_>, number: usize, contacts: usize) -> String {
-    let (name, first) = (format!("tag{number}"), 1000 * number);
-    let tag = user.tag(&name);
-    let csv = (first..first + contacts).fold("name,phone,tags\n".to_owned(), |csv, n| {
-        csv + &format!("C,{},{name}\n", phone(n))
-    });
-    user.import(csv).ok();
-    let template = user.approved("Oi", &[]);
-    user.campaign(json!({ "name": name, "template_id": template, "segment_config": { "tag_ids": [tag] } }))
-}
-
 /// F14.
 #[test]
 fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
@@ -40,7 +28,9 @@ fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
     let other = server.sibling();
     let ana = server.owner();
     ana.profile();
-    let campaigns: Vec<String> = (1..=10).map(|number| campaign_to(&ana, number, 5)).collect();
+    let campaigns: Vec<String> = (1..=10)
+        .map(|n| ana.campaign_to(&format!("tag{n}"), 10 * n..10 * n + 5))
+        .collect();
     use_up(&ana, LIMIT - 10);
     // Five executions a minute are let in by each of two servers that count for themselves.
     let requests = campaigns.iter().enumerate().map(|(number, id)| {
@@ -103,8 +93,8 @@ fn each_message_counts_in_one_month_and_a_new_month_is_a_new_allowance() {
     server.run(&["serve"]);
     let (ana, bia) = (server.owner(), server.owner());
     ana.profile();
-    let long = campaign_to(&ana, 1, 120);
-    let late = campaign_to(&bia, 2, 3);
+    let long = ana.campaign_to("long", 0..120);
+    let late = bia.campaign_to("late", 2000..2003);
     near_the_end_of_the_month(&server, 2000);
     // Every connection is a new one, and so reads the other clock.
     server.kill();
@@ -112,7 +102,7 @@ fn each_message_counts_in_one_month_and_a_new_month_is_a_new_allowance() {
     server.db.run("SET search_path = clock, public, pg_catalog");
     use_up(&bia, LIMIT);
     let month = || server.db.text("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM')");
-    ana.request("POST", &format!("/api/campaigns/{long}/send")).send().ok();
+    ana.send(&long);
     until("the run is prepared", || ana.stats(&long)["total"] == 120);
     let refused = bia.execute(&late);
     assert_eq!(month(), "2031-02", "the machine was too slow for this test");
@@ -142,8 +132,8 @@ fn under_way(ana: &User<'_>) -> String {
         account = ana.account
     ));
     ana.profile();
-    let id = campaign_to(ana, 1, LIMIT + 30);
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    let id = ana.campaign_to("all", 0..LIMIT + 30);
+    ana.send(&id);
     until("some were sent", || ana.server.whatsapp.sends().len() >= 20);
     id
 }
@@ -161,7 +151,7 @@ fn a_plan_that_ends_during_a_run_lets_it_have_what_it_reserved_and_nothing_more(
         let ana = server.owner();
         server.whatsapp.reset();
         let id = under_way(&ana);
-        let next = campaign_to(&ana, 2, 1);
+        let next = ana.campaign_to("next", 9000..9001);
         server.db.run(end);
         assert_eq!(ended(&ana, &id), "completed");
         let calls = calls(&server);

@@ -135,7 +135,7 @@ fn a_database_that_crashes_in_the_middle_of_a_campaign_costs_time_and_nothing_el
     let id = ana.plain_campaign();
     let requests = [ana.request("POST", "/api/tags"), bia.request("POST", "/api/tags")];
     let load = Load::start(&requests, 4);
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     until("some were sent", || server.whatsapp.counters().accepted >= 40);
 
     cluster.crash();

@@ -83,11 +83,11 @@ fn cancelled_at(server: &Server, contacts: usize, dice: &mut Dice) -> Option<usi
     ana.contacts(contacts);
     let id = ana.plain_campaign();
     server.whatsapp.reset();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     let mark = dice.below(u64::try_from(contacts + 1).unwrap());
     until("so many left", || server.whatsapp.counters().accepted >= mark);
     std::thread::sleep(dice.moment(8000));
-    let cancel = ana.request("POST", &format!("/api/campaigns/{id}/cancel"));
+    let cancel = ana.command(&id, "cancel");
     let statuses = at_once(vec![cancel.clone(), cancel]);
     let at_cancel = server.whatsapp.sends().len();
     let cancelled = count(&statuses, 200) == 1;

@@ -165,7 +165,7 @@ fn servers_are_replaced_and_the_schema_grows_and_no_request_fails() {
     ana.profile();
     ana.contacts(contacts);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     let balancer = Balancer::default();
     balancer.known.write().unwrap().push(server.port());
     let tokens = [ana.token.clone(), bia.token.clone()];
@@ -210,7 +210,7 @@ fn migrating_what_is_migrated_waits_for_nobody() {
     ana.profile();
     ana.contacts(40);
     let id = ana.plain_campaign();
-    ana.request("POST", &format!("/api/campaigns/{id}/send")).send().ok();
+    ana.send(&id);
     for _ in 0..3 {
         let began = Instant::now();
         assert_eq!(server.spawn(&["migrate"], free_port()).wait(), Some(0));

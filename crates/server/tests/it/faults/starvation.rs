@@ -242,7 +242,7 @@ fn a_run_whose_transactions_lose_to_others_reaches_everybody_once() {
         "message_usage_slots",
     ];
     trip(&server, &tables.map(str::to_owned));
-    let request = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
     let mut tripped_at = 0;
     until("the run is over, in spite of it", || {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::harness::client::Request;
+use crate::harness::client::{Request, connect};
 use crate::harness::people::User;
 use crate::harness::setting::{calls, silent, usage};
 use crate::harness::{DEADLINE, Server, Sibling, until};
@@ -16,8 +16,7 @@ const EXIT_WITHIN: Duration = Duration::from_secs(30);
 
 /// A connection that was used once and is kept.
 fn idle(server: &Server) -> TcpStream {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut stream = connect(server.port());
     stream
         .write_all(server.get("/healthz").head("\r\n").as_bytes())
         .unwrap();
@@ -77,13 +76,12 @@ fn a_server_that_ends_under_load_answers_whom_it_let_in_and_hands_its_run_on_at_
     ana.profile();
     ana.contacts(CONTACTS);
     let id = ana.plain_campaign();
-    let run = ana.request("POST", &format!("/api/campaigns/{id}/execute"));
+    let run = ana.command(&id, "execute");
     let waiting = std::thread::spawn(move || run.send());
     until("some were sent", || server.whatsapp.counters().accepted >= 20);
     let mut kept: Vec<TcpStream> = (0..8).map(|_| idle(&server)).collect();
     // A probe that had begun to speak before.
-    let mut probe = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    probe.set_read_timeout(Some(DEADLINE)).unwrap();
+    let mut probe = connect(server.port());
     probe.write_all(server.get("/readyz").head("").as_bytes()).unwrap();
     let (asked, stopping) = (AtomicUsize::new(0), AtomicBool::new(false));
     let load = ana.request("GET", "/api/contacts?limit=5");

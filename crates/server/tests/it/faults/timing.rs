@@ -7,8 +7,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Instant;
 
+use crate::harness::client::connect;
 use crate::harness::dice::{Dice, runs, seed};
-use crate::harness::{DEADLINE, GATEWAY_TOKEN, Options, Server};
+use crate::harness::{GATEWAY_TOKEN, Options, Server};
 
 /// Above this, two means differ for a reason (Welch's t; the usual bound for leaks of time).
 const BOUND: f64 = 4.5;
@@ -72,9 +73,8 @@ fn the_time_of_a_refusal_tells_nothing_of_the_gateways_token() {
             "POST /api/billing/webhook HTTP/1.1\r\nHost: x\r\ngateway-access-token: {guess}\r\nContent-Length: 0\r\n\r\n"
         )
     });
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    let mut stream = connect(server.port());
     stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..500 {
         refusal(&mut stream, requests[0].as_bytes(), &mut buffer);

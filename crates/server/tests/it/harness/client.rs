@@ -137,8 +137,7 @@ impl Request {
 
     /// The status of the answer, and its head in lower case; whatever the body is.
     pub fn answer_head(self) -> (u16, String) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut stream = connect(self.port);
         let line = format!(
             "{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
             self.method, self.path
@@ -154,8 +153,7 @@ impl Request {
 
     /// Writes the request by hand, with a chunked body, and returns the open connection.
     pub fn write_chunked(&self, pieces: &[&[u8]]) -> TcpStream {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut stream = connect(self.port);
         let head = self.head("Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         for piece in pieces {
@@ -244,9 +242,23 @@ impl Reply {
         fields.keys().cloned().collect()
     }
 
+    /// The number in a header.
+    #[track_caller]
+    pub fn number(&self, header: &str) -> i64 {
+        let value = self.header(header).unwrap_or_else(|| panic!("no {header}: {self:?}"));
+        value.parse().unwrap()
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
+}
+
+/// A connection of one's own.
+pub fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(DEADLINE)).unwrap();
+    stream
 }
 
 fn agent() -> &'static ureq::Agent {

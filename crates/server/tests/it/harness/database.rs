@@ -1,11 +1,14 @@
 //! A database of its own for every test, and SQL for what no route can do or tell.
 
+use std::collections::BTreeMap;
 use std::sync::{OnceLock, RwLock};
 
 use recado_postgres::testing::TestDatabase;
 use secrecy::ExposeSecret as _;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls, SimpleQueryMessage};
+
+use super::until;
 
 /// A migrated database and the owner's connection to it.
 pub struct Database {
@@ -102,6 +105,36 @@ impl Database {
     pub fn text(&self, sql: &str) -> String {
         let first = self.rows(sql).into_iter().next().and_then(|row| row.into_iter().next());
         first.flatten().unwrap_or_default()
+    }
+
+    /// What every table holds, as text.
+    pub fn dump(&self) -> BTreeMap<String, String> {
+        self.dumped("SELECT tablename FROM pg_tables WHERE schemaname = 'public'", "")
+    }
+
+    /// What every table holds of an account.
+    pub fn dump_of(&self, account: &str) -> BTreeMap<String, String> {
+        let tables = "SELECT tablename FROM pg_tables JOIN information_schema.columns ON table_name = tablename
+          AND table_schema = schemaname WHERE schemaname = 'public' AND column_name = 'account_id'";
+        self.dumped(tables, &format!("WHERE account_id = '{account}'"))
+    }
+
+    fn dumped(&self, tables: &str, of: &str) -> BTreeMap<String, String> {
+        let names = self.rows(tables).into_iter().filter_map(|row| row.into_iter().next()?);
+        let dumped: BTreeMap<_, _> = names
+            .map(|table| {
+                let rows = format!("SELECT string_agg(t::text, '|' ORDER BY t::text) FROM {table} t {of}");
+                (table, self.text(&rows))
+            })
+            .collect();
+        assert!(dumped.len() > 20, "{dumped:?}");
+        dumped
+    }
+
+    /// Waits until all that was told lies where it belongs.
+    #[track_caller]
+    pub fn settles(&self) {
+        until("the outbox is empty", || self.count("FROM outbox_events") == 0);
     }
 
     /// A count.

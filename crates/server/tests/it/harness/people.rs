@@ -1,5 +1,6 @@
 //! People with sessions, and what they do most.
 
+use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -74,6 +75,15 @@ impl User<'_> {
             .send()
     }
 
+    /// Contacts with the numbers of these positions, all with one tag.
+    #[track_caller]
+    pub fn tagged(&self, tag: &str, numbers: Range<usize>) {
+        let csv = numbers.fold("name,phone,tags\n".to_owned(), |csv, number| {
+            csv + &format!("C,{},{tag}\n", phone(number))
+        });
+        self.import(csv).ok();
+    }
+
     /// A new tag's id.
     #[track_caller]
     pub fn tag(&self, name: &str) -> String {
@@ -127,16 +137,44 @@ impl User<'_> {
         self.campaign(json!({ "name": "Oferta", "template_id": template }))
     }
 
+    /// A campaign to new contacts with the numbers of these positions: the bearers of a new tag.
+    #[track_caller]
+    pub fn campaign_to(&self, tag: &str, numbers: Range<usize>) -> String {
+        let id = self.tag(tag);
+        self.tagged(tag, numbers);
+        let template = self.approved("Oi", &[]);
+        self.campaign(json!({ "name": tag, "template_id": template, "segment_config": { "tag_ids": [id] } }))
+    }
+
+    /// A row that no route makes; its id.
+    #[track_caller]
+    pub fn row(&self, table: &str, columns: &str, values: &str) -> String {
+        let (id, account) = (Uuid::now_v7(), &self.account);
+        self.server.db.run(&format!(
+            "INSERT INTO {table} (account_id, id, {columns}) VALUES ('{account}', '{id}', {values})"
+        ));
+        id.to_string()
+    }
+
+    /// What a campaign is told, not sent yet.
+    pub fn command(&self, campaign: &str, command: &str) -> Request {
+        self.request("POST", &format!("/api/campaigns/{campaign}/{command}"))
+    }
+
     #[track_caller]
     pub fn execute(&self, campaign: &str) -> Reply {
-        self.request("POST", &format!("/api/campaigns/{campaign}/execute"))
-            .send()
+        self.command(campaign, "execute").send()
+    }
+
+    /// Leaves a campaign to the workers.
+    #[track_caller]
+    pub fn send(&self, campaign: &str) {
+        self.command(campaign, "send").send().ok();
     }
 
     #[track_caller]
     pub fn cancel(&self, campaign: &str) -> Reply {
-        self.request("POST", &format!("/api/campaigns/{campaign}/cancel"))
-            .send()
+        self.command(campaign, "cancel").send()
     }
 
     #[track_caller]

@@ -1,16 +1,16 @@
 //! The real binary, started as any outside harness does.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use recado_redis::testing::OwnRedis;
 
-use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually, until};
+use super::{VERIFY_TOKEN, WHATSAPP_APP_SECRET, eventually};
 
 /// The secret of the sessions.
 pub const SESSION_SECRET: &str = "black-box-session-secret-of-32-bytes";
@@ -153,69 +153,7 @@ pub fn free_port() -> u16 {
     })
 }
 
-/// A Redis of its own, killed when dropped.
-pub struct Redis {
-    child: Child,
-    pub port: u16,
-}
-
-impl Redis {
-    /// None: there is no `redis-server` here.
-    pub fn start() -> Option<Self> {
-        let port = free_port();
-        let child = Self::launch(port)?;
-        Some(Self { child, port })
-    }
-
-    fn launch(port: u16) -> Option<Child> {
-        let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
-        let child = Command::new(binary)
-            .args(["--port", &port.to_string(), "--save", "", "--appendonly", "no"])
-            .args(["--bind", "127.0.0.1"])
-            .current_dir(std::env::temp_dir())
-            .stdout(Stdio::null())
-            .spawn()
-            .ok()?;
-        until("Redis listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(child)
-    }
-
-    /// Ends it at once.
-    pub fn kill(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-
-    /// Starts it again at its port, empty.
-    pub fn restart(&mut self) {
-        self.kill();
-        self.child = Self::launch(self.port).unwrap();
-    }
-
-    /// `STOP` or `CONT`.
-    pub fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap();
-        assert!(status.success());
-    }
-
-    /// What it answers to a command, as it comes over the wire.
-    pub fn say(&self, command: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(!answer.starts_with('-'), "{command}: {answer}");
-        answer
-    }
-
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        self.kill();
-    }
+/// A Redis of its own, killed when dropped; restarted, it has the same port.
+pub fn own_redis() -> OwnRedis {
+    OwnRedis::start_at(free_port())
 }

@@ -5,8 +5,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use super::DEADLINE;
-use super::client::Request;
+use super::client::{Request, connect};
 
 /// An open stream; dropped, it is closed.
 pub struct Stream {
@@ -27,8 +26,7 @@ pub enum Piece {
 impl Stream {
     /// Opens it and reads the head of the answer.
     pub fn open(request: &Request) -> Self {
-        let mut stream = TcpStream::connect(("127.0.0.1", request.port())).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        let mut stream = connect(request.port());
         stream.write_all(request.head("\r\n").as_bytes()).unwrap();
         let mut reader = BufReader::new(stream);
         let mut head = String::new();

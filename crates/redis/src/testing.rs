@@ -1,0 +1,131 @@
+//! A Redis of one test's own, which may be stopped.
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test without its Redis can only fail"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What the script of the counter calls.
+const SCRIPT: [&str; 7] = [
+    "time",
+    "zremrangebyscore",
+    "zcard",
+    "zrevrange",
+    "zadd",
+    "pexpire",
+    "zrange",
+];
+
+/// What is called to ask.
+const ASKING: [&str; 4] = ["info", "config|resetstat", "flushall", "quit"];
+
+/// A Redis on a port of its own, in memory only; killed when dropped.
+#[derive(Debug)]
+pub struct OwnRedis {
+    child: Child,
+    port: u16,
+}
+
+impl OwnRedis {
+    /// On a port that nobody has.
+    pub fn start() -> Self {
+        // Taken again below: nobody else is given it so soon.
+        let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        Self::start_at(listener.expect("a port is free").port())
+    }
+
+    /// On this port.
+    pub fn start_at(port: u16) -> Self {
+        let child = launch(port);
+        Self { child, port }
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again at its port, empty.
+    pub fn restart(&mut self) {
+        self.kill();
+        self.child = launch(self.port);
+    }
+
+    /// `STOP` or `CONT`.
+    pub fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args([&format!("-{name}"), &pid]).status();
+        assert!(status.is_ok_and(|status| status.success()), "no {name} for {pid}");
+    }
+
+    /// What it answers to a command, as it comes over the wire.
+    pub fn say(&self, command: &str) -> String {
+        let answer = say(self.port, command).unwrap_or_else(|error| panic!("{command}: {error}"));
+        assert!(!answer.starts_with('-'), "{command}: {answer}");
+        answer
+    }
+
+    /// How often clients called each command since the statistics were set back, without what the script calls.
+    pub fn calls(&self) -> Vec<(String, u64)> {
+        let statistics = self.say("INFO commandstats");
+        let lines = statistics.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+        let calls = lines.filter_map(|line| {
+            let (name, rest) = line.split_once(":calls=")?;
+            Some((name.to_owned(), rest.split(',').next()?.parse().ok()?))
+        });
+        calls
+            .filter(|(name, _)| !SCRIPT.contains(&name.as_str()) && !ASKING.contains(&name.as_str()))
+            .collect()
+    }
+}
+
+impl Drop for OwnRedis {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn launch(port: u16) -> Child {
+    let binary = std::env::var_os("REDIS_BIN").unwrap_or_else(|| "redis-server".into());
+    let child = Command::new(binary)
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no"])
+        .current_dir(std::env::temp_dir())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("redis-server is neither REDIS_BIN nor on the PATH: run the tests with `cargo xtask test`");
+    let deadline = Instant::now() + DEADLINE;
+    while !say(port, "PING").is_ok_and(|answer| answer.starts_with("+PONG")) {
+        assert!(Instant::now() < deadline, "Redis does not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child
+}
+
+fn say(port: u16, command: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(DEADLINE))?;
+    stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
