@@ -2,7 +2,6 @@
 //! may reach the directory.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -11,10 +10,11 @@ use recado_domain::shared::{AccountId, ApiKeyId, Event, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::{Number, sql};
+use crate::transactions::in_platform;
 
 /// API keys.
 #[derive(Clone, Debug)]
@@ -137,9 +137,7 @@ impl ApiKeyStore for PgApiKeys {
              JOIN accounts a ON a.id = h.account_id
              WHERE h.key_hash = $1")
         .bind(hash);
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<GrantRow>(held.conn()?).await.optional();
-        let Some(row) = held.end(found.map_err(Fault::from))? else {
+        let Some(row) = self.0.row_if_any::<GrantRow>(query).await? else {
             return Ok(None);
         };
         Ok(Some(KeyGrant {
@@ -158,9 +156,7 @@ impl ApiKeyStore for PgApiKeys {
         .bind(account)
         .bind(key)
         .bind(now);
-        let mut held = self.0.get().await?;
-        let touched = query.execute(held.conn()?).await;
-        held.end(touched.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 
@@ -170,27 +166,15 @@ impl ApiKeyStore for PgApiKeys {
              WHERE account_id = $1 ORDER BY created_at DESC, id DESC",
         )
         .bind(account);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<KeyRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<KeyRow>(query).await?;
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
     async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<KeyInsert, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let inserted = insert(tx.conn()?, record, at_most, events).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_platform!(self.0, |conn| insert(conn, record, at_most, events))
     }
 
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let deleted = delete(tx.conn()?, account, key, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_platform!(self.0, |conn| delete(conn, account, key, events))
     }
 }

@@ -8,7 +8,7 @@ use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
 use recado_domain::shared::{AccountId, FolderId, Slice, StoreError};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, Fault, word};
 use crate::pool::TenantPool;
 use crate::sql::{Answer, sql};
 
@@ -93,31 +93,19 @@ impl FolderStore for PgFolders {
     }
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
-                .bind(account)
-                .bind(folder.id)
-                .bind(folder.name.as_str())
-                .bind(folder.kind.as_str())
-                .execute(tx.conn()?)
-                .await;
-            tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
+            .bind(account)
+            .bind(folder.id)
+            .bind(folder.name.as_str())
+            .bind(folder.kind.as_str());
+        self.0.run(account, statement).await.map(drop)
     }
 
     /// What lay in it is left without a folder by the references themselves (`ON DELETE SET NULL`).
     async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
-                .bind(account)
-                .bind(id)
-                .execute(tx.conn()?)
-                .await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        Ok(self.0.run(account, statement).await? > 0)
     }
 }

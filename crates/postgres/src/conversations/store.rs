@@ -21,8 +21,9 @@ use uuid::Uuid;
 use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::learn_wa_ids;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
+use crate::transactions::in_tenant;
 use crate::sql::{Sql, sql};
 use crate::whatsapp::one_profile;
 
@@ -134,10 +135,10 @@ fn page(account: AccountId, query: &ConversationQuery) -> Result<Sql<'static>, S
     .bind(at)
     .bind(id)
     .bind(query.slice.limit + 1);
-    Ok(match query.status {
+    match query.status {
         None => page,
         Some(status) => page.bind(status.as_str()),
-    })
+    }
 }
 
 async fn exists(conn: &mut AsyncPgConnection, account: AccountId, id: ConversationId) -> Attempt<bool> {
@@ -328,19 +329,6 @@ async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec
     Ok(u64::try_from(held.len()).unwrap_or(u64::MAX))
 }
 
-/// One transaction of one account, again when it lost to another one.
-macro_rules! in_tenant {
-    ($self:ident, $account:expr, |$conn:ident| $work:expr) => {
-        retry(|| async {
-            let mut tx = $self.tenants.begin($account).await?;
-            let $conn = tx.conn()?;
-            let done = $work.await;
-            tx.end(done).await
-        })
-        .await
-    };
-}
-
 #[derive(QueryableByName)]
 struct PendingRow {
     #[diesel(sql_type = SqlUuid)]
@@ -352,7 +340,7 @@ struct PendingRow {
 #[async_trait]
 impl ConversationStore for PgConversations {
     async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
-        let wanted = page(account, query)?;
+        let wanted = page(account, query);
         let rows: Vec<ConversationRow> = self
             .tenants
             .read(account, |mut conn| {
@@ -373,7 +361,7 @@ impl ConversationStore for PgConversations {
         query: &SliceQuery,
     ) -> Result<Option<Slice<Message>>, StoreError> {
         let position = position(query)?;
-        let found = in_tenant!(self, account, |conn| messages(conn, account, id, position, query.limit))?;
+        let found = in_tenant!(self.tenants, account, |conn| messages(conn, account, id, position, query.limit))?;
         Ok(found.map(|rows| Slice::cut(rows, query.limit, |row| cursor(row.created_at, row.id.0))))
     }
 
@@ -383,15 +371,15 @@ impl ConversationStore for PgConversations {
         id: ConversationId,
         status: ConversationStatus,
     ) -> Result<Option<Conversation>, StoreError> {
-        in_tenant!(self, account, |conn| set_status(conn, account, id, status))
+        in_tenant!(self.tenants, account, |conn| set_status(conn, account, id, status))
     }
 
     async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError> {
-        in_tenant!(self, account, |conn| reply_facts(conn, account, id))
+        in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id))
     }
 
     async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError> {
-        in_tenant!(self, account, |conn| begin_reply(conn, account, reply, profile))
+        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply, profile))
     }
 
     async fn record_reply(
@@ -400,7 +388,7 @@ impl ConversationStore for PgConversations {
         id: MessageId,
         result: &ReplyResult,
     ) -> Result<Option<Message>, StoreError> {
-        in_tenant!(self, account, |conn| record_reply(conn, account, id, result))
+        in_tenant!(self.tenants, account, |conn| record_reply(conn, account, id, result))
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
@@ -409,15 +397,13 @@ impl ConversationStore for PgConversations {
              ORDER BY recorded_at LIMIT $2")
         .bind(ttl)
         .bind(limit);
-        let mut held = self.platform.get().await?;
-        let rows = query.load::<PendingRow>(held.conn()?).await;
         let mut pending: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
-        for row in held.end(rows.map_err(Fault::from))? {
+        for row in self.platform.rows::<PendingRow>(query).await? {
             pending.entry(row.account_id.into()).or_default().push(row.id);
         }
         let mut failed = 0;
         for (account, ids) in pending {
-            failed += in_tenant!(self, account, |conn| fail_pending(conn, account, ids.clone()))?;
+            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
         }
         Ok(failed)
     }

@@ -1,7 +1,6 @@
 //! Memberships, with the people behind them. Those of support mode are the platform's, and none of the team.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -11,10 +10,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lock;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
+use crate::transactions::{in_platform, on_platform};
 
 /// Memberships.
 #[derive(Clone, Debug)]
@@ -125,9 +125,7 @@ impl MemberStore for PgMembers {
         .bind(moment)
         .bind(user)
         .bind(query.limit.saturating_add(1));
-        let mut held = self.0.get().await?;
-        let rows = statement.load::<MemberRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<MemberRow>(statement).await?;
         let members = rows.into_iter().map(Member::try_from).collect::<Result<Vec<_>, _>>()?;
         Ok(Slice::cut(members, query.limit, cursor))
     }
@@ -140,24 +138,19 @@ impl MemberStore for PgMembers {
         )
         .bind(account)
         .bind(user);
-        let mut held = self.0.get().await?;
-        let row = statement.get_result::<MemberRow>(held.conn()?).await.optional();
-        held.end(row.map_err(Fault::from))?.map(Member::try_from).transpose()
+        self.0
+            .row_if_any::<MemberRow>(statement)
+            .await?
+            .map(Member::try_from)
+            .transpose()
     }
 
     async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError> {
-        let mut held = self.0.get().await?;
-        let found = facts(held.conn()?, account, actor, target).await;
-        held.end(found)
+        on_platform!(self.0, |conn| facts(conn, account, actor, target))
     }
 
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let written = carry_out(tx.conn()?, write).await;
-            tx.end(written).await
-        })
-        .await
+        in_platform!(self.0, |conn| carry_out(conn, write))
     }
 }
 

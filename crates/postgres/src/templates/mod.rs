@@ -22,12 +22,13 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, corrupt, retry, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::message_templates;
 use crate::sql::anywhere;
+use crate::transactions::in_tenant;
 
 /// Message templates.
 #[derive(Clone, Debug)]
@@ -387,12 +388,7 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn insert(&self, template: &Template) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(template.account_id).await?;
-            let inserted = insert(tx.conn()?, template).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, template.account_id, |conn| insert(conn, template))
     }
 
     async fn update(
@@ -401,12 +397,9 @@ impl TemplateStore for PgTemplates {
         decided_on: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(template.account_id).await?;
-            let updated = update(tx.conn()?, template, decided_on, events).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, template.account_id, |conn| update(
+            conn, template, decided_on, events
+        ))
     }
 
     async fn delete(
@@ -416,12 +409,7 @@ impl TemplateStore for PgTemplates {
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = delete(tx.conn()?, account, id, now, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, now, events))
     }
 
     async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError> {
@@ -437,12 +425,7 @@ impl TemplateStore for PgTemplates {
         if templates.is_empty() {
             return Ok(SyncReport::default());
         }
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let written = sync::write(tx.conn()?, account, templates).await;
-            tx.end(written).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| sync::write(conn, account, templates))
     }
 
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {

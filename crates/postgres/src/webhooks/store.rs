@@ -16,10 +16,11 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::feed;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Number, Sql, sql};
+use crate::transactions::in_tenant;
 
 /// Endpoints, logs and the feed of one account at a time.
 #[derive(Clone, Debug)]
@@ -296,12 +297,7 @@ impl WebhookStore for PgWebhooks {
         at_most: i64,
         events: &[Event],
     ) -> Result<WebhookInsert, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, webhook, at_most, events).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| insert(conn, account, webhook, at_most, events))
     }
 
     async fn update(
@@ -311,21 +307,11 @@ impl WebhookStore for PgWebhooks {
         read: OffsetDateTime,
         events: &[Event],
     ) -> Result<Write<OffsetDateTime>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let updated = update(tx.conn()?, account, webhook, read, events).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| update(conn, account, webhook, read, events))
     }
 
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = delete(tx.conn()?, account, id, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, events))
     }
 
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError> {
@@ -353,24 +339,12 @@ impl WebhookStore for PgWebhooks {
     }
 
     async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            match ping(tx.conn()?, account, id, body).await {
-                // The endpoint went meanwhile: its test goes with it.
-                Ok(false) => tx.rollback().await.map(|()| false),
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        // The endpoint went meanwhile: its test goes with it.
+        in_tenant!(self.0, account, |conn| ping(conn, account, id, body), unless false)
     }
 
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let queued = queue(tx.conn()?, account, id, event).await;
-            tx.end(queued).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| queue(conn, account, id, event))
     }
 
     async fn recover(
@@ -380,13 +354,8 @@ impl WebhookStore for PgWebhooks {
         since: OffsetDateTime,
         limit: i64,
     ) -> Result<i64, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let query = sql(RECOVER).bind(account).bind(id).bind(since).bind(limit);
-            let queued = query.execute(tx.conn()?).await.map_err(Fault::from);
-            let queued = queued.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
-            tx.end(queued).await
-        })
-        .await
+        let statement = sql(RECOVER).bind(account).bind(id).bind(since).bind(limit);
+        let queued = self.0.run(account, statement).await?;
+        Ok(i64::try_from(queued).unwrap_or(i64::MAX))
     }
 }
