@@ -163,14 +163,10 @@ async fn count<'a>(
 #[async_trait]
 impl AutomationStore for PgAutomations {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError> {
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-        };
         let listed = sql("SELECT id, name, status, created_at, updated_at FROM automations
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3")
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
         let rows: Vec<AutomationRow> = self
             .0

@@ -72,14 +72,10 @@ pub(crate) async fn check(
 impl FolderStore for PgFolders {
     async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<Slice<Folder>, StoreError> {
         let limit = query.slice.limit;
-        let after = query.slice.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], limit, |_| String::new()));
-        };
         let listed = sql("SELECT id, name, kind FROM folders
              WHERE account_id = $1 AND id < $2 AND ($3 IS NULL OR kind = $3) ORDER BY id DESC LIMIT $4")
         .bind(account)
-        .bind(after)
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(query.kind.map(FolderKind::as_str))
         .bind(limit + 1);
         let rows: Vec<FolderRow> = self
@@ -89,7 +85,7 @@ impl FolderStore for PgFolders {
             })
             .await?;
         let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id.to_string()))
+        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id))
     }
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {

@@ -88,16 +88,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
 #[async_trait]
 impl LinkStore for PgLinks {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-        };
         let listed = sql(
             "SELECT id, short_code, original_url, campaign_id, clicks, created_at FROM links
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
         )
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
         let rows: Vec<LinkRow> = self
             .tenants
@@ -106,7 +102,7 @@ impl LinkStore for PgLinks {
             })
             .await?;
         let links = rows.into_iter().map(Link::from).collect();
-        Ok(Slice::cut(links, query.limit, |link: &Link| link.id.to_string()))
+        Ok(Slice::cut(links, query.limit, |link: &Link| link.id))
     }
 
     async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError> {

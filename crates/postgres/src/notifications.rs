@@ -105,11 +105,6 @@ const COLUMNS: &str = "n.id, n.type AS kind, n.title, n.message, n.data, n.read_
 impl NotificationStore for PgNotifications {
     async fn list(&self, account: AccountId, query: &NotificationQuery) -> Result<Slice<Notification>, StoreError> {
         let limit = query.slice.limit;
-        let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
-            None => Uuid::max(),
-            Some(Ok(after)) => after,
-            Some(Err(_)) => return Ok(Slice::cut(vec![], limit, |_| String::new())),
-        };
         self.catch_up(account).await;
         let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
         let wanted = sql(format!(
@@ -117,7 +112,7 @@ impl NotificationStore for PgNotifications {
              WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC LIMIT $3"
         ))
         .bind(account)
-        .bind(after)
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(limit + 1);
         let rows: Vec<NotificationRow> = self
             .tenants
@@ -126,7 +121,7 @@ impl NotificationStore for PgNotifications {
             })
             .await?;
         let rows = rows.into_iter().map(Notification::from).collect();
-        Ok(Slice::cut(rows, limit, |row: &Notification| row.id.to_string()))
+        Ok(Slice::cut(rows, limit, |row: &Notification| row.id))
     }
 
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {

@@ -18,7 +18,7 @@ pub use errors::{FieldErrors, GatewayError, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
 pub use network::Network;
-pub use pages::{Page, PageQuery, Slice, SliceQuery};
+pub use pages::{Moment, NoPosition, Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
 pub(crate) use words::words;
 

@@ -24,7 +24,7 @@ pub trait TemplateStore: Send + Sync {
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, StoreError>;
 
     /// One template.

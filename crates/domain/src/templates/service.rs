@@ -70,7 +70,7 @@ impl Templates {
         &self,
         tenant: &Tenant,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, TemplateError> {
         Ok(self.store.slice(tenant.account_id, filter, slice).await?)
     }

@@ -112,11 +112,6 @@ async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, rows: Vec<Cont
 }
 
 async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQuery) -> Attempt<Vec<Contact>> {
-    let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Ok(vec![]),
-    };
     let (own, belongs) = match query.filter.segment_id {
         None => (String::new(), "$6 IS NULL".to_owned()),
         Some(_) => (own("$6"), belongs()),
@@ -135,7 +130,7 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
     let rows: Vec<ContactRow> = sql(text)
         .bind(account)
         // Without a position behind the greatest id, so that the index serves both.
-        .bind(after.unwrap_or(Uuid::max()))
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(search.map(anywhere))
         .bind(numbers.iter().map(|number| anywhere(number)).collect::<Vec<_>>())
         .bind(query.filter.tag_id)

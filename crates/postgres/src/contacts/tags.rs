@@ -47,10 +47,7 @@ impl TagStore for PgTags {
             .order(tags::id.desc())
             .limit(query.limit + 1)
             .into_boxed();
-        if let Some(cursor) = &query.cursor {
-            let Ok(after) = cursor.parse::<Uuid>() else {
-                return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-            };
+        if let Some(after) = query.cursor {
             tags = tags.filter(tags::id.lt(after));
         }
         let rows: Vec<TagRow> = self
@@ -60,7 +57,7 @@ impl TagStore for PgTags {
             })
             .await?;
         let rows = rows.into_iter().map(Tag::from).collect();
-        Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id.to_string()))
+        Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id))
     }
 
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError> {

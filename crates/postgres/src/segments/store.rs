@@ -213,10 +213,7 @@ impl SegmentStore for PgSegments {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Segment>, StoreError> {
         let limit = query.limit;
         // Without a position behind the greatest id, so that the index serves both.
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], limit, |_| String::new()));
-        };
+        let after = query.cursor.unwrap_or(Uuid::max());
         let listed = sql(segments("s.id < $2 ORDER BY s.id DESC LIMIT $3"))
             .bind(account)
             .bind(after)
@@ -228,7 +225,7 @@ impl SegmentStore for PgSegments {
             })
             .await?;
         let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id.to_string()))
+        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id))
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {

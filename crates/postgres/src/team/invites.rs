@@ -109,21 +109,16 @@ impl TryFrom<PresentedRow> for PresentedInvite {
 #[async_trait]
 impl InviteStore for PgInvites {
     async fn invites(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Invite>, StoreError> {
-        let after = match query.cursor.as_deref().map(str::parse::<Uuid>) {
-            None => None,
-            Some(Ok(after)) => Some(after),
-            Some(Err(_)) => return Err(StoreError::Dangling { field: "cursor" }),
-        };
         let statement = sql(
             "SELECT id, email, role, status, expires_at, created_at FROM team_invites
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
         )
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit.saturating_add(1));
         let rows = self.0.rows::<InviteRow>(statement).await?;
         let invites = rows.into_iter().map(Invite::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(invites, query.limit, |invite| invite.id.to_string()))
+        Ok(Slice::cut(invites, query.limit, |invite| invite.id))
     }
 
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {

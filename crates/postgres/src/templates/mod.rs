@@ -359,7 +359,7 @@ impl TemplateStore for PgTemplates {
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, StoreError> {
         let mut part = ordered(matching(account, filter), filter).limit(slice.limit + 1);
         if let Some(cursor) = &slice.cursor {

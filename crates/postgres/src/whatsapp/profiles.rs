@@ -148,10 +148,7 @@ impl ProfileStore for PgProfiles {
             .order(whatsapp_profiles::id.desc())
             .limit(query.limit + 1)
             .into_boxed();
-        if let Some(cursor) = &query.cursor {
-            let Ok(after) = cursor.parse::<Uuid>() else {
-                return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-            };
+        if let Some(after) = query.cursor {
             profiles = profiles.filter(whatsapp_profiles::id.lt(after));
         }
         let rows: Vec<ProfileRow> = self
