@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyInsert, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, StoreError};
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -70,12 +70,7 @@ impl From<KeyRow> for ApiKey {
 }
 
 /// The account's row is locked first, so that two inserts do not both find the last free place.
-async fn insert(
-    conn: &mut AsyncPgConnection,
-    record: &KeyRecord,
-    at_most: i64,
-    events: &[Event],
-) -> Attempt<KeyInsert> {
+async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, events: &[Event]) -> Attempt<Insert> {
     let (account, key) = (record.account_id, &record.key);
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
@@ -84,7 +79,7 @@ async fn insert(
     let present = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(KeyInsert::Full);
+        return Ok(Insert::Full);
     }
     sql(
         "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by, created_at)
@@ -107,7 +102,7 @@ async fn insert(
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, account, events).await?;
-    Ok(KeyInsert::Done)
+    Ok(Insert::Done)
 }
 
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> Attempt<bool> {
@@ -170,7 +165,7 @@ impl ApiKeyStore for PgApiKeys {
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<KeyInsert, StoreError> {
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
         in_platform!(self.0, |conn| insert(conn, record, at_most, events))
     }
 

@@ -14,7 +14,7 @@ pub mod timestamp;
 pub(crate) mod words;
 
 pub use amount::Amount;
-pub use errors::{FieldErrors, GatewayError, StoreError, Write};
+pub use errors::{FieldErrors, GatewayError, Insert, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
 pub use network::Network;

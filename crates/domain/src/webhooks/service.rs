@@ -10,12 +10,12 @@ use super::endpoint::{Addresses, Content, merge};
 use super::signature::SECRET_BYTES;
 use super::{
     Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
-    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookInsert, WebhookLog, WebhookStore,
+    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookLog, WebhookStore,
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Page, PageQuery, Secrets, Slice, Tenant, WebhookEventId,
-    WebhookId, WebhookKind, WebhookLogId, Write,
+    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Slice, Tenant,
+    WebhookEventId, WebhookId, WebhookKind, WebhookLogId, Write,
 };
 
 /// How many endpoints an account may have: every event may go to each.
@@ -107,8 +107,8 @@ impl Webhooks {
         let stored = StoredWebhook { webhook, secrets };
         let events = [Event::Audit(audit)];
         match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
-            WebhookInsert::Done => Ok(shown_once(stored.webhook, &secret)),
-            WebhookInsert::Full => Err(FieldErrors::one("name", too_many()).into()),
+            Insert::Done => Ok(shown_once(stored.webhook, &secret)),
+            Insert::Full => Err(FieldErrors::one("name", too_many()).into()),
         }
     }
 

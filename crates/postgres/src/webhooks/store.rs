@@ -6,11 +6,11 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, Event, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
+    AccountId, Event, Insert, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId,
+    Write,
 };
 use recado_domain::webhooks::{
-    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookInsert, WebhookLog,
-    WebhookStore,
+    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookLog, WebhookStore,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -135,16 +135,16 @@ async fn insert(
     stored: &StoredWebhook,
     at_most: i64,
     events: &[Event],
-) -> Attempt<WebhookInsert> {
+) -> Attempt<Insert> {
     sql(LOCK).bind(account).execute(&mut *conn).await?;
     let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(WebhookInsert::Full);
+        return Ok(Insert::Full);
     }
     bound(INSERT, account, stored).execute(&mut *conn).await?;
     outbox::append(conn, account, events).await?;
-    Ok(WebhookInsert::Done)
+    Ok(Insert::Done)
 }
 
 const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
@@ -296,7 +296,7 @@ impl WebhookStore for PgWebhooks {
         webhook: &StoredWebhook,
         at_most: i64,
         events: &[Event],
-    ) -> Result<WebhookInsert, StoreError> {
+    ) -> Result<Insert, StoreError> {
         in_tenant!(self.0, account, |conn| insert(conn, account, webhook, at_most, events))
     }
 

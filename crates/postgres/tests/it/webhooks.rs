@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use recado_domain::shared::{
-    AccountId, Event, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId, WebhookKind,
-    WebhookLogId, Write,
+    AccountId, Event, Insert, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId,
+    WebhookKind, WebhookLogId, Write,
 };
 use recado_domain::webhooks::{
     Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, LogQuery,
-    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookInsert, WebhookStore,
+    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookStore,
 };
 use recado_postgres::{PgDeliveryQueue, PgWebhooks};
 use serde_json::json;
@@ -97,10 +97,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
     let world = World::new().await;
     let (account, other) = (world.account, world.another_account().await);
     let (store, mut first) = (store(&world), stored("a"));
-    assert_eq!(
-        store.insert(account, &first, 2, &[]).await.unwrap(),
-        WebhookInsert::Done
-    );
+    assert_eq!(store.insert(account, &first, 2, &[]).await.unwrap(), Insert::Done);
     assert_eq!(
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
@@ -125,7 +122,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
     }))
     .await;
-    let done = more.iter().filter(|done| **done == WebhookInsert::Done).count();
+    let done = more.iter().filter(|done| **done == Insert::Done).count();
     assert_eq!(done, 1, "one place was left: {more:?}");
     let page = store
         .page(account, PageQuery::new(None, Some(1), 20, 100))
