@@ -153,14 +153,15 @@ pub trait WebhookStore: Send + Sync {
     /// event or the endpoint is gone.
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError>;
 
-    /// Queues up to `limit` of the deliveries to this endpoint that failed or were dropped since, and did not succeed
-    /// afterwards; how many.
+    /// Queues the deliveries to this endpoint that failed or were dropped since, and did not succeed afterwards; how
+    /// many. Slices of at most so many are committed one after the other, up to what had failed last when it began: what
+    /// fails again meanwhile makes it no longer.
     async fn recover(
         &self,
         account: AccountId,
         id: WebhookId,
         since: OffsetDateTime,
-        limit: i64,
+        slice: i64,
     ) -> Result<i64, StoreError>;
 }
 

@@ -27,8 +27,8 @@ const OVERLAP: Duration = Duration::hours(24);
 /// How often a change that came too late is tried again.
 const TRIES: usize = 5;
 
-/// How many deliveries are queued again in one transaction.
-const RECOVERY_BATCH: i64 = 5000;
+/// How many deliveries are queued again in one transaction at most.
+const RECOVERY_SLICE: i64 = 5000;
 
 /// How long logs and events are kept.
 const KEPT: Duration = Duration::days(30);
@@ -289,14 +289,7 @@ impl Webhooks {
             return Err(FieldErrors::one("since", "must not be in the future").into());
         }
         self.deliverable(tenant, id).await?;
-        let mut queued = 0;
-        loop {
-            let batch = self.store.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?;
-            queued += batch;
-            if batch < RECOVERY_BATCH {
-                return Ok(queued);
-            }
-        }
+        Ok(self.store.recover(tenant.account_id, id, since, RECOVERY_SLICE).await?)
     }
 }
 

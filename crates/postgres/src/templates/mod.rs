@@ -9,6 +9,7 @@ use diesel::prelude::{
     AsChangeset, BoolExpressionMethods, ExpressionMethods, Insertable, PgTextExpressionMethods, QueryDsl, Queryable,
     Selectable, SelectableHelper,
 };
+use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::folders::FolderKind;
@@ -16,7 +17,7 @@ use recado_domain::shared::{
     AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write,
 };
 use recado_domain::templates::{
-    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort, TemplateStore,
+    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -412,12 +413,20 @@ impl TemplateStore for PgTemplates {
         in_tenant!(self.0, account, |conn| delete(conn, account, id, now, events))
     }
 
-    async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError> {
-        let all = message_templates::table
+    async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError> {
+        let names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
+        let languages: Vec<String> = keys.iter().map(|key| key.language.clone()).collect();
+        let one_of_them = diesel::dsl::sql::<Bool>("(name, language) IN (SELECT * FROM unnest(")
+            .bind::<Array<Text>, _>(names)
+            .sql(", ")
+            .bind::<Array<Text>, _>(languages)
+            .sql("))");
+        let named = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::deleted_at.is_null())
+            .filter(one_of_them)
             .into_boxed();
-        let rows = self.0.read(account, |conn| Box::pin(load(conn, all))).await?;
+        let rows = self.0.read(account, |conn| Box::pin(load(conn, named))).await?;
         rows.into_iter().map(Template::try_from).collect()
     }
 

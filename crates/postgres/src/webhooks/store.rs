@@ -234,12 +234,39 @@ async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, b
     queue(conn, account, id, body.id).await
 }
 
-const RECOVER: &str =
-    "UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
-     WHERE ctid = ANY (ARRAY (
-       SELECT ctid FROM webhook_deliveries
-       WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 AND NOT leased
-       ORDER BY failed_at LIMIT $4 FOR UPDATE SKIP LOCKED))";
+/// A place among what was given up of an endpoint.
+#[derive(QueryableByName)]
+struct FailedRow {
+    #[diesel(sql_type = Timestamptz)]
+    failed_at: OffsetDateTime,
+    #[diesel(sql_type = SqlUuid)]
+    event_id: Uuid,
+}
+
+/// How many a slice recovered, and its last one.
+#[derive(QueryableByName)]
+struct RecoveredRow {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+    #[diesel(embed)]
+    last: FailedRow,
+}
+
+const LAST_FAILED: &str = "SELECT failed_at, event_id FROM webhook_deliveries
+     WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 ORDER BY failed_at DESC, event_id DESC LIMIT 1";
+
+/// What comes after one place, up to another one; no row where nothing does.
+const RECOVER: &str = "WITH failed AS MATERIALIZED (
+       SELECT ctid AS tid, failed_at, event_id FROM webhook_deliveries
+       WHERE account_id = $1 AND endpoint_id = $2 AND NOT leased
+         AND (failed_at, event_id) > ($3, $4) AND (failed_at, event_id) <= ($5, $6)
+       ORDER BY failed_at, event_id LIMIT $7 FOR UPDATE SKIP LOCKED),
+     queued AS (
+       UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
+       WHERE ctid = ANY (ARRAY (SELECT tid FROM failed))
+       RETURNING 1)
+     SELECT (SELECT count(*) FROM queued) AS n, failed_at, event_id FROM failed
+     ORDER BY failed_at DESC, event_id DESC LIMIT 1";
 
 #[derive(QueryableByName)]
 struct LoggedRow {
@@ -352,10 +379,27 @@ impl WebhookStore for PgWebhooks {
         account: AccountId,
         id: WebhookId,
         since: OffsetDateTime,
-        limit: i64,
+        slice: i64,
     ) -> Result<i64, StoreError> {
-        let statement = sql(RECOVER).bind(account).bind(id).bind(since).bind(limit);
-        let queued = self.0.run(account, statement).await?;
-        Ok(i64::try_from(queued).unwrap_or(i64::MAX))
+        let last = sql(LAST_FAILED).bind(account).bind(id).bind(since);
+        let Some(last) = self.0.row_if_any::<FailedRow>(account, last).await? else {
+            return Ok(0);
+        };
+        let (mut queued, mut at, mut event) = (0, since, Uuid::nil());
+        loop {
+            let statement = sql(RECOVER)
+                .bind(account)
+                .bind(id)
+                .bind(at)
+                .bind(event)
+                .bind(last.failed_at)
+                .bind(last.event_id)
+                .bind(slice);
+            let Some(recovered) = self.0.row_if_any::<RecoveredRow>(account, statement).await? else {
+                return Ok(queued);
+            };
+            queued += recovered.n;
+            (at, event) = (recovered.last.failed_at, recovered.last.event_id);
+        }
     }
 }

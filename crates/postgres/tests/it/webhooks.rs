@@ -372,11 +372,47 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
     let other = world.another_account().await;
     assert_eq!(store.recover(other, one, long_ago, 9).await.unwrap(), 0);
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 2);
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 1);
+    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 3, "two slices");
     assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 0);
     assert_eq!(states(&world).await, "waiting0 waiting0 waiting0");
     assert_eq!(claim(&world, &[], 9).await.len(), 3);
+}
+
+/// The deliveries of an endpoint that fail again as soon as they are recovered.
+async fn failing_again(world: &World, events: usize) -> WebhookId {
+    let one = WebhookId(endpoint(world, world.account, "{message.sent}", true).await);
+    happen(world, world.account, WebhookKind::MessageSent, events).await;
+    world
+        .sql(
+            "UPDATE webhook_deliveries SET state = 'failed', failed_at = now() - interval '1 minute';
+             CREATE TABLE recovered (event_id uuid, slice bigint);
+             GRANT INSERT ON recovered TO recado_tenant;
+             CREATE FUNCTION fail_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO recovered VALUES (NEW.event_id, txid_current());
+               NEW.state := 'failed';
+               NEW.failed_at := clock_timestamp();
+               RETURN NEW;
+             END $$;
+             CREATE TRIGGER fail_again BEFORE UPDATE ON webhook_deliveries
+               FOR EACH ROW WHEN (NEW.state = 'waiting') EXECUTE FUNCTION fail_again()",
+        )
+        .await;
+    one
+}
+
+#[tokio::test]
+async fn a_recovery_comes_in_slices_and_meets_nothing_twice() {
+    let world = World::new().await;
+    let one = failing_again(&world, 7).await;
+    let long_ago = OffsetDateTime::now_utc() - Duration::HOUR;
+    let store = store(&world);
+    let recovered = store.recover(world.account, one, long_ago, 3);
+    let recovered = tokio::time::timeout(std::time::Duration::from_secs(10), recovered).await;
+    assert_eq!(recovered.expect("an end").unwrap(), 7);
+    let slices = "SELECT string_agg(n::text, ' ') FROM
+         (SELECT count(*) AS n FROM recovered GROUP BY slice ORDER BY slice) t";
+    assert_eq!(world.text(slices).await.as_deref(), Some("3 3 1"));
+    assert_eq!(world.number("SELECT count(DISTINCT event_id) FROM recovered").await, 7);
 }
 
 #[tokio::test]
