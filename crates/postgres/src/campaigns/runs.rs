@@ -9,8 +9,8 @@ use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
-    RunStart, RunStore, SendResult, StartOutcome, Started,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, NEVER_CONFIRMED, QueuedRun, RunFacts, RunMaterial,
+    RunReport, RunRetry, RunStart, RunStore, SendResult, StartOutcome, Started,
 };
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
@@ -28,9 +28,6 @@ use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
 use crate::transactions::{in_platform, in_tenant, on_platform};
 use crate::{templates, whatsapp};
-
-/// What a send fails with when nobody ever learns what became of it.
-const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
 
 /// Runs.
 #[derive(Clone, Debug)]

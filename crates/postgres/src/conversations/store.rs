@@ -8,7 +8,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageTally;
-use recado_domain::campaigns::SendStatus;
+use recado_domain::campaigns::{NEVER_CONFIRMED, SendStatus};
 use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
     ReplyResult, transition,
@@ -25,12 +25,6 @@ use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Sql, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::one_profile;
-
-/// Behind every moment there is: where a list begins.
-const BEGINNING: (OffsetDateTime, Uuid) = (datetime!(9999-12-31 23:59:59 UTC), Uuid::max());
-
-/// What is said of a reply whose fate nobody could tell.
-const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
 
 /// Conversations and their messages.
 #[derive(Clone, Debug)]

@@ -15,16 +15,13 @@ use recado_domain::platform::{
 };
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
 use recado_domain::team::InviteInsert;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
 use crate::pool::PlatformPool;
 use crate::transactions::{in_platform, on_platform};
 
 pub use deletion::PgDeletions;
 pub use support::PgSupport;
-
-/// How far the list looks back for messages.
-const MESSAGES_SINCE: Duration = Duration::days(30);
 
 /// Accounts from above.
 #[derive(Clone, Debug)]
@@ -42,9 +39,9 @@ impl PlatformStore for PgPlatform {
         &self,
         filter: &AccountFilter,
         page: PageQuery,
-        now: OffsetDateTime,
+        since: OffsetDateTime,
     ) -> Result<Page<AccountRow>, StoreError> {
-        on_platform!(self.0, |conn| overview::page(conn, filter, page, now - MESSAGES_SINCE))
+        on_platform!(self.0, |conn| overview::page(conn, filter, page, since))
     }
 
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
