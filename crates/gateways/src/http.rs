@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
@@ -14,7 +14,9 @@ use futures_util::stream::{self, BoxStream};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::body::{Body, Frame, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT,
+};
 use hyper::{Method, Response, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
@@ -379,15 +381,55 @@ fn failed(error: &legacy::Error) -> CallError {
     }
 }
 
+/// An error and its causes, the last of which is where it began.
+pub(crate) fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| (*error).source())
+}
+
 /// An error with its causes: hyper's own texts name the kind alone.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| (*error).source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    causes(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// How long the other side asks to be left alone.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    wait(headers, SystemTime::now())
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3); a date that has passed is no time at all.
+fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(now).unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_told_in_seconds_or_as_a_date() {
+        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
+        for (text, wanted) in [
+            ("120", Some(120)),
+            (" 0 ", Some(0)),
+            ("Sat, 21 Nov 2026 12:01:30 GMT", Some(90)),
+            ("Saturday, 21-Nov-26 12:00:05 GMT", Some(5)),
+            ("Sat, 21 Nov 2026 11:00:00 GMT", Some(0)),
+            ("-1", None),
+            ("1.5", None),
+            ("99999999999", None),
+            ("soon", None),
+            ("", None),
+        ] {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
+            assert_eq!(wait(&headers, now), wanted.map(Duration::from_secs), "{text}");
+        }
+        assert_eq!(wait(&HeaderMap::new(), now), None);
+    }
 
     #[test]
     fn a_token_shows_in_no_debug_and_no_error() {

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -12,9 +11,10 @@ use recado_domain::shared::{AccountId, StoreError, UserId, text};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::PlatformPool;
 use crate::sql::{Word, sql};
+use crate::transactions::in_platform;
 
 /// How often a create looks for a free slug anew, having lost it to another one.
 const SLUG_TRIES: usize = 100;
@@ -40,9 +40,9 @@ impl PgAccounts {
              ORDER BY m.is_support, m.last_active_at DESC NULLS LAST, m.created_at, m.account_id LIMIT 1")
         .bind(user)
         .bind(account);
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<StandingRow>(held.conn()?).await.optional();
-        held.end(found.map_err(Fault::from))?
+        self.0
+            .row_if_any::<StandingRow>(query)
+            .await?
             .map(Standing::try_from)
             .transpose()
     }
@@ -141,9 +141,7 @@ impl AccountStore for PgAccounts {
         .bind(session.user_id)
         .bind(session.email.as_str())
         .bind(session.name.as_deref());
-        let mut held = self.0.get().await?;
-        let recorded = query.execute(held.conn()?).await;
-        held.end(recorded.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 
@@ -156,9 +154,9 @@ impl AccountStore for PgAccounts {
              ORDER BY m.created_at, m.account_id",
         )
         .bind(user);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<MembershipRow>(held.conn()?).await;
-        held.end(rows.map_err(Fault::from))?
+        self.0
+            .rows::<MembershipRow>(query)
+            .await?
             .into_iter()
             .map(Membership::try_from)
             .collect()
@@ -173,12 +171,7 @@ impl AccountStore for PgAccounts {
     }
 
     async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let created = create(tx.conn()?, account, owner).await;
-            tx.end(created).await
-        })
-        .await
+        in_platform!(self.0, |conn| create(conn, account, owner))
     }
 
     async fn switch(
@@ -195,9 +188,9 @@ impl AccountStore for PgAccounts {
         .bind(user)
         .bind(account)
         .bind(now);
-        let mut held = self.0.get().await?;
-        let switched = query.get_result::<MembershipRow>(held.conn()?).await.optional();
-        held.end(switched.map_err(Fault::from))?
+        self.0
+            .row_if_any::<MembershipRow>(query)
+            .await?
             .map(Membership::try_from)
             .transpose()
     }

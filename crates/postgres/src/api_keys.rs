@@ -2,19 +2,19 @@
 //! may reach the directory.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyInsert, KeyRecord};
-use recado_domain::shared::{AccountId, ApiKeyId, Event, StoreError};
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::{Number, sql};
+use crate::transactions::in_platform;
 
 /// API keys.
 #[derive(Clone, Debug)]
@@ -70,12 +70,7 @@ impl From<KeyRow> for ApiKey {
 }
 
 /// The account's row is locked first, so that two inserts do not both find the last free place.
-async fn insert(
-    conn: &mut AsyncPgConnection,
-    record: &KeyRecord,
-    at_most: i64,
-    events: &[Event],
-) -> Attempt<KeyInsert> {
+async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, events: &[Event]) -> Attempt<Insert> {
     let (account, key) = (record.account_id, &record.key);
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
@@ -84,7 +79,7 @@ async fn insert(
     let present = sql("SELECT count(*) AS n FROM api_keys WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(KeyInsert::Full);
+        return Ok(Insert::Full);
     }
     sql(
         "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by, created_at)
@@ -107,7 +102,7 @@ async fn insert(
         .execute(&mut *conn)
         .await?;
     outbox::append(conn, account, events).await?;
-    Ok(KeyInsert::Done)
+    Ok(Insert::Done)
 }
 
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> Attempt<bool> {
@@ -137,9 +132,7 @@ impl ApiKeyStore for PgApiKeys {
              JOIN accounts a ON a.id = h.account_id
              WHERE h.key_hash = $1")
         .bind(hash);
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<GrantRow>(held.conn()?).await.optional();
-        let Some(row) = held.end(found.map_err(Fault::from))? else {
+        let Some(row) = self.0.row_if_any::<GrantRow>(query).await? else {
             return Ok(None);
         };
         Ok(Some(KeyGrant {
@@ -158,9 +151,7 @@ impl ApiKeyStore for PgApiKeys {
         .bind(account)
         .bind(key)
         .bind(now);
-        let mut held = self.0.get().await?;
-        let touched = query.execute(held.conn()?).await;
-        held.end(touched.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 
@@ -170,27 +161,15 @@ impl ApiKeyStore for PgApiKeys {
              WHERE account_id = $1 ORDER BY created_at DESC, id DESC",
         )
         .bind(account);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<KeyRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<KeyRow>(query).await?;
         Ok(rows.into_iter().map(ApiKey::from).collect())
     }
 
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<KeyInsert, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let inserted = insert(tx.conn()?, record, at_most, events).await;
-            tx.end(inserted).await
-        })
-        .await
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
+        in_platform!(self.0, |conn| insert(conn, record, at_most, events))
     }
 
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let deleted = delete(tx.conn()?, account, key, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_platform!(self.0, |conn| delete(conn, account, key, events))
     }
 }

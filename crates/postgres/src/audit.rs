@@ -4,14 +4,12 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::audit::{AuditFilter, AuditLog, AuditStore};
 use recado_domain::shared::{AccountId, EventKind, Page, PageQuery, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::Fault;
 use crate::outbox::PgOutbox;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
@@ -119,9 +117,7 @@ impl AuditStore for PgAudit {
         for value in [&filter.entity_type, &filter.action].into_iter().flatten() {
             query = query.bind(value.as_str());
         }
-        let mut held = self.pool.get().await?;
-        let rows = query.load::<Row>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.pool.rows::<Row>(query).await?;
         let total = rows.as_slice().first().map_or(0, |row| row.total);
         let entries = rows.into_iter().filter_map(|row| row.entry(account)).collect();
         Ok(Page::new(page, entries, total))

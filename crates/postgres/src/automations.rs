@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -15,9 +14,10 @@ use recado_domain::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreErr
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Id, column, sql};
+use crate::transactions::in_tenant;
 
 /// Automations.
 #[derive(Clone, Debug)]
@@ -163,14 +163,10 @@ async fn count<'a>(
 #[async_trait]
 impl AutomationStore for PgAutomations {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError> {
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-        };
         let listed = sql("SELECT id, name, status, created_at, updated_at FROM automations
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3")
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
         let rows: Vec<AutomationRow> = self
             .0
@@ -180,17 +176,12 @@ impl AutomationStore for PgAutomations {
             .await?;
         let automations = rows.into_iter().map(Automation::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(automations, query.limit, |automation: &Automation| {
-            automation.id.to_string()
+            automation.id
         }))
     }
 
     async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, automation).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| insert(conn, account, automation))
     }
 
     async fn update(
@@ -200,25 +191,18 @@ impl AutomationStore for PgAutomations {
         change: &AutomationChange,
         now: OffsetDateTime,
     ) -> Result<Option<Automation>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let changed = sql(
-                "UPDATE automations SET name = coalesce($3, name), status = coalesce($4, status), updated_at = $5
-                 WHERE account_id = $1 AND id = $2
-                 RETURNING id, name, status, created_at, updated_at",
-            )
-            .bind(account)
-            .bind(id)
-            .bind(change.name.as_deref())
-            .bind(change.status.map(AutomationStatus::as_str))
-            .bind(now)
-            .get_result::<AutomationRow>(tx.conn()?)
-            .await
-            .optional();
-            let row = tx.end(changed.map_err(Fault::from)).await?;
-            row.map(Automation::try_from).transpose()
-        })
-        .await
+        let statement = sql(
+            "UPDATE automations SET name = coalesce($3, name), status = coalesce($4, status), updated_at = $5
+             WHERE account_id = $1 AND id = $2
+             RETURNING id, name, status, created_at, updated_at",
+        )
+        .bind(account)
+        .bind(id)
+        .bind(change.name.as_deref())
+        .bind(change.status.map(AutomationStatus::as_str))
+        .bind(now);
+        let row = self.0.row_if_any::<AutomationRow>(account, statement).await?;
+        row.map(Automation::try_from).transpose()
     }
 
     async fn record(
@@ -228,11 +212,6 @@ impl AutomationStore for PgAutomations {
         executions: &[Execution],
         now: OffsetDateTime,
     ) -> Result<Option<Recorded>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let recorded = record(tx.conn()?, account, id, executions, now).await;
-            tx.end(recorded).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| record(conn, account, id, executions, now))
     }
 }

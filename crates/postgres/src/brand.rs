@@ -4,16 +4,17 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz};
-use diesel_async::RunQueryDsl;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::brand::{BrandContext, BrandFacts, BrandInput, BrandStore, Scrape};
 use recado_domain::shared::{AccountId, Event, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::errors::{Attempt, retry};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::sql;
+use crate::transactions::in_tenant;
 
 /// What is read of a row.
 const ROW: &str = "company_name, description, products_services, tone_of_voice, target_audience, brand_values, \
@@ -97,6 +98,22 @@ fn update(input: &BrandInput) -> String {
     )
 }
 
+async fn write(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    input: &BrandInput,
+    now: OffsetDateTime,
+    events: &[Event],
+) -> Attempt<BrandContext> {
+    let mut statement = sql(update(input)).bind(account).bind(now);
+    for (_, value) in input.fields() {
+        statement = statement.bind(value.clone().flatten()).bind(value.is_some());
+    }
+    let row: BrandRow = statement.get_result(&mut *conn).await?;
+    outbox::append(conn, account, events).await?;
+    Ok(row.into())
+}
+
 #[async_trait]
 impl BrandStore for PgBrand {
     async fn find(&self, account: AccountId) -> Result<Option<BrandContext>, StoreError> {
@@ -117,53 +134,33 @@ impl BrandStore for PgBrand {
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<BrandContext, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let mut written = sql(update(input)).bind(account).bind(now);
-            for (_, value) in input.fields() {
-                written = written.bind(value.clone().flatten()).bind(value.is_some());
-            }
-            let conn = tx.conn()?;
-            let result: Attempt<BrandContext> = async {
-                let row: BrandRow = written.get_result(&mut *conn).await?;
-                outbox::append(conn, account, events).await?;
-                Ok(row.into())
-            }
-            .await;
-            tx.end(result).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| write(conn, account, input, now, events))
     }
 
     async fn keep(&self, account: AccountId, scrape: &Scrape) -> Result<BrandContext, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let facts = &scrape.facts;
-            let kept = sql(format!(
-                "INSERT INTO brand_contexts (account_id, company_name, description, products_services, tone_of_voice,
-                   target_audience, brand_values, website_url, raw_scrape_data, last_scraped_at, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10)
-                 ON CONFLICT (account_id) DO UPDATE SET company_name = excluded.company_name,
-                   description = excluded.description, products_services = excluded.products_services,
-                   tone_of_voice = excluded.tone_of_voice, target_audience = excluded.target_audience,
-                   brand_values = excluded.brand_values, website_url = excluded.website_url,
-                   raw_scrape_data = excluded.raw_scrape_data, last_scraped_at = excluded.last_scraped_at,
-                   updated_at = excluded.updated_at
-                 RETURNING {ROW}"
-            ))
-            .bind(account)
-            .bind(facts.company_name.as_deref())
-            .bind(facts.description.as_deref())
-            .bind(facts.products_services.as_deref())
-            .bind(facts.tone_of_voice.as_deref())
-            .bind(facts.target_audience.as_deref())
-            .bind(facts.brand_values.as_deref())
-            .bind(scrape.website_url.as_str())
-            .bind(scrape.raw_scrape_data.clone())
-            .bind(scrape.scraped_at);
-            let row: Result<BrandRow, _> = kept.get_result(tx.conn()?).await;
-            tx.end(row.map(BrandContext::from).map_err(Into::into)).await
-        })
-        .await
+        let facts = &scrape.facts;
+        let statement = sql(format!(
+            "INSERT INTO brand_contexts (account_id, company_name, description, products_services, tone_of_voice,
+               target_audience, brand_values, website_url, raw_scrape_data, last_scraped_at, created_at, updated_at)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10)
+             ON CONFLICT (account_id) DO UPDATE SET company_name = excluded.company_name,
+               description = excluded.description, products_services = excluded.products_services,
+               tone_of_voice = excluded.tone_of_voice, target_audience = excluded.target_audience,
+               brand_values = excluded.brand_values, website_url = excluded.website_url,
+               raw_scrape_data = excluded.raw_scrape_data, last_scraped_at = excluded.last_scraped_at,
+               updated_at = excluded.updated_at
+             RETURNING {ROW}"
+        ))
+        .bind(account)
+        .bind(facts.company_name.as_deref())
+        .bind(facts.description.as_deref())
+        .bind(facts.products_services.as_deref())
+        .bind(facts.tone_of_voice.as_deref())
+        .bind(facts.target_audience.as_deref())
+        .bind(facts.brand_values.as_deref())
+        .bind(scrape.website_url.as_str())
+        .bind(scrape.raw_scrape_data.clone())
+        .bind(scrape.scraped_at);
+        Ok(self.0.row::<BrandRow>(account, statement).await?.into())
     }
 }

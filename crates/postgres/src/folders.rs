@@ -8,7 +8,7 @@ use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
 use recado_domain::shared::{AccountId, FolderId, Slice, StoreError};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, Fault, word};
 use crate::pool::TenantPool;
 use crate::sql::{Answer, sql};
 
@@ -72,14 +72,10 @@ pub(crate) async fn check(
 impl FolderStore for PgFolders {
     async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<Slice<Folder>, StoreError> {
         let limit = query.slice.limit;
-        let after = query.slice.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], limit, |_| String::new()));
-        };
         let listed = sql("SELECT id, name, kind FROM folders
              WHERE account_id = $1 AND id < $2 AND ($3 IS NULL OR kind = $3) ORDER BY id DESC LIMIT $4")
         .bind(account)
-        .bind(after)
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(query.kind.map(FolderKind::as_str))
         .bind(limit + 1);
         let rows: Vec<FolderRow> = self
@@ -89,35 +85,23 @@ impl FolderStore for PgFolders {
             })
             .await?;
         let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id.to_string()))
+        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id))
     }
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
-                .bind(account)
-                .bind(folder.id)
-                .bind(folder.name.as_str())
-                .bind(folder.kind.as_str())
-                .execute(tx.conn()?)
-                .await;
-            tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("INSERT INTO folders (account_id, id, name, kind) VALUES ($1, $2, $3, $4)")
+            .bind(account)
+            .bind(folder.id)
+            .bind(folder.name.as_str())
+            .bind(folder.kind.as_str());
+        self.0.run(account, statement).await.map(drop)
     }
 
     /// What lay in it is left without a folder by the references themselves (`ON DELETE SET NULL`).
     async fn delete(&self, account: AccountId, id: FolderId) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
-                .bind(account)
-                .bind(id)
-                .execute(tx.conn()?)
-                .await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("DELETE FROM folders WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        Ok(self.0.run(account, statement).await? > 0)
     }
 }

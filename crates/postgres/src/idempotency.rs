@@ -9,9 +9,10 @@ use recado_domain::idempotency::{Claim, IdempotencyStore, KEPT_FOR, KeptAnswer, 
 use recado_domain::shared::{Sealed, StoreError};
 use time::Duration;
 
-use crate::errors::{Attempt, Fault};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
+use crate::transactions::on_platform;
 
 /// Idempotency keys.
 #[derive(Clone, Debug)]
@@ -74,9 +75,7 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &Claim, lease: Duration) -> 
 #[async_trait]
 impl IdempotencyStore for PgIdempotency {
     async fn claim(&self, wanted: &Claim, lease: Duration) -> Result<KeyState, StoreError> {
-        let mut held = self.0.get().await?;
-        let state = claim(held.conn()?, wanted, lease).await;
-        held.end(state)
+        on_platform!(self.0, |conn| claim(conn, wanted, lease))
     }
 
     async fn renew(&self, claim: &Claim, lease: Duration) -> Result<(), StoreError> {
@@ -88,9 +87,7 @@ impl IdempotencyStore for PgIdempotency {
         .bind(claim.key.as_str())
         .bind(claim.holder)
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let renewed = query.execute(held.conn()?).await;
-        held.end(renewed.map(|_| ()).map_err(Fault::from))
+        self.0.run(query).await.map(drop)
     }
 
     async fn finish(&self, claim: &Claim, kept: &KeptAnswer) -> Result<(), StoreError> {
@@ -101,9 +98,7 @@ impl IdempotencyStore for PgIdempotency {
         .bind(claim.holder)
         .bind(kept.request.0.as_slice())
         .bind(kept.answer.0.as_slice());
-        let mut held = self.0.get().await?;
-        let finished = query.execute(held.conn()?).await;
-        held.end(finished.map(|_| ()).map_err(Fault::from))
+        self.0.run(query).await.map(drop)
     }
 
     async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
@@ -112,9 +107,7 @@ impl IdempotencyStore for PgIdempotency {
                 .bind(claim.scope.0)
                 .bind(claim.key.as_str())
                 .bind(claim.holder);
-        let mut held = self.0.get().await?;
-        let released = query.execute(held.conn()?).await;
-        held.end(released.map(|_| ()).map_err(Fault::from))
+        self.0.run(query).await.map(drop)
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
@@ -125,8 +118,6 @@ impl IdempotencyStore for PgIdempotency {
                ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
         .bind(KEPT_FOR)
         .bind(limit);
-        let mut held = self.0.get().await?;
-        let swept = query.execute(held.conn()?).await;
-        held.end(swept.map_err(Fault::from))
+        self.0.run(query).await
     }
 }

@@ -39,6 +39,7 @@ mod team;
 mod templates;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod transactions;
 mod webhooks;
 mod whatsapp;
 

@@ -1,7 +1,6 @@
 //! Links, and the directory of their codes.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -11,9 +10,10 @@ use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::{Attempt, Fault};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Word, sql};
+use crate::transactions::in_tenant;
 
 /// Links. Whoever follows one names no account, so that this happens as the platform.
 #[derive(Clone, Debug)]
@@ -88,16 +88,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
 #[async_trait]
 impl LinkStore for PgLinks {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-        };
         let listed = sql(
             "SELECT id, short_code, original_url, campaign_id, clicks, created_at FROM links
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
         )
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
         let rows: Vec<LinkRow> = self
             .tenants
@@ -106,21 +102,15 @@ impl LinkStore for PgLinks {
             })
             .await?;
         let links = rows.into_iter().map(Link::from).collect();
-        Ok(Slice::cut(links, query.limit, |link: &Link| link.id.to_string()))
+        Ok(Slice::cut(links, query.limit, |link: &Link| link.id))
     }
 
     async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, link).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.tenants, account, |conn| insert(conn, account, link))
     }
 
     async fn follow(&self, short_code: &str, now: OffsetDateTime) -> Result<Option<String>, StoreError> {
-        let mut held = self.platform.get().await?;
-        let followed = sql("WITH followed AS (
+        let statement = sql("WITH followed AS (
                UPDATE links l SET clicks = l.clicks + 1 FROM link_codes c
                WHERE c.short_code = $1 AND l.account_id = c.account_id AND l.id = c.link_id
                RETURNING l.account_id, l.id, l.original_url),
@@ -132,11 +122,8 @@ impl LinkStore for PgLinks {
              SELECT original_url AS word FROM followed")
         .bind(short_code)
         .bind(quarter(now))
-        .bind(utc_day(now))
-        .get_result::<Word>(held.conn()?)
-        .await
-        .optional();
-        let followed = held.end(followed.map_err(Fault::from))?;
+        .bind(utc_day(now));
+        let followed = self.platform.row_if_any::<Word>(statement).await?;
         Ok(followed.map(|target| target.word))
     }
 }

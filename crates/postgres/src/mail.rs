@@ -1,7 +1,6 @@
 //! The queue of the system's own mail, across tenants.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Integer, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -10,7 +9,7 @@ use recado_domain::shared::{AccountId, MailId, Sealed, StoreError};
 use time::Duration;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
 
@@ -70,9 +69,7 @@ impl MailQueue for PgMailQueue {
              RETURNING id, account_id, content, attempts",
         )
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let claimed = query.get_result::<MailRow>(held.conn()?).await.optional();
-        Ok(held.end(claimed.map_err(Fault::from))?.map(ClaimedMail::from))
+        Ok(self.0.row_if_any::<MailRow>(query).await?.map(ClaimedMail::from))
     }
 
     async fn forget(&self, id: MailId) -> Result<(), StoreError> {

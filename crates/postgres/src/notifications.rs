@@ -1,7 +1,6 @@
 //! Notifications: an account's own, and all of them in the order in which they became visible.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::RunQueryDsl;
@@ -11,7 +10,6 @@ use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Fault, retry};
 use crate::outbox::PgOutbox;
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Number, sql};
@@ -107,11 +105,6 @@ const COLUMNS: &str = "n.id, n.type AS kind, n.title, n.message, n.data, n.read_
 impl NotificationStore for PgNotifications {
     async fn list(&self, account: AccountId, query: &NotificationQuery) -> Result<Slice<Notification>, StoreError> {
         let limit = query.slice.limit;
-        let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
-            None => Uuid::max(),
-            Some(Ok(after)) => after,
-            Some(Err(_)) => return Ok(Slice::cut(vec![], limit, |_| String::new())),
-        };
         self.catch_up(account).await;
         let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
         let wanted = sql(format!(
@@ -119,7 +112,7 @@ impl NotificationStore for PgNotifications {
              WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC LIMIT $3"
         ))
         .bind(account)
-        .bind(after)
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(limit + 1);
         let rows: Vec<NotificationRow> = self
             .tenants
@@ -128,28 +121,18 @@ impl NotificationStore for PgNotifications {
             })
             .await?;
         let rows = rows.into_iter().map(Notification::from).collect();
-        Ok(Slice::cut(rows, limit, |row: &Notification| row.id.to_string()))
+        Ok(Slice::cut(rows, limit, |row: &Notification| row.id))
     }
 
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
         let mark = "UPDATE notifications SET read_at = coalesce(read_at, now()) WHERE account_id = $1 AND id = $2";
-        retry(|| async {
-            let mut tx = self.tenants.begin(account).await?;
-            let marked = sql(mark).bind(account).bind(id).execute(tx.conn()?).await;
-            tx.end(marked.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        Ok(self.tenants.run(account, sql(mark).bind(account).bind(id)).await? > 0)
     }
 
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError> {
         self.catch_up(account).await;
         let mark = "UPDATE notifications SET read_at = now() WHERE account_id = $1 AND read_at IS NULL";
-        retry(|| async {
-            let mut tx = self.tenants.begin(account).await?;
-            let marked = sql(mark).bind(account).execute(tx.conn()?).await;
-            tx.end(marked.map(|_| ()).map_err(Fault::from)).await
-        })
-        .await
+        self.tenants.run(account, sql(mark).bind(account)).await.map(drop)
     }
 }
 
@@ -157,9 +140,7 @@ impl NotificationStore for PgNotifications {
 impl NotificationFeed for PgNotificationFeed {
     async fn latest(&self) -> Result<i64, StoreError> {
         let query = sql("SELECT coalesce(max(place), 0) AS n FROM notifications");
-        let mut held = self.0.get().await?;
-        let row = query.get_result::<Number>(held.conn()?).await;
-        Ok(held.end(row.map_err(Fault::from))?.n)
+        Ok(self.0.row::<Number>(query).await?.n)
     }
 
     async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
@@ -168,9 +149,7 @@ impl NotificationFeed for PgNotificationFeed {
         ))
         .bind(place)
         .bind(limit);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<ToldRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<ToldRow>(query).await?;
         Ok(rows.into_iter().map(Told::from).collect())
     }
 
@@ -178,9 +157,7 @@ impl NotificationFeed for PgNotificationFeed {
         let query = sql("SELECT place AS n FROM notifications WHERE account_id = $1 AND id = $2")
             .bind(account)
             .bind(id);
-        let mut held = self.0.get().await?;
-        let row = query.get_result::<Number>(held.conn()?).await.optional();
-        Ok(held.end(row.map_err(Fault::from))?.map(|row| row.n))
+        Ok(self.0.row_if_any::<Number>(query).await?.map(|row| row.n))
     }
 
     async fn between(&self, account: AccountId, after: i64, until: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
@@ -192,9 +169,7 @@ impl NotificationFeed for PgNotificationFeed {
         .bind(after)
         .bind(until)
         .bind(limit);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<ToldRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<ToldRow>(query).await?;
         Ok(rows.into_iter().map(Told::from).collect())
     }
 }

@@ -9,7 +9,7 @@ use deadpool::Runtime;
 use deadpool::managed::{PoolError, TimeoutType};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, try_join};
 use recado_domain::shared::{AccountId, StoreError};
@@ -19,7 +19,6 @@ use tokio_postgres::NoTls;
 
 use crate::census::Census;
 use crate::errors::{Attempt, Fault, failed};
-use crate::sql::Sql;
 
 /// The longest that opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -197,13 +196,6 @@ impl PlatformPool {
         Held::get(&self.0).await
     }
 
-    /// Carries one statement out, and returns how many rows it changed.
-    pub(crate) async fn run(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
-        let mut held = self.get().await?;
-        let done = statement.execute(held.conn()?).await;
-        held.end(done.map_err(Fault::from))
-    }
-
     /// Begins a transaction.
     pub(crate) async fn begin(&self) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.0, "BEGIN").await
@@ -272,9 +264,9 @@ impl Held {
     }
 
     /// Ends the use of the connection with the result of its one statement.
-    pub(crate) fn end<T>(self, result: Attempt<T>) -> Result<T, StoreError> {
+    pub(crate) fn end<T>(self, result: Result<T, impl Into<Fault>>) -> Result<T, StoreError> {
         self.give_back();
-        Ok(result?)
+        result.map_err(|fault| fault.into().into())
     }
 
     fn give_back(mut self) {
@@ -308,7 +300,7 @@ impl Transaction {
     }
 
     /// Commits what succeeded; rolls back what did not.
-    pub(crate) async fn end<T>(mut self, result: Attempt<T>) -> Result<T, StoreError> {
+    pub(crate) async fn end<T>(mut self, result: Result<T, impl Into<Fault>>) -> Result<T, StoreError> {
         match result {
             Ok(value) => {
                 AnsiTransactionManager::commit_transaction(self.conn()?)
@@ -321,7 +313,7 @@ impl Transaction {
                 if let Err(error) = self.rollback().await {
                     tracing::debug!(%error, "a rollback failed; its connection is closed");
                 }
-                Err(fault.into())
+                Err(fault.into().into())
             }
         }
     }

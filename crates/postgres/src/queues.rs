@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
-use diesel_async::RunQueryDsl;
 use recado_domain::shared::StoreError;
 
-use crate::errors::Fault;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
 
@@ -118,9 +116,7 @@ impl PgQueues {
     /// How each of them stands now.
     pub async fn read(&self) -> Result<Vec<Queue>, StoreError> {
         let query = sql(WAITING).bind(DEPTH);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<Row>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<Row>(query).await?;
         Ok(rows.into_iter().map(queue).collect())
     }
 }

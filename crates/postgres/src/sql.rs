@@ -28,14 +28,14 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
 /// One type for every statement, whatever it binds: nested types would cost minutes of compilation.
 pub(crate) struct Sql<'a> {
     text: Cow<'static, str>,
-    binds: Vec<Box<dyn QueryFragment<Pg> + Send + 'a>>,
+    binds: Vec<Box<dyn QueryFragment<Pg> + Send + Sync + 'a>>,
 }
 
 impl<'a> Sql<'a> {
     /// Binds the next parameter.
     pub(crate) fn bind<P: Param + 'a>(mut self, value: P) -> Self
     where
-        P::Value: Send + 'a,
+        P::Value: Send + Sync + 'a,
         P::Sql: 'a,
         Pg: HasSqlType<P::Sql>,
     {

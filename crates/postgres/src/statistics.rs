@@ -3,12 +3,13 @@
 //! row goes through all of an account's.
 
 use diesel::OptionalExtension;
-use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::shared::StoreError;
 
-use crate::errors::{Fault, retry};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::{Word, sql};
+use crate::transactions::on_platform;
 
 /// The table of which the planner knows least: more than a thousand rows changed, and more than it knew of.
 const STRANGEST: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS word
@@ -27,19 +28,14 @@ impl PgStatistics {
 
     /// Looks at the table that the planner knows least of. False: it knows enough of all.
     pub async fn refresh(&self) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut held = self.0.get().await?;
-            let conn = held.conn()?;
-            let refreshed = async {
-                let Some(table) = sql(STRANGEST).get_result::<Word>(conn).await.optional()? else {
-                    return Ok(false);
-                };
-                conn.batch_execute(&format!("ANALYZE {}", table.word)).await?;
-                Ok::<_, Fault>(true)
-            }
-            .await;
-            held.end(refreshed)
-        })
-        .await
+        on_platform!(self.0, |conn| refresh(conn))
     }
+}
+
+async fn refresh(conn: &mut AsyncPgConnection) -> Attempt<bool> {
+    let Some(table) = sql(STRANGEST).get_result::<Word>(conn).await.optional()? else {
+        return Ok(false);
+    };
+    conn.batch_execute(&format!("ANALYZE {}", table.word)).await?;
+    Ok(true)
 }

@@ -4,16 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{ApiKey, KeyGrant, KeyRecord};
-use crate::shared::{AccountId, ApiKeyId, Event, StoreError};
-
-/// How the insert of a key ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeyInsert {
-    /// Written.
-    Done,
-    /// The account has as many keys as it may: nothing was written.
-    Full,
-}
+use crate::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 
 /// Keys, and the directory that finds one by the SHA-256 of the whole key. That look-up crosses tenants by nature:
 /// a presented key says nothing of its account.
@@ -31,7 +22,7 @@ pub trait ApiKeyStore: Send + Sync {
 
     /// Writes the key, its place in the directory and the events in one transaction, unless the account already has
     /// `at_most` keys, also counting those that are being made at the same moment.
-    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<KeyInsert, StoreError>;
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError>;
 
     /// Removes the key, its place in the directory, and writes the events, in one transaction; false when the account
     /// has no such key.

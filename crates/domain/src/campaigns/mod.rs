@@ -65,7 +65,7 @@ pub use run::{
     Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, blanks, objections,
     pause_notification, prepare, prepare_retry,
 };
-pub use send::{CampaignSend, Counted, Recipient, SendContact, SendCounts, SendStatus};
+pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};
 pub use trial::{TrialContact, TrialError, TrialFacts, TrialReport, Trials};

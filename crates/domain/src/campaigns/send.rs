@@ -25,6 +25,9 @@ words! {
     }
 }
 
+/// What is said of a message whose fate nobody could tell.
+pub const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
+
 impl SendStatus {
     /// The status after news of it: forward along pending, sent, delivered, read; `failed` is final and comes only
     /// from pending or sent. None: the news is old and changes nothing.

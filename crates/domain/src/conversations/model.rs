@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, SliceQuery, StoreError, timestamp,
+    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, Moment, SliceQuery, StoreError, timestamp,
 };
 
 /// What is said with one contact.
@@ -64,7 +64,7 @@ pub struct ConversationQuery {
     /// Only these.
     pub status: Option<ConversationStatus>,
     /// Which part of the list.
-    pub slice: SliceQuery,
+    pub slice: SliceQuery<Moment>,
 }
 
 /// What the platform tells of a sender, in the order of the telling.

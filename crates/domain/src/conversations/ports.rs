@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use time::Duration;
 
 use super::{Arrival, Conversation, ConversationQuery, ConversationStatus, Message, ReplyFacts, ReplyResult};
-use crate::shared::{AccountId, ConversationId, MessageId, ProfileId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, ConversationId, MessageId, Moment, ProfileId, Slice, SliceQuery, StoreError};
 
 /// Conversations and their messages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -21,7 +21,7 @@ pub trait ConversationStore: Send + Sync {
         &self,
         account: AccountId,
         id: ConversationId,
-        query: &SliceQuery,
+        query: &SliceQuery<Moment>,
     ) -> Result<Option<Slice<Message>>, StoreError>;
 
     /// Sets the status; the conversation then, none when there is no such one.

@@ -6,7 +6,7 @@ use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
     MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, settle,
 };
-use crate::shared::{Cipher, ConversationId, FieldErrors, Ids, Slice, SliceQuery, Tenant};
+use crate::shared::{Cipher, ConversationId, FieldErrors, Ids, Moment, Slice, SliceQuery, Tenant};
 use crate::whatsapp::{Addressee, Line, OutboundText, WhatsappGateway};
 
 /// The use cases of conversations.
@@ -46,7 +46,7 @@ impl Conversations {
         &self,
         tenant: &Tenant,
         id: ConversationId,
-        query: &SliceQuery,
+        query: &SliceQuery<Moment>,
     ) -> Result<Slice<Message>, ConversationError> {
         let found = self.store.messages(tenant.account_id, id, query).await?;
         found.ok_or(ConversationError::NotFound)

@@ -18,6 +18,9 @@ use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
 const NAME_CHARS: usize = 200;
 const URL_CHARS: usize = 2048;
 
+/// How far the list looks back for messages.
+const MESSAGES_SINCE: Duration = Duration::days(30);
+
 /// How often a plan is given anew, having lost to another change of the subscription.
 const ATTEMPTS: usize = 5;
 
@@ -104,7 +107,8 @@ impl Administration {
 
     /// One page of the accounts, the newest first.
     pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, PlatformError> {
-        Ok(self.store.list(filter, page, self.clock.now()).await?)
+        let since = self.clock.now() - MESSAGES_SINCE;
+        Ok(self.store.list(filter, page, since).await?)
     }
 
     /// One account in full.

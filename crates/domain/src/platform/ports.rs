@@ -29,12 +29,12 @@ pub enum AccountUpdate {
 #[async_trait]
 pub trait PlatformStore: Send + Sync {
     /// One page of the accounts that a filter lets through, the newest first, and their exact number. The answer MUST be
-    /// that of filtering the list of all of them.
+    /// that of filtering the list of all of them. Messages are counted from `since` on.
     async fn list(
         &self,
         filter: &AccountFilter,
         page: PageQuery,
-        now: OffsetDateTime,
+        since: OffsetDateTime,
     ) -> Result<Page<AccountRow>, StoreError>;
 
     /// One account.

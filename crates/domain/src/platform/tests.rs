@@ -4,8 +4,8 @@ mod owners;
 
 use std::sync::{Arc, Mutex};
 
-use time::OffsetDateTime;
 use time::macros::datetime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::*;
@@ -15,7 +15,9 @@ use crate::billing::{
     Subscription, SubscriptionStatus, Usage, Writing,
 };
 use crate::media::{MediaStoreError, MockMediaStore};
-use crate::shared::{AccountId, Event, MockClock, MockIds, MockSecrets, StoreError, SubscriptionId, UserId};
+use crate::shared::{
+    AccountId, Event, MockClock, MockIds, MockSecrets, Page, PageQuery, StoreError, SubscriptionId, UserId,
+};
 use crate::team::{Invites, MockInviteStore};
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -136,6 +138,19 @@ fn changes(events: &[Event]) -> serde_json::Value {
         [Event::Audit(audit)] => audit.recorded_changes().unwrap_or_default(),
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn the_list_counts_the_messages_of_thirty_days() {
+    let mut store = MockPlatformStore::new();
+    store
+        .expect_list()
+        .withf(|_, _, since| *since == NOW - Duration::days(30))
+        .times(1)
+        .returning(|_, page, _| Ok(Page::new(page, vec![], 0)));
+    let all = administration(store, MockSubscriptionStore::new());
+    let page = PageQuery::new(None, None, 20, 100);
+    assert_eq!(all.list(&AccountFilter::default(), page).await.unwrap().data, []);
 }
 
 #[tokio::test]

@@ -86,6 +86,15 @@ pub enum GatewayError {
     NotConfigured(&'static str),
 }
 
+/// How an insert ended of something of which an account may have so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insert {
+    /// Written.
+    Done,
+    /// The account has as many as it may: nothing was written.
+    Full,
+}
+
 /// How a guarded write ended. `S` is the state that the write expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<S> {

@@ -14,11 +14,11 @@ pub mod timestamp;
 pub(crate) mod words;
 
 pub use amount::Amount;
-pub use errors::{FieldErrors, GatewayError, StoreError, Write};
+pub use errors::{FieldErrors, GatewayError, Insert, StoreError, Write};
 pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
 pub use ids::*;
 pub use network::Network;
-pub use pages::{Page, PageQuery, Slice, SliceQuery};
+pub use pages::{Moment, NoPosition, Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
 pub(crate) use words::words;
 

@@ -1,7 +1,13 @@
 //! Bounded lists: by page number (offset) or by position (cursor).
 
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::Serialize;
+use time::OffsetDateTime;
+use time::macros::datetime;
+use uuid::Uuid;
 
 /// Asks for one numbered page. Built clamped: `page` is at least 1, `limit` between 1 and the list's maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +74,61 @@ impl<T> Page<T> {
     }
 }
 
-/// Asks for the items after a position.
+/// Asks for the items after a position, which is read where the request is: in most lists the id of the last item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SliceQuery {
+pub struct SliceQuery<C = Uuid> {
     /// The position, as the last slice gave it; none for the first slice.
-    pub cursor: Option<String>,
+    pub cursor: Option<C>,
     /// How many items at most.
     pub limit: i64,
+}
+
+/// A position in a list that is sorted by a moment and then by an id. Its text is opaque, so that nobody is tempted to
+/// write one by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When.
+    pub at: OffsetDateTime,
+    /// Of what.
+    pub id: Uuid,
+}
+
+impl Moment {
+    /// Behind every moment there is: where a list begins that has the latest first.
+    pub const LAST: Self = Self {
+        at: datetime!(9999-12-31 23:59:59 UTC),
+        id: Uuid::max(),
+    };
+
+    /// Before this nothing was, and no calendar of a store need reach.
+    const FIRST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let microseconds = self.at.unix_timestamp_nanos() / 1000;
+        f.write_str(&hex::encode(format!("{microseconds} {}", self.id)))
+    }
+}
+
+/// The text is of no position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoPosition;
+
+impl FromStr for Moment {
+    type Err = NoPosition;
+
+    fn from_str(cursor: &str) -> Result<Self, NoPosition> {
+        let read = || {
+            let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
+            let (microseconds, id) = text.split_once(' ')?;
+            let nanoseconds = microseconds.parse::<i128>().ok()?.checked_mul(1000)?;
+            let at = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?;
+            let id = id.parse().ok()?;
+            (at >= Self::FIRST).then_some(Self { at, id })
+        };
+        read().ok_or(NoPosition)
+    }
 }
 
 /// Some items, and where the next ones begin.
@@ -94,11 +148,12 @@ pub struct Slice<T> {
 
 impl<T> Slice<T> {
     /// Cuts a read of `limit + 1` rows to a slice: the extra row only tells that more follows.
-    pub fn cut(mut rows: Vec<T>, limit: i64, cursor: impl Fn(&T) -> String) -> Self {
+    pub fn cut<C: fmt::Display>(mut rows: Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_more = rows.len() > limit;
         rows.truncate(limit);
-        let next_cursor = if has_more { rows.last().map(cursor) } else { None };
+        let last = rows.last().filter(|_| has_more);
+        let next_cursor = last.map(|row| cursor(row).to_string());
         Self {
             data: rows,
             next_cursor,
@@ -133,13 +188,44 @@ mod tests {
 
     #[test]
     fn a_slice_knows_whether_more_follows() {
-        let full = Slice::cut(vec![1, 2, 3], 2, i32::to_string);
+        let full = Slice::cut(vec![1, 2, 3], 2, |n| *n);
         assert_eq!(
             (full.data, full.next_cursor, full.has_more),
             (vec![1, 2], Some("2".into()), true)
         );
-        let last = Slice::cut(vec![1, 2], 2, i32::to_string);
+        let last = Slice::cut(vec![1, 2], 2, |n| *n);
         assert_eq!((last.next_cursor, last.has_more), (None, false));
+    }
+
+    #[test]
+    fn a_moment_is_read_as_it_was_written_and_nothing_else_is() {
+        let (at, id) = (datetime!(2026-03-01 12:00:00.123456 UTC), Uuid::from_u128(7));
+        for moment in [Moment { at, id }, Moment { at: Moment::FIRST, id }, Moment::LAST] {
+            assert_eq!(moment.to_string().parse(), Ok(moment));
+        }
+        // The calendar of the store would not reach so far back.
+        let ancient = datetime!(-9999-01-01 00:00 UTC);
+        let ancient = Moment { at: ancient, id }.to_string();
+        let (far, huge) = (format!("{} {id}", i64::MAX), format!("{} {id}", i128::MAX));
+        let written = [
+            "",
+            "x",
+            "1",
+            "1 x",
+            " ",
+            "x y",
+            far.as_str(),
+            huge.as_str(),
+            &format!("x {id}"),
+        ]
+        .map(hex::encode);
+        for wrong in written
+            .iter()
+            .map(String::as_str)
+            .chain(["zz", "7", "é", ancient.as_str()])
+        {
+            assert_eq!(wrong.parse::<Moment>(), Err(NoPosition), "{wrong}");
+        }
     }
 
     proptest! {

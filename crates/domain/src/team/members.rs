@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, permits, read};
 use super::{Member, MemberStore, MemberWrite, TeamError};
-use crate::shared::{AuditAction, Event, FieldErrors, Role, Slice, SliceQuery, StoreError, Tenant, UserId};
+use crate::shared::{AuditAction, Event, FieldErrors, Moment, Role, Slice, SliceQuery, StoreError, Tenant, UserId};
 
 /// How often a change is decided anew because others changed the team meanwhile.
 const TRIES: usize = 16;
@@ -22,7 +22,7 @@ impl Members {
     }
 
     /// Who is in the account, oldest membership first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Member>, TeamError> {
+    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery<Moment>) -> Result<Slice<Member>, TeamError> {
         Ok(self.store.members(tenant.account_id, query).await?)
     }
 

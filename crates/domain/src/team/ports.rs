@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::{Invite, InviteStatus, Member, MemberFacts, MemberStep};
 use crate::mail::OutgoingMail;
-use crate::shared::{AccountId, Event, InviteId, Role, Slice, SliceQuery, StoreError, UserId, Write};
+use crate::shared::{AccountId, Event, InviteId, Moment, Role, Slice, SliceQuery, StoreError, UserId, Write};
 
 /// A decided change of a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct MemberWrite {
 #[async_trait]
 pub trait MemberStore: Send + Sync {
     /// The members, oldest membership first.
-    async fn members(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Member>, StoreError>;
+    async fn members(&self, account: AccountId, query: &SliceQuery<Moment>) -> Result<Slice<Member>, StoreError>;
 
     /// One member.
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError>;

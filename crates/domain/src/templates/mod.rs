@@ -29,5 +29,5 @@ pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;
 pub use status::{MetaStatus, TemplateCommand, platform_verdict, transition};
 pub use submit::{HeaderSubmission, Submission, TemplateSubmission};
-pub use sync::{SyncReport, SyncedTemplate};
+pub use sync::{SyncReport, SyncedTemplate, TemplateKey};
 pub use verdict::{verdict_events, with_verdict};

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter};
+use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
 use crate::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
 
 /// Templates.
@@ -24,7 +24,7 @@ pub trait TemplateStore: Send + Sync {
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, StoreError>;
 
     /// One template.
@@ -52,8 +52,8 @@ pub trait TemplateStore: Send + Sync {
         events: &[Event],
     ) -> Result<bool, StoreError>;
 
-    /// Every template of the account, the order being of no matter.
-    async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError>;
+    /// Those of the templates with these names and languages that are there, the order being of no matter.
+    async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError>;
 
     /// Writes what a synchronisation found, in one transaction: inserts new templates, unless the name was taken
     /// meanwhile, and replaces what the platform decides about a changed one (status, reason, category, quality, its id

@@ -7,15 +7,15 @@ use serde_json::json;
 
 use super::sync::reconcile;
 use super::{
-    Category, HeaderType, MetaStatus, Submission, SyncReport, Template, TemplateCommand, TemplateError, TemplateFilter,
-    TemplateInput, TemplateStore, TemplateSubmission, TemplateType, transition, validate,
+    Category, HeaderType, MetaStatus, Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError,
+    TemplateFilter, TemplateInput, TemplateKey, TemplateStore, TemplateSubmission, TemplateType, transition, validate,
 };
 use crate::media::Media;
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery,
     ProfileId, Slice, SliceQuery, TemplateId, Tenant, Write,
 };
-use crate::whatsapp::{Line, ProfileStore, SubmittedTemplate, WhatsappGateway};
+use crate::whatsapp::{Line, ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappGateway};
 
 /// How many pages of the platform's list are read at most.
 const SYNC_PAGES: usize = 100;
@@ -70,7 +70,7 @@ impl Templates {
         &self,
         tenant: &Tenant,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, TemplateError> {
         Ok(self.store.slice(tenant.account_id, filter, slice).await?)
     }
@@ -245,28 +245,17 @@ impl Templates {
     /// Takes over what the platform knows of the templates of a number. Everything is read before anything is written.
     pub async fn sync(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<SyncReport, TemplateError> {
         let (profile_id, line) = self.line(tenant, profile).await?;
-        let mut remote = Vec::new();
+        // By name and language, so that a template that is listed twice is written once.
+        let mut synced = BTreeMap::new();
         let mut after = None;
         for _ in 0..SYNC_PAGES {
             let page = self.gateway.list_templates(&line, after.as_deref()).await;
             let page = page.map_err(TemplateError::Platform)?;
-            remote.extend(page.templates);
+            synced.extend(self.reconciled(tenant, profile_id, &page.templates).await?);
             after = page.next;
             if after.is_none() {
                 break;
             }
-        }
-        let local = self.store.all(tenant.account_id).await?;
-        let known: HashMap<(&str, &str), &Template> = local
-            .iter()
-            .map(|template| ((template.name.as_str(), template.language.as_str()), template))
-            .collect();
-        // By name and language, so that a template that is listed twice is written once.
-        let mut synced = BTreeMap::new();
-        for template in &remote {
-            let key = (template.name.as_str(), template.language.as_str());
-            let change = reconcile(known.get(&key).copied(), template, profile_id, self.blank(tenant));
-            synced.insert(key, change);
         }
         let total = synced.len();
         let changes: Vec<_> = synced.into_values().flatten().collect();
@@ -275,6 +264,26 @@ impl Templates {
             unchanged: total.saturating_sub(written.created).saturating_sub(written.updated),
             ..written
         })
+    }
+
+    /// What follows from one page of the platform's list: no more of ours is read than it names.
+    async fn reconciled(
+        &self,
+        tenant: &Tenant,
+        profile: ProfileId,
+        remote: &[RemoteTemplate],
+    ) -> Result<Vec<(TemplateKey, Option<SyncedTemplate>)>, TemplateError> {
+        let keys: Vec<TemplateKey> = remote.iter().map(TemplateKey::from).collect();
+        let local = self.store.named(tenant.account_id, &keys).await?;
+        let known: HashMap<TemplateKey, Template> = local
+            .into_iter()
+            .map(|template| (TemplateKey::from(&template), template))
+            .collect();
+        let changes = keys.into_iter().zip(remote).map(|(key, remote)| {
+            let change = reconcile(known.get(&key), remote, profile, self.blank(tenant));
+            (key, change)
+        });
+        Ok(changes.collect())
     }
 
     async fn line(&self, tenant: &Tenant, profile: Option<ProfileId>) -> Result<(ProfileId, Line), TemplateError> {

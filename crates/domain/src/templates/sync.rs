@@ -27,6 +27,33 @@ pub struct SyncReport {
     pub unchanged: usize,
 }
 
+/// What tells a template from the others of its account.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TemplateKey {
+    /// Its name.
+    pub name: String,
+    /// Its language.
+    pub language: String,
+}
+
+impl From<&Template> for TemplateKey {
+    fn from(template: &Template) -> Self {
+        Self {
+            name: template.name.clone(),
+            language: template.language.clone(),
+        }
+    }
+}
+
+impl From<&RemoteTemplate> for TemplateKey {
+    fn from(template: &RemoteTemplate) -> Self {
+        Self {
+            name: template.name.clone(),
+            language: template.language.clone(),
+        }
+    }
+}
+
 /// A template to be written by a synchronisation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SyncedTemplate {

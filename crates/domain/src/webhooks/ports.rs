@@ -11,7 +11,7 @@ use super::{
     Body, DisabledReason, FeedQuery, Health, LogQuery, Receipt, SealedSecrets, StoredWebhook, Webhook, WebhookLog,
 };
 use crate::shared::{
-    AccountId, Event, Page, PageQuery, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
+    AccountId, Event, Insert, Page, PageQuery, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
 };
 
 /// One attempt to deliver, as it leaves.
@@ -93,15 +93,6 @@ pub trait Jitter: Send + Sync {
     fn spread(&self) -> f64;
 }
 
-/// How the insert of an endpoint ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WebhookInsert {
-    /// Written.
-    Done,
-    /// The account has as many as it may: nothing was written.
-    Full,
-}
-
 /// What redelivering a log needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggedDelivery {
@@ -129,7 +120,7 @@ pub trait WebhookStore: Send + Sync {
         webhook: &StoredWebhook,
         at_most: i64,
         events: &[Event],
-    ) -> Result<WebhookInsert, StoreError>;
+    ) -> Result<Insert, StoreError>;
 
     /// Replaces an endpoint that is as it was read (`read` is its `updated_at`), with the events, in one transaction.
     /// What waits for an endpoint that is switched off is dropped; one that is switched on forgets its failures.
@@ -162,14 +153,15 @@ pub trait WebhookStore: Send + Sync {
     /// event or the endpoint is gone.
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError>;
 
-    /// Queues up to `limit` of the deliveries to this endpoint that failed or were dropped since, and did not succeed
-    /// afterwards; how many.
+    /// Queues the deliveries to this endpoint that failed or were dropped since, and did not succeed afterwards; how
+    /// many. Slices of at most so many are committed one after the other, up to what had failed last when it began: what
+    /// fails again meanwhile makes it no longer.
     async fn recover(
         &self,
         account: AccountId,
         id: WebhookId,
         since: OffsetDateTime,
-        limit: i64,
+        slice: i64,
     ) -> Result<i64, StoreError>;
 }
 

@@ -10,12 +10,12 @@ use super::endpoint::{Addresses, Content, merge};
 use super::signature::SECRET_BYTES;
 use super::{
     Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
-    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookInsert, WebhookLog, WebhookStore,
+    StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookLog, WebhookStore,
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Page, PageQuery, Secrets, Slice, Tenant, WebhookEventId,
-    WebhookId, WebhookKind, WebhookLogId, Write,
+    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Slice, Tenant,
+    WebhookEventId, WebhookId, WebhookKind, WebhookLogId, Write,
 };
 
 /// How many endpoints an account may have: every event may go to each.
@@ -27,8 +27,8 @@ const OVERLAP: Duration = Duration::hours(24);
 /// How often a change that came too late is tried again.
 const TRIES: usize = 5;
 
-/// How many deliveries are queued again in one transaction.
-const RECOVERY_BATCH: i64 = 5000;
+/// How many deliveries are queued again in one transaction at most.
+const RECOVERY_SLICE: i64 = 5000;
 
 /// How long logs and events are kept.
 const KEPT: Duration = Duration::days(30);
@@ -107,8 +107,8 @@ impl Webhooks {
         let stored = StoredWebhook { webhook, secrets };
         let events = [Event::Audit(audit)];
         match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
-            WebhookInsert::Done => Ok(shown_once(stored.webhook, &secret)),
-            WebhookInsert::Full => Err(FieldErrors::one("name", too_many()).into()),
+            Insert::Done => Ok(shown_once(stored.webhook, &secret)),
+            Insert::Full => Err(FieldErrors::one("name", too_many()).into()),
         }
     }
 
@@ -289,14 +289,7 @@ impl Webhooks {
             return Err(FieldErrors::one("since", "must not be in the future").into());
         }
         self.deliverable(tenant, id).await?;
-        let mut queued = 0;
-        loop {
-            let batch = self.store.recover(tenant.account_id, id, since, RECOVERY_BATCH).await?;
-            queued += batch;
-            if batch < RECOVERY_BATCH {
-                return Ok(queued);
-            }
-        }
+        Ok(self.store.recover(tenant.account_id, id, since, RECOVERY_SLICE).await?)
     }
 }
 

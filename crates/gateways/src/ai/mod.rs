@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hyper::header::RETRY_AFTER;
 use recado_domain::brand::{BrandExtractor, ExtractError, Extraction, Page};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -19,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use self::answer::{Read, Trouble};
 use self::dialect::Dialect;
-use crate::http::{Answer, CallError, Http, Request};
+use crate::http::{Answer, CallError, Http, Request, retry_after};
 
 /// How long a reading may take, with everything that is tried again.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -132,11 +131,7 @@ fn pause(answer: &Result<Answer, CallError>, repeats: u32) -> Option<Duration> {
     match answer {
         Err(_) => Some(own),
         Ok(answer) if answer.status == 429 || answer.status >= 500 => {
-            let wanted = answer
-                .headers
-                .get(RETRY_AFTER)
-                .and_then(|value| value.to_str().ok()?.parse().ok());
-            let wanted = wanted.map_or(own, Duration::from_secs);
+            let wanted = retry_after(&answer.headers).unwrap_or_default();
             Some(wanted.max(own)).filter(|pause| *pause <= LONGEST_PAUSE)
         }
         Ok(_) => None,

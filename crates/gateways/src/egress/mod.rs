@@ -28,7 +28,7 @@ use thiserror::Error;
 
 use self::connector::{ConnectFault, Connector};
 pub use self::resolver::{Resolver, SystemResolver};
-use crate::http::{chain, connected_within};
+use crate::http::{causes, chain, connected_within};
 
 /// How long resolving, connecting and the TLS handshake may take together.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -169,9 +169,7 @@ fn fault(error: &legacy::Error) -> Fault {
     if !error.is_connect() {
         return Fault::Broken(chain(error));
     }
-    let causes = std::iter::successors(error.source(), |error| (*error).source());
-    let mut known = causes.into_iter().filter_map(<dyn Error>::downcast_ref::<ConnectFault>);
-    match known.next() {
+    match causes(error).find_map(<dyn Error>::downcast_ref::<ConnectFault>) {
         Some(ConnectFault::Refused(refusal)) => Fault::Refused(*refusal),
         Some(ConnectFault::Resolution(detail)) => Fault::Resolution(detail.clone()),
         Some(ConnectFault::Connection(detail)) => Fault::Connection(detail.clone()),

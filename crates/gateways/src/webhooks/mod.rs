@@ -1,18 +1,19 @@
 //! Delivers webhooks: one signed POST an attempt, through the guarded client.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT};
 use recado_domain::egress::Target;
 use recado_domain::webhooks::{DeliveryGateway, Failure, Outcome, Request};
 use tracing::Instrument as _;
 
 use crate::egress::{Call, Egress, Fault};
+use crate::http::{chain, retry_after};
 use crate::meter::{End, Meter};
 
 /// How long an attempt may take, its answer included.
@@ -63,7 +64,7 @@ impl WebhookClient {
         read(body).await?;
         Ok(Outcome::Answered {
             status: head.status.as_u16(),
-            retry_after: retry_after(&head.headers, SystemTime::now()),
+            retry_after: retry_after(&head.headers),
         })
     }
 }
@@ -126,7 +127,7 @@ async fn read(mut body: Incoming) -> Result<(), Fault> {
     }
     let mut read = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Fault::Broken(crate::http::chain(&error)))?;
+        let frame = frame.map_err(|error| Fault::Broken(chain(&error)))?;
         let length = frame.data_ref().map_or(0, Bytes::len);
         read += u64::try_from(length).unwrap_or(u64::MAX);
         if read > READ {
@@ -134,40 +135,4 @@ async fn read(mut body: Incoming) -> Result<(), Fault> {
         }
     }
     Ok(())
-}
-
-/// Seconds, or a date (RFC 9110, section 10.2.3); a date that has passed is no time at all.
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u32>() {
-        return Some(Duration::from_secs(seconds.into()));
-    }
-    let date = httpdate::parse_http_date(text).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_is_told_in_seconds_or_as_a_date() {
-        let now = httpdate::parse_http_date("Sat, 21 Nov 2026 12:00:00 GMT").unwrap();
-        for (text, wait) in [
-            ("120", Some(120)),
-            (" 0 ", Some(0)),
-            ("Sat, 21 Nov 2026 12:01:30 GMT", Some(90)),
-            ("Saturday, 21-Nov-26 12:00:05 GMT", Some(5)),
-            ("Sat, 21 Nov 2026 11:00:00 GMT", Some(0)),
-            ("-1", None),
-            ("1.5", None),
-            ("99999999999", None),
-            ("soon", None),
-            ("", None),
-        ] {
-            let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]);
-            assert_eq!(retry_after(&headers, now), wait.map(Duration::from_secs), "{text}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new(), now), None);
-    }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use time::Duration;
 
 use super::graph::{self, GraphError};
-use crate::http::{Answer, CallError};
+use crate::http::{Answer, CallError, retry_after};
 
 /// The platform's code of a paused template.
 const TEMPLATE_PAUSED: i64 = 132_015;
@@ -87,7 +87,7 @@ fn refused(answer: &Answer, GraphError { code, message }: GraphError) -> SendOut
         Class::Retry => SendOutcome::Throttled {
             code: Some(code),
             message,
-            retry_after: retry_after(answer),
+            retry_after: wanted_wait(answer),
         },
         Class::Fail => SendOutcome::Failed { code, message },
         Class::Halt => SendOutcome::Halted { code, message },
@@ -106,7 +106,7 @@ fn unreadable(answer: &Answer) -> SendOutcome {
         429 => SendOutcome::Throttled {
             code: None,
             message,
-            retry_after: retry_after(answer),
+            retry_after: wanted_wait(answer),
         },
         408 => SendOutcome::Unknown { detail: message },
         400..=499 => SendOutcome::Barred { detail: message },
@@ -133,17 +133,9 @@ fn accepted(body: &Value) -> SendOutcome {
     }
 }
 
-/// The wait asked for, in seconds; a date or anything else counts as no wish.
-fn retry_after(answer: &Answer) -> Option<Duration> {
-    let seconds = answer
-        .headers
-        .get(hyper::header::RETRY_AFTER)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse::<u32>()
-        .ok()?;
-    Some(Duration::seconds(i64::from(seconds)))
+/// The wait asked for; none that is longer than can be said.
+fn wanted_wait(answer: &Answer) -> Option<Duration> {
+    retry_after(&answer.headers)?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -243,7 +235,8 @@ mod tests {
         let body = r#"{"error":{"code":80007,"message":"m"}}"#;
         assert_eq!(wait(body, Some("7")), (Some(80_007), Some(7)));
         assert_eq!(wait("", Some(" 7 ")), (None, Some(7)));
-        for none in [None, Some("-7"), Some("soon"), Some("Wed, 21 Oct 2026 07:28:00 GMT")] {
+        assert_eq!(wait("", Some("Wed, 21 Oct 2015 07:28:00 GMT")), (None, Some(0)));
+        for none in [None, Some("-7"), Some("soon")] {
             assert_eq!(wait("<html>", none), (None, None));
         }
     }

@@ -1,17 +1,15 @@
 //! The gateway's events as received, and the directory from its subscriptions to ours: both cross tenants.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::billing::{EventStore, GatewayEvent, Recorded, StoredEvent};
 use recado_domain::shared::{AccountId, GatewayEventId, StoreError, SubscriptionId};
 use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{Fault, corrupt};
+use crate::errors::corrupt;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
 
@@ -98,9 +96,7 @@ impl EventStore for PgGatewayEvents {
         .bind(received_at)
         .bind(event.is_news())
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let recorded = statement.get_result::<ClaimedRow>(held.conn()?).await.optional();
-        Ok(match held.end(recorded.map_err(Fault::from))? {
+        Ok(match self.0.row_if_any::<ClaimedRow>(statement).await? {
             None => Recorded::Known,
             Some(row) if row.claimed => Recorded::Claimed,
             Some(_) => Recorded::Kept,
@@ -120,9 +116,7 @@ impl EventStore for PgGatewayEvents {
         )
         .bind(lease)
         .bind(subject);
-        let mut held = self.0.get().await?;
-        let claimed = query.get_result::<EventRow>(held.conn()?).await.optional();
-        let claimed = held.end(claimed.map_err(Fault::from))?;
+        let claimed = self.0.row_if_any::<EventRow>(query).await?;
         claimed.map(StoredEvent::try_from).transpose()
     }
 
@@ -144,9 +138,7 @@ impl EventStore for PgGatewayEvents {
              JOIN subscriptions s ON s.account_id = g.account_id AND s.id = g.subscription_id
              WHERE g.gateway_subscription_id = $1 AND s.gateway_subscription_id = $1")
         .bind(subject);
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<OwnerRow>(held.conn()?).await.optional();
-        Ok(held.end(found.map_err(Fault::from))?.map(Into::into))
+        Ok(self.0.row_if_any::<OwnerRow>(query).await?.map(Into::into))
     }
 
     async fn forget(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {

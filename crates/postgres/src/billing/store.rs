@@ -16,10 +16,11 @@ use time::OffsetDateTime;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
 use crate::analytics::replies_of_month;
-use crate::errors::{Attempt, corrupt, retry, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Number, Sql, sql};
+use crate::transactions::in_tenant;
 
 /// How often a place is asked for that another attempt gives up at the same moment.
 const RESERVE_TRIES: usize = 5;
@@ -168,7 +169,7 @@ async fn facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: SubscriptionId,
-    gateway_payment_id: Option<String>,
+    gateway_payment_id: Option<&str>,
 ) -> Attempt<Option<Facts>> {
     let Some(subscription) = one(&mut *conn, by_id(account, id)).await? else {
         return Ok(None);
@@ -353,16 +354,13 @@ async fn load(mut conn: &AsyncPgConnection, query: Sql<'_>) -> Attempt<Vec<Payme
 #[async_trait]
 impl SubscriptionStore for PgSubscriptions {
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = overview(tx.conn()?, account).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| overview(conn, account))
     }
 
     async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
         for _ in 0..RESERVE_TRIES {
-            let mut tx = self.0.begin(attempt.account_id).await?;
-            let reserved = reserve(tx.conn()?, attempt).await;
-            if let Some(reserved) = tx.end(reserved).await? {
+            let reserved = in_tenant!(self.0, attempt.account_id, |conn| reserve(conn, attempt))?;
+            if let Some(reserved) = reserved {
                 return Ok(reserved);
             }
         }
@@ -372,9 +370,7 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = one(tx.conn()?, by_id(account, id)).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| one(conn, by_id(account, id)))
     }
 
     async fn facts(
@@ -383,18 +379,16 @@ impl SubscriptionStore for PgSubscriptions {
         id: SubscriptionId,
         gateway_payment_id: Option<String>,
     ) -> Result<Option<Facts>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = facts(tx.conn()?, account, id, gateway_payment_id).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| facts(
+            conn,
+            account,
+            id,
+            gateway_payment_id.as_deref()
+        ))
     }
 
     async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
-        let written = retry(|| async {
-            let mut tx = self.0.begin(change.subscription.account_id).await?;
-            let written = write(tx.conn()?, change).await;
-            tx.end(written).await
-        })
-        .await;
+        let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change));
         match written {
             // Another subscription of the account lives by now.
             Err(StoreError::Taken { .. }) => Ok(Writing::Stale),
@@ -407,9 +401,7 @@ impl SubscriptionStore for PgSubscriptions {
             .bind(attempt.account_id)
             .bind(attempt.id)
             .bind(attempt.version);
-        let mut tx = self.0.begin(attempt.account_id).await?;
-        let removed = statement.execute(tx.conn()?).await;
-        Ok(tx.end(removed.map_err(Into::into)).await? > 0)
+        Ok(self.0.run(attempt.account_id, statement).await? > 0)
     }
 
     async fn history(&self, account: AccountId, page: PageQuery) -> Result<Page<Payment>, StoreError> {
@@ -438,8 +430,6 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(payment.subscription.as_deref())
         .bind(payment.customer.as_deref())
         .bind(payment.id.as_str());
-        let mut tx = self.0.begin(account).await?;
-        let found = query.get_result::<Answer>(tx.conn()?).await;
-        Ok(tx.end(found.map_err(Into::into)).await?.yes)
+        Ok(self.0.row::<Answer>(account, query).await?.yes)
     }
 }

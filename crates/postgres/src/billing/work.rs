@@ -1,14 +1,11 @@
 //! What is due about subscriptions by itself, over all accounts.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
-use diesel_async::RunQueryDsl;
 use recado_domain::billing::WorkStore;
 use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::Duration;
 
 use super::events::OwnerRow;
-use crate::errors::Fault;
 use crate::pool::PlatformPool;
 use crate::sql::{Sql, sql};
 
@@ -22,9 +19,7 @@ impl PgBillingWork {
     }
 
     async fn one(&self, query: Sql<'_>) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<OwnerRow>(held.conn()?).await.optional();
-        Ok(held.end(found.map_err(Fault::from))?.map(Into::into))
+        Ok(self.0.row_if_any::<OwnerRow>(query).await?.map(Into::into))
     }
 }
 

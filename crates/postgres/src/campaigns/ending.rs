@@ -1,18 +1,17 @@
 //! The end of a run: paused, finished, or cancelled from outside.
 
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Date as SqlDate, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, QueuedRun, RunReport, SendCounts, Trigger, finish as conclude, pause_notification,
 };
-use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId};
+use recado_domain::shared::{AccountId, CampaignId, Event, TemplateId};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{claims, rows, usage};
-use crate::errors::{Attempt, word};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Answer, sql};
 
@@ -65,18 +64,6 @@ pub(crate) async fn pause_template(
 }
 
 #[derive(QueryableByName)]
-struct PlaceRow {
-    #[diesel(sql_type = Text)]
-    trigger: String,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    user_id: Option<Uuid>,
-    #[diesel(sql_type = Nullable<Text>)]
-    ip_address: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    support_admin: Option<String>,
-}
-
-#[derive(QueryableByName)]
 struct NowRow {
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
@@ -93,25 +80,8 @@ pub(super) async fn finish(
     };
     let month = row.quota_month;
     let campaign = Campaign::try_from(row)?;
-    let place: Option<PlaceRow> = sql("SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
-         WHERE account_id = $1 AND campaign_id = $2 FOR UPDATE")
-    .bind(account)
-    .bind(id)
-    .get_result(&mut *conn)
-    .await
-    .optional()?;
-    let (trigger, actor) = match place {
-        None => (Trigger::Send, None),
-        Some(place) => {
-            let (ip_address, support_admin) = (place.ip_address, place.support_admin);
-            let actor = place.user_id.map(|user_id| Actor {
-                user_id: user_id.into(),
-                ip_address,
-                support_admin,
-            });
-            (word(&place.trigger)?, actor)
-        }
-    };
+    let place = rows::place(conn, run, "FOR UPDATE").await?;
+    let (trigger, actor) = place.map_or((Trigger::Send, None), |place| (place.trigger, place.actor));
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
     let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), why, now.now) else {

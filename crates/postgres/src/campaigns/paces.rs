@@ -3,12 +3,10 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::BigInt;
-use diesel_async::RunQueryDsl;
 use recado_domain::campaigns::PaceStore;
 use recado_domain::shared::StoreError;
 use time::Duration;
 
-use crate::errors::Fault;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
 
@@ -42,9 +40,7 @@ impl PaceStore for PgPaces {
                * 1000000)::bigint) AS microseconds")
         .bind(phone_number_id)
         .bind(time);
-        let mut held = self.platform.get().await?;
-        let row = query.get_result::<WaitRow>(held.conn()?).await;
-        let row = held.end(row.map_err(Fault::from))?;
+        let row = self.platform.row::<WaitRow>(query).await?;
         Ok(Duration::microseconds(row.microseconds))
     }
 }

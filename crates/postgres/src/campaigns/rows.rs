@@ -5,10 +5,10 @@ use diesel::pg::Pg;
 use diesel::prelude::{
     AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper,
 };
-use diesel::sql_types::BigInt;
+use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Campaign, Scheduler, SendCounts};
-use recado_domain::shared::{AccountId, CampaignId, StoreError};
+use recado_domain::campaigns::{Announced, Campaign, QueuedRun, Scheduler, SendCounts};
+use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
@@ -228,5 +228,42 @@ where
         delivered: row.delivered,
         read: row.read,
         failed: row.failed,
+    }))
+}
+
+#[derive(QueryableByName)]
+struct PlaceRow {
+    #[diesel(sql_type = Text)]
+    trigger: String,
+    #[diesel(sql_type = Nullable<SqlUuid>)]
+    user_id: Option<Uuid>,
+    #[diesel(sql_type = Nullable<Text>)]
+    ip_address: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    support_admin: Option<String>,
+}
+
+/// Who began a run, and how, as its place in the queue has it. `further` is what else is wanted of the place, or its lock.
+pub(super) async fn place(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    further: &'static str,
+) -> Attempt<Option<Announced>> {
+    let query = sql(format!(
+        "SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
+         WHERE account_id = $1 AND campaign_id = $2 {further}"
+    ))
+    .bind(run.account_id)
+    .bind(run.campaign_id);
+    let row: Option<PlaceRow> = query.get_result(conn).await.optional()?;
+    let Some(row) = row else { return Ok(None) };
+    let (ip_address, support_admin) = (row.ip_address, row.support_admin);
+    Ok(Some(Announced {
+        trigger: word(&row.trigger)?,
+        actor: row.user_id.map(|user_id| Actor {
+            user_id: user_id.into(),
+            ip_address,
+            support_admin,
+        }),
     }))
 }

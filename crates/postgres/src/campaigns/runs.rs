@@ -9,8 +9,8 @@ use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, QueuedRun, RunFacts, RunMaterial, RunReport, RunRetry,
-    RunStart, RunStore, SendResult, StartOutcome, Started,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, NEVER_CONFIRMED, QueuedRun, RunFacts, RunMaterial,
+    RunReport, RunRetry, RunStart, RunStore, SendResult, StartOutcome, Started,
 };
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
@@ -23,13 +23,11 @@ use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
 use super::{audience, claims, ending, rows, starting, turns};
 use crate::contacts::{learn_wa_ids, withdraw};
-use crate::errors::{Attempt, Fault, corrupt, retry, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
+use crate::transactions::{in_platform, in_tenant, on_platform};
 use crate::{templates, whatsapp};
-
-/// What a send fails with when nobody ever learns what became of it.
-const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
 
 /// Runs.
 #[derive(Clone, Debug)]
@@ -44,77 +42,35 @@ impl PgRuns {
     }
 }
 
-/// A transaction of the run's account, tried again when it loses to another one.
-macro_rules! in_tenant {
-    ($store:expr, $account:expr, |$conn:ident| $work:expr) => {
-        retry(|| async {
-            let mut tx = $store.tenants.begin($account).await?;
-            let $conn = tx.conn()?;
-            let done = $work.await;
-            tx.end(done).await
-        })
-        .await
-    };
-}
-
-/// One statement across accounts, or one that has to be a single one, tried again when it loses to another one.
-macro_rules! on_platform {
-    ($store:expr, |$conn:ident| $work:expr) => {
-        retry(|| async {
-            let mut held = $store.platform.get().await?;
-            let $conn = held.conn()?;
-            let done = $work.await;
-            held.end(done)
-        })
-        .await
-    };
-}
-
 #[async_trait]
 impl RunStore for PgRuns {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        in_tenant!(self, account, |conn| facts(conn, account, id))
+        in_tenant!(self.tenants, account, |conn| facts(conn, account, id))
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(start.campaign.account_id).await?;
-            match starting::start(tx.conn()?, start, worker, lease).await {
-                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)) => {
-                    tx.rollback().await?;
-                    Ok(refused)
-                }
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        in_tenant!(self.tenants, start.campaign.account_id, |conn| starting::start(conn, start, worker, lease),
+            unless StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)
     }
 
     async fn announce(&self, announcement: &Announcement) -> Result<Write<CampaignStatus>, StoreError> {
         let account = announcement.campaign.account_id;
-        in_tenant!(self, account, |conn| starting::announce(conn, announcement))
+        in_tenant!(self.tenants, account, |conn| starting::announce(conn, announcement))
     }
 
     async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| starting::announced(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| starting::announced(conn, run))
     }
 
     async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
-        in_tenant!(self, run.account_id, |conn| ending::give_up(conn, run, status, events))
+        in_tenant!(self.tenants, run.account_id, |conn| ending::give_up(
+            conn, run, status, events
+        ))
     }
 
     async fn retry(&self, run_retry: &RunRetry) -> Result<StartOutcome, StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(run_retry.campaign.account_id).await?;
-            match starting::retry(tx.conn()?, run_retry).await {
-                Ok(refused @ (StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)) => {
-                    tx.rollback().await?;
-                    Ok(refused)
-                }
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| starting::retry(conn, run_retry),
+            unless StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError> {
@@ -124,9 +80,7 @@ impl RunStore for PgRuns {
              ORDER BY c.scheduled_at LIMIT $1",
         )
         .bind(limit);
-        let mut held = self.platform.get().await?;
-        let rows = query.load::<KeyRow>(held.conn()?).await;
-        let runs = held.end(rows.map_err(Fault::from))?.into_iter();
+        let runs = self.platform.rows::<KeyRow>(query).await?.into_iter();
         let runs = runs.map(|row| QueuedRun {
             account_id: row.account_id.into(),
             campaign_id: row.id.into(),
@@ -135,24 +89,21 @@ impl RunStore for PgRuns {
     }
 
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        let orphaned = on_platform!(self, |conn| claims::orphaned(conn))?;
+        let orphaned = on_platform!(self.platform, |conn| claims::orphaned(conn))?;
         for (run, lost) in orphaned {
-            in_tenant!(self, run.account_id, |conn| claims::abandon(conn, run, lost, true))?;
+            in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
+                conn, run, lost, true
+            ))?;
         }
-        retry(|| async {
-            let mut tx = self.platform.begin().await?;
-            let taken = claims::take(tx.conn()?, worker, lease).await;
-            tx.end(taken).await
-        })
-        .await
+        in_platform!(self.platform, |conn| claims::take(conn, worker, lease))
     }
 
     async fn waiting(&self) -> Result<bool, StoreError> {
-        on_platform!(self, |conn| claims::waiting(conn))
+        on_platform!(self.platform, |conn| claims::waiting(conn))
     }
 
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| material(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| material(conn, run))
     }
 
     async fn claim(
@@ -163,7 +114,7 @@ impl RunStore for PgRuns {
         size: i64,
         lease: Duration,
     ) -> Result<Claim, StoreError> {
-        in_tenant!(self, run.account_id, |conn| claims::claim(
+        in_tenant!(self.tenants, run.account_id, |conn| claims::claim(
             conn, run, worker, after, size, lease
         ))
     }
@@ -180,45 +131,51 @@ impl RunStore for PgRuns {
             let other: Vec<(SendId, SendResult)> = other.into_iter().cloned().collect();
             self.record(run, &other).await?;
         }
-        on_platform!(self, |conn| turns::turn(conn, run, worker, &plain, next))
+        on_platform!(self.platform, |conn| turns::turn(conn, run, worker, &plain, next))
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
         if results.is_empty() {
             return Ok(());
         }
-        in_tenant!(self, run.account_id, |conn| record(conn, run, results))
+        in_tenant!(self.tenants, run.account_id, |conn| record(conn, run, results))
     }
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        in_tenant!(self, run.account_id, |conn| ending::pause(conn, run, reason, events))
+        in_tenant!(self.tenants, run.account_id, |conn| ending::pause(
+            conn, run, reason, events
+        ))
     }
 
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
-        in_tenant!(self, account, |conn| ending::pause_template(
+        in_tenant!(self.tenants, account, |conn| ending::pause_template(
             conn, account, template, reason
         ))
     }
 
     async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| ending::finish(conn, run, why))
+        in_tenant!(self.tenants, run.account_id, |conn| ending::finish(conn, run, why))
     }
 
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self, run.account_id, |conn| report(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| report(conn, run))
     }
 
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self, run.account_id, |conn| claims::release(conn, run, worker))
+        in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
     }
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
-        in_tenant!(self, run.account_id, |conn| claims::abandon(conn, run, worker, false))
+        in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
+            conn, run, worker, false
+        ))
     }
 
     async fn unfold(&self) -> Result<bool, StoreError> {
-        match on_platform!(self, |conn| audience::folded(conn))? {
-            Some(run) => in_tenant!(self, run.account_id, |conn| audience::unfold_from_outside(conn, run)),
+        match on_platform!(self.platform, |conn| audience::folded(conn))? {
+            Some(run) => in_tenant!(self.tenants, run.account_id, |conn| audience::unfold_from_outside(
+                conn, run
+            )),
             None => Ok(false),
         }
     }
@@ -226,7 +183,7 @@ impl RunStore for PgRuns {
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
         let mut failed = 0;
         for (account, sends) in self.in_doubt(ttl, limit).await? {
-            failed += in_tenant!(self, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
+            failed += in_tenant!(self.tenants, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
         }
         Ok(failed)
     }
@@ -249,10 +206,8 @@ impl PgRuns {
              ORDER BY unknown_at LIMIT $2")
         .bind(ttl)
         .bind(limit);
-        let mut held = self.platform.get().await?;
-        let rows = query.load::<KeyRow>(held.conn()?).await;
         let mut sends: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
-        for row in held.end(rows.map_err(Fault::from))? {
+        for row in self.platform.rows::<KeyRow>(query).await? {
             sends.entry(row.account_id.into()).or_default().push(row.id);
         }
         Ok(sends)

@@ -2,7 +2,7 @@
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::usage::MonthRow;
 use super::{audience, rows, store, usage};
-use crate::errors::{Attempt, word};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Answer, sql};
 
@@ -120,36 +120,8 @@ pub(super) async fn announce(
     Ok(Write::Done)
 }
 
-#[derive(QueryableByName)]
-struct AnnouncedRow {
-    #[diesel(sql_type = Text)]
-    trigger: String,
-    #[diesel(sql_type = Nullable<SqlUuid>)]
-    user_id: Option<Uuid>,
-    #[diesel(sql_type = Nullable<Text>)]
-    ip_address: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    support_admin: Option<String>,
-}
-
 pub(super) async fn announced(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<Announced>> {
-    let row: Option<AnnouncedRow> = sql("SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
-         WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared")
-    .bind(run.account_id)
-    .bind(run.campaign_id)
-    .get_result(conn)
-    .await
-    .optional()?;
-    let Some(row) = row else { return Ok(None) };
-    let (ip_address, support_admin) = (row.ip_address, row.support_admin);
-    Ok(Some(Announced {
-        trigger: word(&row.trigger)?,
-        actor: row.user_id.map(|user_id| Actor {
-            user_id: user_id.into(),
-            ip_address,
-            support_admin,
-        }),
-    }))
+    rows::place(conn, run, "AND NOT prepared").await
 }
 
 /// Makes the failed sends new ones; on any outcome but `Started` the caller has to roll it back.

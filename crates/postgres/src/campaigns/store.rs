@@ -16,11 +16,12 @@ use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content};
 use super::{ending, preview};
-use crate::errors::{Attempt, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::campaigns;
 use crate::sql::{Number, Word, bare, sql};
+use crate::transactions::in_tenant;
 
 /// Campaigns.
 #[derive(Clone, Debug)]
@@ -280,18 +281,11 @@ async fn sends(
 #[async_trait]
 impl CampaignStore for PgCampaigns {
     async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = dangling(tx.conn()?, account, campaign).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| dangling(conn, account, campaign))
     }
 
     async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(campaign.account_id).await?;
-            let inserted = insert(tx.conn()?, campaign, events).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, campaign.account_id, |conn| insert(conn, campaign, events))
     }
 
     async fn find(&self, account: AccountId, id: CampaignId) -> Result<Option<Campaign>, StoreError> {
@@ -328,12 +322,9 @@ impl CampaignStore for PgCampaigns {
         decided_on: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(campaign.account_id).await?;
-            let updated = update(tx.conn()?, campaign, decided_on, events).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, campaign.account_id, |conn| update(
+            conn, campaign, decided_on, events
+        ))
     }
 
     async fn delete(
@@ -342,18 +333,13 @@ impl CampaignStore for PgCampaigns {
         expected: CampaignStatus,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(campaign.account_id).await?;
-            let deleted = delete(tx.conn()?, campaign, expected, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, campaign.account_id, |conn| delete(
+            conn, campaign, expected, events
+        ))
     }
 
     async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let survey = preview::survey(tx.conn()?, account, id, first).await;
-        tx.end(survey).await
+        in_tenant!(self.0, account, |conn| preview::survey(conn, account, id, first))
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
@@ -370,9 +356,8 @@ impl CampaignStore for PgCampaigns {
         id: CampaignId,
         page: PageQuery,
     ) -> Result<Option<Page<CampaignSend>>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = sends(tx.conn()?, account, id, page).await;
-        let Some((total, rows)) = tx.end(found).await? else {
+        let found = in_tenant!(self.0, account, |conn| sends(conn, account, id, page))?;
+        let Some((total, rows)) = found else {
             return Ok(None);
         };
         let sends = rows

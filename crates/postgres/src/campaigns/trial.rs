@@ -10,9 +10,10 @@ use time::Date;
 
 use super::audience::RecipientRow;
 use super::{runs, usage};
-use crate::errors::{Attempt, retry};
+use crate::errors::Attempt;
 use crate::pool::TenantPool;
 use crate::sql::sql;
+use crate::transactions::in_tenant;
 use crate::{outbox, whatsapp};
 
 /// Tests of campaigns.
@@ -28,32 +29,15 @@ impl PgTrials {
 #[async_trait]
 impl TrialStore for PgTrials {
     async fn facts(&self, account: AccountId, id: CampaignId, phone: &Phone) -> Result<Option<TrialFacts>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = facts(tx.conn()?, account, id, phone).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| facts(conn, account, id, phone))
     }
 
     async fn take_place(&self, account: AccountId, limit: i64, events: &[Event]) -> Result<Option<Date>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            match take_place(tx.conn()?, account, limit, events).await {
-                Ok(None) => {
-                    tx.rollback().await?;
-                    Ok(None)
-                }
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        in_tenant!(self.0, account, |conn| take_place(conn, account, limit, events), unless None)
     }
 
     async fn give_back(&self, account: AccountId, month: Date) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let given = usage::give_test_back(tx.conn()?, account, month).await;
-            tx.end(given).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| usage::give_test_back(conn, account, month))
     }
 }
 

@@ -19,11 +19,12 @@ use uuid::Uuid;
 use super::told::telling;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
-use crate::errors::{Attempt, Fault, corrupt, retry, word};
+use crate::errors::{Attempt, Fault, corrupt, word};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
 use crate::sql::{Sql, Word, anywhere, bare, sql};
+use crate::transactions::in_tenant;
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -111,11 +112,6 @@ async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, rows: Vec<Cont
 }
 
 async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQuery) -> Attempt<Vec<Contact>> {
-    let after = match query.slice.cursor.as_deref().map(str::parse::<Uuid>) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Ok(vec![]),
-    };
     let (own, belongs) = match query.filter.segment_id {
         None => (String::new(), "$6 IS NULL".to_owned()),
         Some(_) => (own("$6"), belongs()),
@@ -134,7 +130,7 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
     let rows: Vec<ContactRow> = sql(text)
         .bind(account)
         // Without a position behind the greatest id, so that the index serves both.
-        .bind(after.unwrap_or(Uuid::max()))
+        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(search.map(anywhere))
         .bind(numbers.iter().map(|number| anywhere(number)).collect::<Vec<_>>())
         .bind(query.filter.tag_id)
@@ -294,18 +290,12 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId,
 #[async_trait]
 impl ContactStore for PgContacts {
     async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let contacts = list(tx.conn()?, account, query).await;
-        let contacts = tx.end(contacts).await?;
-        Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| {
-            contact.id.to_string()
-        }))
+        let contacts = in_tenant!(self.0, account, |conn| list(conn, account, query))?;
+        Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| contact.id))
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = find(tx.conn()?, account, id).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| find(conn, account, id))
     }
 
     async fn insert(
@@ -316,12 +306,7 @@ impl ContactStore for PgContacts {
         tags: &[TagId],
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, id, draft, tags, now).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| insert(conn, account, id, draft, tags, now))
     }
 
     async fn update<'a>(
@@ -332,21 +317,11 @@ impl ContactStore for PgContacts {
         tags: Option<&'a [TagId]>,
         now: OffsetDateTime,
     ) -> Result<Option<Contact>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let updated = update(tx.conn()?, account, id, draft, tags, now).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| update(conn, account, id, draft, tags, now))
     }
 
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = delete(tx.conn()?, account, id, now).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, now))
     }
 
     async fn upsert(
@@ -359,12 +334,7 @@ impl ContactStore for PgContacts {
         if rows.is_empty() {
             return Ok(Upserted::default());
         }
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let upserted = upsert::upsert(tx.conn()?, account, ids, rows, now).await;
-            tx.end(upserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
     }
 
     async fn upsert_one(
@@ -374,11 +344,8 @@ impl ContactStore for PgContacts {
         upsert: &ContactUpsert,
         now: OffsetDateTime,
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let upserted = upsert::upsert_one(tx.conn()?, account, id, upsert, now).await;
-            tx.end(upserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| upsert::upsert_one(
+            conn, account, id, upsert, now
+        ))
     }
 }

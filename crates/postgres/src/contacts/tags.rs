@@ -7,9 +7,9 @@ use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError, TagId};
 use uuid::Uuid;
 
-use crate::errors::{Fault, retry};
 use crate::pool::TenantPool;
 use crate::schema::tags;
+use crate::sql::sql;
 
 /// Tags.
 #[derive(Clone, Debug)]
@@ -47,10 +47,7 @@ impl TagStore for PgTags {
             .order(tags::id.desc())
             .limit(query.limit + 1)
             .into_boxed();
-        if let Some(cursor) = &query.cursor {
-            let Ok(after) = cursor.parse::<Uuid>() else {
-                return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-            };
+        if let Some(after) = query.cursor {
             tags = tags.filter(tags::id.lt(after));
         }
         let rows: Vec<TagRow> = self
@@ -60,34 +57,22 @@ impl TagStore for PgTags {
             })
             .await?;
         let rows = rows.into_iter().map(Tag::from).collect();
-        Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id.to_string()))
+        Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id))
     }
 
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError> {
-        let values = (
-            tags::account_id.eq(account.0),
-            tags::id.eq(tag.id.0),
-            tags::name.eq(&tag.name),
-            tags::color.eq(tag.color.as_deref()),
-        );
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let insert = diesel::insert_into(tags::table).values(values);
-            let inserted = insert.execute(tx.conn()?).await;
-            tx.end(inserted.map(|_| ()).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("INSERT INTO tags (account_id, id, name, color) VALUES ($1, $2, $3, $4)")
+            .bind(account)
+            .bind(tag.id)
+            .bind(tag.name.as_str())
+            .bind(tag.color.as_deref());
+        self.0.run(account, statement).await.map(drop)
     }
 
     async fn delete(&self, account: AccountId, id: TagId) -> Result<bool, StoreError> {
-        let one = tags::table
-            .filter(tags::account_id.eq(account.0))
-            .filter(tags::id.eq(id.0));
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = diesel::delete(one).execute(tx.conn()?).await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("DELETE FROM tags WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        Ok(self.0.run(account, statement).await? > 0)
     }
 }

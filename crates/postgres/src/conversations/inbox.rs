@@ -17,9 +17,10 @@ use uuid::Uuid;
 
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
-use crate::errors::{Attempt, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
 use crate::sql::{Word, column, sql};
+use crate::transactions::in_tenant;
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
 const ATTEMPTS: usize = 3;
@@ -39,12 +40,12 @@ impl InboxStore for PgInbox {
     async fn receive(&self, account: AccountId, phone_number_id: &str, arrivals: &[Arrival]) -> Result<(), StoreError> {
         let mut left = ATTEMPTS;
         loop {
-            let received = retry(|| async {
-                let mut tx = self.0.begin(account).await?;
-                let received = receive(tx.conn()?, account, phone_number_id, arrivals).await;
-                tx.end(received).await
-            })
-            .await;
+            let received = in_tenant!(self.0, account, |conn| receive(
+                conn,
+                account,
+                phone_number_id,
+                arrivals
+            ));
             left -= 1;
             match received {
                 Err(StoreError::Taken { .. }) if left > 0 => {}

@@ -8,29 +8,23 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageTally;
-use recado_domain::campaigns::SendStatus;
+use recado_domain::campaigns::{NEVER_CONFIRMED, SendStatus};
 use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
     ReplyResult, transition,
 };
-use recado_domain::shared::{AccountId, ConversationId, MessageId, ProfileId, Slice, SliceQuery, StoreError};
-use time::macros::datetime;
+use recado_domain::shared::{AccountId, ConversationId, MessageId, Moment, ProfileId, Slice, SliceQuery, StoreError};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::learn_wa_ids;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Sql, sql};
+use crate::transactions::in_tenant;
 use crate::whatsapp::one_profile;
-
-/// Behind every moment there is: where a list begins.
-const BEGINNING: (OffsetDateTime, Uuid) = (datetime!(9999-12-31 23:59:59 UTC), Uuid::max());
-
-/// What is said of a reply whose fate nobody could tell.
-const NEVER_CONFIRMED: &str = "the outcome is unknown: the platform never said whether it has the message";
 
 /// Conversations and their messages.
 #[derive(Clone, Debug)]
@@ -99,27 +93,8 @@ const CONVERSATION: &str = "v.id, v.contact_id, v.status, v.last_message_at, v.c
 const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
     WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
 
-/// The position behind a row of a list that is sorted by a moment: the moment and the id, as opaque text.
-fn cursor(at: OffsetDateTime, id: Uuid) -> String {
-    hex::encode(format!("{} {id}", at.unix_timestamp_nanos() / 1000))
-}
-
-fn position(query: &SliceQuery) -> Result<(OffsetDateTime, Uuid), StoreError> {
-    let Some(cursor) = &query.cursor else {
-        return Ok(BEGINNING);
-    };
-    let read = || {
-        let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
-        let (at, id) = text.split_once(' ')?;
-        let nanoseconds = at.parse::<i128>().ok()?.checked_mul(1000)?;
-        let at = OffsetDateTime::from_unix_timestamp_nanos(nanoseconds).ok()?;
-        Some((at, id.parse().ok()?))
-    };
-    read().ok_or(StoreError::Dangling { field: "cursor" })
-}
-
-fn page(account: AccountId, query: &ConversationQuery) -> Result<Sql<'static>, StoreError> {
-    let (at, id) = position(&query.slice)?;
+fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
+    let after = query.slice.cursor.unwrap_or(Moment::LAST);
     let wanted = if query.status.is_some() {
         " AND v.status = $5"
     } else {
@@ -131,13 +106,13 @@ fn page(account: AccountId, query: &ConversationQuery) -> Result<Sql<'static>, S
          ORDER BY v.last_message_at DESC, v.id DESC LIMIT $4"
     ))
     .bind(account)
-    .bind(at)
-    .bind(id)
+    .bind(after.at)
+    .bind(after.id)
     .bind(query.slice.limit + 1);
-    Ok(match query.status {
+    match query.status {
         None => page,
         Some(status) => page.bind(status.as_str()),
-    })
+    }
 }
 
 async fn exists(conn: &mut AsyncPgConnection, account: AccountId, id: ConversationId) -> Attempt<bool> {
@@ -163,12 +138,12 @@ async fn messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ConversationId,
-    (at, after): (OffsetDateTime, Uuid),
-    limit: i64,
+    slice: &SliceQuery<Moment>,
 ) -> Attempt<Option<Vec<Message>>> {
     if !exists(conn, account, id).await? {
         return Ok(None);
     }
+    let after = slice.cursor.unwrap_or(Moment::LAST);
     let query = sql(format!(
         "SELECT {COLUMNS} FROM messages m
          WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
@@ -176,9 +151,9 @@ async fn messages(
     ))
     .bind(account)
     .bind(id)
-    .bind(at)
-    .bind(after)
-    .bind(limit + 1);
+    .bind(after.at)
+    .bind(after.id)
+    .bind(slice.limit + 1);
     let rows: Vec<MessageRow> = query.load(conn).await?;
     let messages = rows.into_iter().map(Message::try_from);
     Ok(Some(messages.collect::<Result<_, StoreError>>()?))
@@ -328,19 +303,6 @@ async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec
     Ok(u64::try_from(held.len()).unwrap_or(u64::MAX))
 }
 
-/// One transaction of one account, again when it lost to another one.
-macro_rules! in_tenant {
-    ($self:ident, $account:expr, |$conn:ident| $work:expr) => {
-        retry(|| async {
-            let mut tx = $self.tenants.begin($account).await?;
-            let $conn = tx.conn()?;
-            let done = $work.await;
-            tx.end(done).await
-        })
-        .await
-    };
-}
-
 #[derive(QueryableByName)]
 struct PendingRow {
     #[diesel(sql_type = SqlUuid)]
@@ -352,7 +314,7 @@ struct PendingRow {
 #[async_trait]
 impl ConversationStore for PgConversations {
     async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
-        let wanted = page(account, query)?;
+        let wanted = page(account, query);
         let rows: Vec<ConversationRow> = self
             .tenants
             .read(account, |mut conn| {
@@ -361,8 +323,9 @@ impl ConversationStore for PgConversations {
             .await?;
         let rows = rows.into_iter().map(Conversation::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(rows, query.slice.limit, |row| {
-            cursor(row.last_message_at, row.id.0)
+        Ok(Slice::cut(rows, query.slice.limit, |row| Moment {
+            at: row.last_message_at,
+            id: row.id.0,
         }))
     }
 
@@ -370,11 +333,15 @@ impl ConversationStore for PgConversations {
         &self,
         account: AccountId,
         id: ConversationId,
-        query: &SliceQuery,
+        query: &SliceQuery<Moment>,
     ) -> Result<Option<Slice<Message>>, StoreError> {
-        let position = position(query)?;
-        let found = in_tenant!(self, account, |conn| messages(conn, account, id, position, query.limit))?;
-        Ok(found.map(|rows| Slice::cut(rows, query.limit, |row| cursor(row.created_at, row.id.0))))
+        let found = in_tenant!(self.tenants, account, |conn| messages(conn, account, id, query))?;
+        Ok(found.map(|rows| {
+            Slice::cut(rows, query.limit, |row| Moment {
+                at: row.created_at,
+                id: row.id.0,
+            })
+        }))
     }
 
     async fn set_status(
@@ -383,15 +350,15 @@ impl ConversationStore for PgConversations {
         id: ConversationId,
         status: ConversationStatus,
     ) -> Result<Option<Conversation>, StoreError> {
-        in_tenant!(self, account, |conn| set_status(conn, account, id, status))
+        in_tenant!(self.tenants, account, |conn| set_status(conn, account, id, status))
     }
 
     async fn reply_facts(&self, account: AccountId, id: ConversationId) -> Result<Option<ReplyFacts>, StoreError> {
-        in_tenant!(self, account, |conn| reply_facts(conn, account, id))
+        in_tenant!(self.tenants, account, |conn| reply_facts(conn, account, id))
     }
 
     async fn begin_reply(&self, account: AccountId, reply: &Message, profile: ProfileId) -> Result<bool, StoreError> {
-        in_tenant!(self, account, |conn| begin_reply(conn, account, reply, profile))
+        in_tenant!(self.tenants, account, |conn| begin_reply(conn, account, reply, profile))
     }
 
     async fn record_reply(
@@ -400,7 +367,7 @@ impl ConversationStore for PgConversations {
         id: MessageId,
         result: &ReplyResult,
     ) -> Result<Option<Message>, StoreError> {
-        in_tenant!(self, account, |conn| record_reply(conn, account, id, result))
+        in_tenant!(self.tenants, account, |conn| record_reply(conn, account, id, result))
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
@@ -409,43 +376,14 @@ impl ConversationStore for PgConversations {
              ORDER BY recorded_at LIMIT $2")
         .bind(ttl)
         .bind(limit);
-        let mut held = self.platform.get().await?;
-        let rows = query.load::<PendingRow>(held.conn()?).await;
         let mut pending: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
-        for row in held.end(rows.map_err(Fault::from))? {
+        for row in self.platform.rows::<PendingRow>(query).await? {
             pending.entry(row.account_id.into()).or_default().push(row.id);
         }
         let mut failed = 0;
         for (account, ids) in pending {
-            failed += in_tenant!(self, account, |conn| fail_pending(conn, account, ids.clone()))?;
+            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
         }
         Ok(failed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
-        let at = datetime!(2026-03-01 12:00:00.123456 UTC);
-        let id = Uuid::from_u128(7);
-        let asked = |cursor: String| {
-            position(&SliceQuery {
-                cursor: Some(cursor),
-                limit: 1,
-            })
-        };
-        assert_eq!(asked(cursor(at, id)).unwrap(), (at, id));
-        let huge = i128::MAX.to_string();
-        for text in ["", "x", "1", "1 x", " ", &format!("{huge} {id}"), &format!("x {id}")] {
-            let refused = asked(hex::encode(text));
-            assert!(
-                matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
-                "{text}"
-            );
-        }
-        assert!(asked("zz".into()).is_err() && asked("é".into()).is_err());
     }
 }

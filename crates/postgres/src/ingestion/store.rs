@@ -6,8 +6,8 @@ use recado_domain::shared::{AccountId, CartId, OrderId, StoreError};
 use time::OffsetDateTime;
 
 use super::{carts, events, orders, spend};
-use crate::errors::retry;
 use crate::pool::TenantPool;
+use crate::transactions::in_tenant;
 
 /// What is told of an account's customers.
 #[derive(Clone, Debug)]
@@ -28,12 +28,7 @@ impl IngestionStore for PgIngestion {
         drafts: &[OrderDraft],
         now: OffsetDateTime,
     ) -> Result<Recording, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let recorded = orders::record(tx.conn()?, account, ids, drafts, now).await;
-            tx.end(recorded).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| orders::record(conn, account, ids, drafts, now))
     }
 
     async fn carts(
@@ -43,12 +38,7 @@ impl IngestionStore for PgIngestion {
         drafts: &[CartDraft],
         now: OffsetDateTime,
     ) -> Result<Recorded, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let recorded = carts::record(tx.conn()?, account, ids, drafts, now).await;
-            tx.end(recorded).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| carts::record(conn, account, ids, drafts, now))
     }
 
     async fn ad_spend(
@@ -57,12 +47,7 @@ impl IngestionStore for PgIngestion {
         entries: &[AdSpend],
         now: OffsetDateTime,
     ) -> Result<Recorded, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let recorded = spend::record(tx.conn()?, account, entries, now).await;
-            tx.end(recorded).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| spend::record(conn, account, entries, now))
     }
 
     async fn events(
@@ -71,11 +56,6 @@ impl IngestionStore for PgIngestion {
         drafts: &[EventDraft],
         now: OffsetDateTime,
     ) -> Result<Recording, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let recorded = events::record(tx.conn()?, account, drafts, now).await;
-            tx.end(recorded).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| events::record(conn, account, drafts, now))
     }
 }

@@ -9,9 +9,10 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, EventKind, StoreError};
 
 use super::writes::{Waiting, write};
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::{Answer, Number, Sql, sql};
+use crate::transactions::{in_platform, in_transaction};
 
 /// How long a reader waits for its own account's events, and, a little shorter so that its connection survives, for
 /// a relay that holds them.
@@ -87,22 +88,19 @@ impl PgOutbox {
                EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at IS NULL) AS fresh,
                EXISTS (SELECT FROM outbox_events WHERE kind = $1 AND retry_at <= now()) AS due")
         .bind(kind.as_str());
-        let mut held = self.0.get().await?;
-        let work = query.get_result::<Work>(held.conn()?).await;
-        held.end(work.map_err(Fault::from))
+        self.0.row::<Work>(query).await
     }
 
     /// Carries out what an account's operations left waiting, as far as that takes no longer than a second.
     pub(crate) async fn catch_up(&self, kind: EventKind, account: AccountId) -> Result<(), StoreError> {
         let all = async {
             while self.is_waiting(kind, account).await? {
-                retry(|| async {
-                    let mut tx = self.0.begin_within(CATCH_UP_LOCK).await?;
-                    let query = sql(OF_ACCOUNT).bind(kind.as_str()).bind(CATCH_UP_BATCH).bind(account);
-                    let moved = carry_out(tx.conn()?, kind, query).await;
-                    tx.end(moved).await
-                })
-                .await?;
+                let waiting = || sql(OF_ACCOUNT).bind(kind.as_str()).bind(CATCH_UP_BATCH).bind(account);
+                in_transaction!(self.0.begin_within(CATCH_UP_LOCK), |conn| carry_out(
+                    conn,
+                    kind,
+                    waiting()
+                ))?;
             }
             Ok(())
         };
@@ -118,18 +116,11 @@ impl PgOutbox {
                (SELECT FROM outbox_events WHERE account_id = $1 AND kind = $2 AND retry_at IS NULL) AS yes")
         .bind(account)
         .bind(kind.as_str());
-        let mut held = self.0.get().await?;
-        let found = query.get_result::<Answer>(held.conn()?).await;
-        Ok(held.end(found.map_err(Fault::from))?.yes)
+        Ok(self.0.row::<Answer>(query).await?.yes)
     }
 
     async fn carry_out<'a>(&self, kind: EventKind, which: impl Fn() -> Sql<'a>) -> Result<usize, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let moved = carry_out(tx.conn()?, kind, which()).await;
-            tx.end(moved).await
-        })
-        .await
+        in_platform!(self.0, |conn| carry_out(conn, kind, which()))
     }
 
     async fn alone(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {
@@ -182,9 +173,7 @@ impl PgOutbox {
 
     /// Fails where the events' place does, whatever they say.
     async fn write_nothing(&self, kind: EventKind) -> Result<(), StoreError> {
-        let mut tx = self.0.begin().await?;
-        let written = write(tx.conn()?, kind, &[]).await;
-        tx.end(written).await
+        in_platform!(self.0, |conn| write(conn, kind, &[]))
     }
 
     async fn put_off(&self, seq: i64) -> Result<(), StoreError> {
@@ -194,9 +183,7 @@ impl PgOutbox {
     }
 
     async fn numbers(&self, query: Sql<'_>) -> Result<Vec<i64>, StoreError> {
-        let mut held = self.0.get().await?;
-        let rows = query.load::<Number>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<Number>(query).await?;
         Ok(rows.into_iter().map(|row| row.n).collect())
     }
 }

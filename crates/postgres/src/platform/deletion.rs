@@ -2,7 +2,6 @@
 //! table that is added tomorrow is not forgotten.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -11,9 +10,10 @@ use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::{Id, Word, sql};
+use crate::transactions::in_platform;
 
 /// How many rows go in one transaction: no statement comes near its time-out.
 const BATCH: usize = 2_000;
@@ -162,12 +162,7 @@ impl DeletionStore for PgDeletions {
         lease: Duration,
         watched_until: OffsetDateTime,
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let begun = begin(tx.conn()?, account, lease, watched_until).await;
-            tx.end(begun).await
-        })
-        .await
+        in_platform!(self.0, |conn| begin(conn, account, lease, watched_until))
     }
 
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError> {
@@ -178,30 +173,18 @@ impl DeletionStore for PgDeletions {
              RETURNING account_id AS id",
         )
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let claimed = statement.get_result::<Id>(held.conn()?).await.optional();
-        Ok(held.end(claimed.map_err(Fault::from))?.map(|row| row.id.into()))
+        Ok(self.0.row_if_any::<Id>(statement).await?.map(|row| row.id.into()))
     }
 
     async fn purge(&self, account: AccountId, lease: Duration) -> Result<bool, StoreError> {
         let renew =
             sql("UPDATE account_deletions SET due_at = now() + $2 * interval '1 microsecond' WHERE account_id = $1");
         self.0.run(renew.bind(account).bind(lease)).await?;
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let purged = purge(tx.conn()?, account).await;
-            tx.end(purged).await
-        })
-        .await
+        in_platform!(self.0, |conn| purge(conn, account))
     }
 
     async fn end(&self, account: AccountId) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let ended = end(tx.conn()?, account).await;
-            tx.end(ended).await
-        })
-        .await
+        in_platform!(self.0, |conn| end(conn, account))
     }
 
     async fn cancellations(&self, account: AccountId) -> Result<Vec<GatewayCancellation>, StoreError> {
@@ -210,9 +193,7 @@ impl DeletionStore for PgDeletions {
              WHERE account_id = $1 ORDER BY subscription_id",
         )
         .bind(account);
-        let mut held = self.0.get().await?;
-        let rows = statement.load::<CancellationRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<CancellationRow>(statement).await?;
         Ok(rows.into_iter().map(GatewayCancellation::from).collect())
     }
 
@@ -224,9 +205,11 @@ impl DeletionStore for PgDeletions {
              RETURNING subscription_id, gateway_subscription_id, until",
         )
         .bind(pause);
-        let mut held = self.0.get().await?;
-        let claimed = statement.get_result::<CancellationRow>(held.conn()?).await.optional();
-        Ok(held.end(claimed.map_err(Fault::from))?.map(GatewayCancellation::from))
+        Ok(self
+            .0
+            .row_if_any::<CancellationRow>(statement)
+            .await?
+            .map(GatewayCancellation::from))
     }
 
     async fn forget_cancellation(&self, id: SubscriptionId) -> Result<(), StoreError> {

@@ -15,16 +15,13 @@ use recado_domain::platform::{
 };
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
 use recado_domain::team::InviteInsert;
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 
-use crate::errors::retry;
 use crate::pool::PlatformPool;
+use crate::transactions::{in_platform, on_platform};
 
 pub use deletion::PgDeletions;
 pub use support::PgSupport;
-
-/// How far the list looks back for messages.
-const MESSAGES_SINCE: Duration = Duration::days(30);
 
 /// Accounts from above.
 #[derive(Clone, Debug)]
@@ -42,23 +39,17 @@ impl PlatformStore for PgPlatform {
         &self,
         filter: &AccountFilter,
         page: PageQuery,
-        now: OffsetDateTime,
+        since: OffsetDateTime,
     ) -> Result<Page<AccountRow>, StoreError> {
-        let mut held = self.0.get().await?;
-        let found = overview::page(held.conn()?, filter, page, now - MESSAGES_SINCE).await;
-        held.end(found)
+        on_platform!(self.0, |conn| overview::page(conn, filter, page, since))
     }
 
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
-        let mut held = self.0.get().await?;
-        let found = accounts::find(held.conn()?, id).await;
-        held.end(found)
+        on_platform!(self.0, |conn| accounts::find(conn, id))
     }
 
     async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError> {
-        let mut tx = self.0.begin().await?;
-        let found = overview::detail(tx.conn()?, id).await;
-        tx.end(found).await
+        in_platform!(self.0, |conn| overview::detail(conn, id))
     }
 
     async fn create(
@@ -67,12 +58,7 @@ impl PlatformStore for PgPlatform {
         is_given: bool,
         owner: Option<InviteInsert>,
     ) -> Result<Account, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let created = accounts::create(tx.conn()?, account, is_given, owner.as_ref()).await;
-            tx.end(created).await
-        })
-        .await
+        in_platform!(self.0, |conn| accounts::create(conn, account, is_given, owner.as_ref()))
     }
 
     async fn update(
@@ -81,35 +67,26 @@ impl PlatformStore for PgPlatform {
         change: &AccountChange,
         owner: Option<InviteInsert>,
     ) -> Result<AccountUpdate, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            match accounts::update(tx.conn()?, id, change, owner.as_ref()).await {
-                Ok(refused @ (AccountUpdate::Owned | AccountUpdate::Member)) => {
-                    tx.rollback().await?;
-                    Ok(refused)
-                }
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        in_platform!(self.0, |conn| accounts::update(conn, id, change, owner.as_ref()),
+            unless AccountUpdate::Owned | AccountUpdate::Member)
     }
 
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError> {
-        let mut tx = self.0.begin().await?;
-        let set = accounts::set(tx.conn()?, id, "status", status.as_str(), events).await;
-        tx.end(set).await
+        in_platform!(self.0, |conn| accounts::set(
+            conn,
+            id,
+            "status",
+            status.as_str(),
+            events
+        ))
     }
 
     async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError> {
-        let mut tx = self.0.begin().await?;
-        let set = accounts::set(tx.conn()?, id, "plan", plan, events).await;
-        tx.end(set).await
+        in_platform!(self.0, |conn| accounts::set(conn, id, "plan", plan, events))
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {
-        let mut held = self.0.get().await?;
-        let counted = figures::totals(held.conn()?).await;
-        held.end(counted)
+        on_platform!(self.0, |conn| figures::totals(conn))
     }
 
     async fn subscriptions(
@@ -117,20 +94,14 @@ impl PlatformStore for PgPlatform {
         since: OffsetDateTime,
         now: OffsetDateTime,
     ) -> Result<SubscriptionFigures, StoreError> {
-        let mut held = self.0.get().await?;
-        let counted = figures::subscriptions(held.conn()?, since, now).await;
-        held.end(counted)
+        on_platform!(self.0, |conn| figures::subscriptions(conn, since, now))
     }
 
     async fn revenue(&self, days: Days) -> Result<Vec<DayRevenue>, StoreError> {
-        let mut held = self.0.get().await?;
-        let counted = figures::revenue(held.conn()?, days).await;
-        held.end(counted)
+        on_platform!(self.0, |conn| figures::revenue(conn, days))
     }
 
     async fn churn(&self, days: Days) -> Result<Vec<DayChurn>, StoreError> {
-        let mut held = self.0.get().await?;
-        let counted = figures::churn(held.conn()?, days).await;
-        held.end(counted)
+        on_platform!(self.0, |conn| figures::churn(conn, days))
     }
 }

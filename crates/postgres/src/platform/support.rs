@@ -8,10 +8,11 @@ use recado_domain::platform::{Admin, SupportStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId};
 use time::OffsetDateTime;
 
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::{Sql, Word, sql};
+use crate::transactions::in_platform;
 
 /// Memberships of support mode.
 #[derive(Clone, Debug)]
@@ -72,18 +73,18 @@ impl SupportStore for PgSupport {
         expires_at: OffsetDateTime,
         events: &[Event],
     ) -> Result<Option<String>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let started = start(tx.conn()?, admin.user_id, account, leaving, expires_at, events).await;
-            tx.end(started).await
-        })
-        .await
+        in_platform!(self.0, |conn| start(
+            conn,
+            admin.user_id,
+            account,
+            leaving,
+            expires_at,
+            events
+        ))
     }
 
     async fn stop(&self, user: UserId, account: AccountId) -> Result<bool, StoreError> {
-        let mut held = self.0.get().await?;
-        let stopped = take_back(user, account).execute(held.conn()?).await;
-        Ok(held.end(stopped.map_err(Fault::from))? > 0)
+        Ok(self.0.run(take_back(user, account)).await? > 0)
     }
 
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError> {
@@ -92,8 +93,6 @@ impl SupportStore for PgSupport {
                 LIMIT $1 FOR UPDATE SKIP LOCKED)
              AND is_support AND expires_at <= now()")
         .bind(limit);
-        let mut held = self.0.get().await?;
-        let swept = statement.execute(held.conn()?).await;
-        held.end(swept.map_err(Fault::from))
+        self.0.run(statement).await
     }
 }

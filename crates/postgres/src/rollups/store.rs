@@ -9,9 +9,10 @@ use recado_domain::shared::{AccountId, StoreError};
 
 use super::Rollup;
 use super::definitions::ALL;
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::{Id, sql};
+use crate::transactions::in_platform;
 
 /// Two who repair at the same time would each add what is missing.
 const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
@@ -187,19 +188,16 @@ async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Roll
 #[async_trait]
 impl RollupStore for PgRollups {
     async fn accounts(&self) -> Result<Vec<AccountId>, StoreError> {
-        let mut held = self.0.get().await?;
-        let rows: Result<Vec<Id>, _> = sql("SELECT id FROM accounts ORDER BY id").load(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<Id>(sql("SELECT id FROM accounts ORDER BY id")).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 
     async fn verify(&self, account: AccountId) -> Result<Vec<Difference>, StoreError> {
         let mut differences = Vec::new();
         for rollup in ALL {
-            let mut held = self.0.get().await?;
-            let rows: Result<Vec<DifferenceRow>, _> = sql(rollup.compared()).bind(account).load(held.conn()?).await;
-            let rows = held.end(rows.map_err(Fault::from))?;
-            differences.extend(rows.into_iter().map(|row| Difference {
+            let query = sql(rollup.compared()).bind(account);
+            let rows = self.0.rows::<DifferenceRow>(query).await?.into_iter();
+            differences.extend(rows.map(|row| Difference {
                 rollup: rollup.table,
                 account,
                 key: row.key,
@@ -213,12 +211,7 @@ impl RollupStore for PgRollups {
     async fn rebuild(&self, account: AccountId) -> Result<u64, StoreError> {
         let mut repaired = 0;
         for rollup in ALL {
-            repaired += retry(|| async {
-                let mut tx = self.0.begin().await?;
-                let rebuilt = rebuild(tx.conn()?, account, rollup).await;
-                tx.end(rebuilt).await
-            })
-            .await?;
+            repaired += in_platform!(self.0, |conn| rebuild(conn, account, rollup))?;
         }
         Ok(repaired)
     }

@@ -13,9 +13,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::membership::{CONDITIONS, count};
-use crate::errors::{Attempt, Fault, corrupt, failed, retry};
+use crate::errors::{Attempt, Fault, corrupt, failed};
 use crate::pool::TenantPool;
 use crate::sql::{Id, Number, bare, sql};
+use crate::transactions::in_tenant;
 
 /// Segments.
 #[derive(Clone, Debug)]
@@ -212,10 +213,7 @@ impl SegmentStore for PgSegments {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Segment>, StoreError> {
         let limit = query.limit;
         // Without a position behind the greatest id, so that the index serves both.
-        let after = query.cursor.as_deref().map_or(Ok(Uuid::max()), str::parse);
-        let Ok(after) = after else {
-            return Ok(Slice::cut(vec![], limit, |_| String::new()));
-        };
+        let after = query.cursor.unwrap_or(Uuid::max());
         let listed = sql(segments("s.id < $2 ORDER BY s.id DESC LIMIT $3"))
             .bind(account)
             .bind(after)
@@ -227,7 +225,7 @@ impl SegmentStore for PgSegments {
             })
             .await?;
         let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id.to_string()))
+        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id))
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {
@@ -245,12 +243,7 @@ impl SegmentStore for PgSegments {
         draft: &SegmentDraft,
         now: OffsetDateTime,
     ) -> Result<Segment, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, id, draft, now).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| insert(conn, account, id, draft, now))
     }
 
     async fn update(
@@ -260,27 +253,16 @@ impl SegmentStore for PgSegments {
         change: &SegmentChange,
         now: OffsetDateTime,
     ) -> Result<Option<Segment>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let updated = update(tx.conn()?, account, id, change, now).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| update(conn, account, id, change, now))
     }
 
     async fn delete(&self, account: AccountId, id: SegmentId, now: OffsetDateTime) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
+        let statement = sql("UPDATE segments SET deleted_at = $3, updated_at = $3
                                WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
-            .bind(account)
-            .bind(id)
-            .bind(now)
-            .execute(tx.conn()?)
-            .await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        .bind(account)
+        .bind(id)
+        .bind(now);
+        Ok(self.0.run(account, statement).await? > 0)
     }
 
     async fn add_members(
@@ -289,12 +271,7 @@ impl SegmentStore for PgSegments {
         id: SegmentId,
         contacts: &[ContactId],
     ) -> Result<MembersAdded, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let added = add_members(tx.conn()?, account, id, contacts).await;
-            tx.end(added).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| add_members(conn, account, id, contacts))
     }
 
     async fn remove_members(
@@ -303,11 +280,6 @@ impl SegmentStore for PgSegments {
         id: SegmentId,
         contacts: &[ContactId],
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let removed = remove_members(tx.conn()?, account, id, contacts).await;
-            tx.end(removed).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| remove_members(conn, account, id, contacts))
     }
 }

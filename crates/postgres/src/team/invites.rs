@@ -13,9 +13,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lock;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::pool::PlatformPool;
 use crate::sql::{Answer, Word, sql};
+use crate::transactions::in_platform;
 use crate::{mail, outbox};
 
 /// Invites.
@@ -108,23 +109,16 @@ impl TryFrom<PresentedRow> for PresentedInvite {
 #[async_trait]
 impl InviteStore for PgInvites {
     async fn invites(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Invite>, StoreError> {
-        let after = match query.cursor.as_deref().map(str::parse::<Uuid>) {
-            None => None,
-            Some(Ok(after)) => Some(after),
-            Some(Err(_)) => return Err(StoreError::Dangling { field: "cursor" }),
-        };
         let statement = sql(
             "SELECT id, email, role, status, expires_at, created_at FROM team_invites
-             WHERE account_id = $1 AND ($2 IS NULL OR id < $2) ORDER BY id DESC LIMIT $3",
+             WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
         )
         .bind(account)
-        .bind(after)
+        .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit.saturating_add(1));
-        let mut held = self.0.get().await?;
-        let rows = statement.load::<InviteRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<InviteRow>(statement).await?;
         let invites = rows.into_iter().map(Invite::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(invites, query.limit, |invite| invite.id.to_string()))
+        Ok(Slice::cut(invites, query.limit, |invite| invite.id))
     }
 
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {
@@ -134,9 +128,11 @@ impl InviteStore for PgInvites {
         )
         .bind(account)
         .bind(id);
-        let mut held = self.0.get().await?;
-        let row = statement.get_result::<InviteRow>(held.conn()?).await.optional();
-        held.end(row.map_err(Fault::from))?.map(Invite::try_from).transpose()
+        self.0
+            .row_if_any::<InviteRow>(statement)
+            .await?
+            .map(Invite::try_from)
+            .transpose()
     }
 
     async fn facts(&self, account: AccountId, actor: UserId, email: &str) -> Result<InvitationFacts, StoreError> {
@@ -149,9 +145,7 @@ impl InviteStore for PgInvites {
         .bind(account)
         .bind(actor)
         .bind(email);
-        let mut held = self.0.get().await?;
-        let row = statement.get_result::<FactsRow>(held.conn()?).await;
-        let row = held.end(row.map_err(Fault::from))?;
+        let row = self.0.row::<FactsRow>(statement).await?;
         Ok(InvitationFacts {
             now: row.now,
             account: row.account,
@@ -161,12 +155,7 @@ impl InviteStore for PgInvites {
     }
 
     async fn insert(&self, invite: &InviteInsert) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let inserted = insert(tx.conn()?, invite).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_platform!(self.0, |conn| insert(conn, invite))
     }
 
     async fn move_on(
@@ -176,12 +165,7 @@ impl InviteStore for PgInvites {
         from: InviteStatus,
         to: InviteStatus,
     ) -> Result<Write<InviteStatus>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let moved = move_on(tx.conn()?, account, id, from, to).await;
-            tx.end(moved).await
-        })
-        .await
+        in_platform!(self.0, |conn| move_on(conn, account, id, from, to))
     }
 
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError> {
@@ -198,9 +182,9 @@ impl InviteStore for PgInvites {
         )
         .bind(token_hash)
         .bind(user);
-        let mut held = self.0.get().await?;
-        let row = statement.get_result::<PresentedRow>(held.conn()?).await.optional();
-        held.end(row.map_err(Fault::from))?
+        self.0
+            .row_if_any::<PresentedRow>(statement)
+            .await?
             .map(PresentedInvite::try_from)
             .transpose()
     }
@@ -212,25 +196,12 @@ impl InviteStore for PgInvites {
         from: InviteStatus,
         to: InviteStatus,
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let expired = expire(tx.conn()?, account, id, from, to).await;
-            tx.end(expired).await
-        })
-        .await
+        in_platform!(self.0, |conn| expire(conn, account, id, from, to))
     }
 
     async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            match accept(tx.conn()?, acceptance).await {
-                Ok(true) => tx.end(Ok(true)).await,
-                // The invite may have been moved on before somebody turned out to be a member.
-                Ok(false) => tx.rollback().await.map(|()| false),
-                Err(fault) => tx.end(Err(fault)).await,
-            }
-        })
-        .await
+        // The invite may have been moved on before somebody turned out to be a member.
+        in_platform!(self.0, |conn| accept(conn, acceptance), unless false)
     }
 }
 

@@ -1,20 +1,20 @@
 //! Memberships, with the people behind them. Those of support mode are the platform's, and none of the team.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, Role, Slice, SliceQuery, StoreError, UserId};
+use recado_domain::shared::{AccountId, Moment, Role, Slice, SliceQuery, StoreError, UserId};
 use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWrite};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lock;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::sql;
+use crate::transactions::{in_platform, on_platform};
 
 /// Memberships.
 #[derive(Clone, Debug)]
@@ -57,20 +57,6 @@ impl TryFrom<MemberRow> for Member {
     }
 }
 
-/// The place of a member in the list, in a form that nobody is tempted to write by hand.
-fn cursor(member: &Member) -> String {
-    let micros = member.created_at.unix_timestamp_nanos() / 1000;
-    hex::encode(format!("{micros} {}", member.user_id))
-}
-
-fn place(cursor: &str) -> Option<(OffsetDateTime, Uuid)> {
-    let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
-    let (micros, user) = text.split_once(' ')?;
-    let nanos = micros.parse::<i64>().ok().map(i128::from)?.checked_mul(1000)?;
-    let moment = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok()?;
-    Some((moment, user.parse().ok()?))
-}
-
 #[derive(QueryableByName)]
 struct FactsRow {
     #[diesel(sql_type = Nullable<Text>)]
@@ -108,13 +94,7 @@ async fn facts(
 
 #[async_trait]
 impl MemberStore for PgMembers {
-    async fn members(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Member>, StoreError> {
-        let after = match query.cursor.as_deref().map(place) {
-            None => None,
-            Some(Some(place)) => Some(place),
-            Some(None) => return Err(StoreError::Dangling { field: "cursor" }),
-        };
-        let (moment, user) = after.unzip();
+    async fn members(&self, account: AccountId, query: &SliceQuery<Moment>) -> Result<Slice<Member>, StoreError> {
         let statement = sql(
             "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
@@ -122,14 +102,16 @@ impl MemberStore for PgMembers {
              ORDER BY m.created_at, m.user_id LIMIT $4",
         )
         .bind(account)
-        .bind(moment)
-        .bind(user)
+        .bind(query.cursor.map(|after| after.at))
+        .bind(query.cursor.map(|after| after.id))
         .bind(query.limit.saturating_add(1));
-        let mut held = self.0.get().await?;
-        let rows = statement.load::<MemberRow>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<MemberRow>(statement).await?;
         let members = rows.into_iter().map(Member::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(members, query.limit, cursor))
+        let moment = |member: &Member| Moment {
+            at: member.created_at,
+            id: member.user_id.0,
+        };
+        Ok(Slice::cut(members, query.limit, moment))
     }
 
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError> {
@@ -140,24 +122,19 @@ impl MemberStore for PgMembers {
         )
         .bind(account)
         .bind(user);
-        let mut held = self.0.get().await?;
-        let row = statement.get_result::<MemberRow>(held.conn()?).await.optional();
-        held.end(row.map_err(Fault::from))?.map(Member::try_from).transpose()
+        self.0
+            .row_if_any::<MemberRow>(statement)
+            .await?
+            .map(Member::try_from)
+            .transpose()
     }
 
     async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError> {
-        let mut held = self.0.get().await?;
-        let found = facts(held.conn()?, account, actor, target).await;
-        held.end(found)
+        on_platform!(self.0, |conn| facts(conn, account, actor, target))
     }
 
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin().await?;
-            let written = carry_out(tx.conn()?, write).await;
-            tx.end(written).await
-        })
-        .await
+        in_platform!(self.0, |conn| carry_out(conn, write))
     }
 }
 
@@ -187,28 +164,4 @@ async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> Attempt
     }
     outbox::append(conn, write.account_id, &write.events).await?;
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use time::macros::datetime;
-
-    use super::*;
-
-    #[test]
-    fn a_place_is_read_back_and_nothing_else_is() {
-        let member = Member {
-            user_id: Uuid::from_u128(7).into(),
-            email: String::new(),
-            name: None,
-            role: Role::Viewer,
-            last_active_at: None,
-            created_at: datetime!(2026-03-01 12:00:00.123456 UTC),
-        };
-        assert_eq!(place(&cursor(&member)), Some((member.created_at, Uuid::from_u128(7))));
-        let far = hex::encode(format!("{} {}", i64::MAX, Uuid::nil()));
-        for wrong in ["", "zz", "7", &hex::encode("x y"), &hex::encode("1 y"), far.as_str()] {
-            assert_eq!(place(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -9,6 +9,7 @@ use diesel::prelude::{
     AsChangeset, BoolExpressionMethods, ExpressionMethods, Insertable, PgTextExpressionMethods, QueryDsl, Queryable,
     Selectable, SelectableHelper,
 };
+use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use futures_util::future::try_join;
 use recado_domain::folders::FolderKind;
@@ -16,18 +17,19 @@ use recado_domain::shared::{
     AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write,
 };
 use recado_domain::templates::{
-    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort, TemplateStore,
+    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, corrupt, retry, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::message_templates;
 use crate::sql::anywhere;
+use crate::transactions::in_tenant;
 
 /// Message templates.
 #[derive(Clone, Debug)]
@@ -358,7 +360,7 @@ impl TemplateStore for PgTemplates {
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery,
+        slice: &SliceQuery<String>,
     ) -> Result<Slice<Template>, StoreError> {
         let mut part = ordered(matching(account, filter), filter).limit(slice.limit + 1);
         if let Some(cursor) = &slice.cursor {
@@ -387,12 +389,7 @@ impl TemplateStore for PgTemplates {
     }
 
     async fn insert(&self, template: &Template) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(template.account_id).await?;
-            let inserted = insert(tx.conn()?, template).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, template.account_id, |conn| insert(conn, template))
     }
 
     async fn update(
@@ -401,12 +398,9 @@ impl TemplateStore for PgTemplates {
         decided_on: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(template.account_id).await?;
-            let updated = update(tx.conn()?, template, decided_on, events).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, template.account_id, |conn| update(
+            conn, template, decided_on, events
+        ))
     }
 
     async fn delete(
@@ -416,20 +410,23 @@ impl TemplateStore for PgTemplates {
         now: OffsetDateTime,
         events: &[Event],
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = delete(tx.conn()?, account, id, now, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, now, events))
     }
 
-    async fn all(&self, account: AccountId) -> Result<Vec<Template>, StoreError> {
-        let all = message_templates::table
+    async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError> {
+        let names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
+        let languages: Vec<String> = keys.iter().map(|key| key.language.clone()).collect();
+        let one_of_them = diesel::dsl::sql::<Bool>("(name, language) IN (SELECT * FROM unnest(")
+            .bind::<Array<Text>, _>(names)
+            .sql(", ")
+            .bind::<Array<Text>, _>(languages)
+            .sql("))");
+        let named = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::deleted_at.is_null())
+            .filter(one_of_them)
             .into_boxed();
-        let rows = self.0.read(account, |conn| Box::pin(load(conn, all))).await?;
+        let rows = self.0.read(account, |conn| Box::pin(load(conn, named))).await?;
         rows.into_iter().map(Template::try_from).collect()
     }
 
@@ -437,12 +434,7 @@ impl TemplateStore for PgTemplates {
         if templates.is_empty() {
             return Ok(SyncReport::default());
         }
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let written = sync::write(tx.conn()?, account, templates).await;
-            tx.end(written).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| sync::write(conn, account, templates))
     }
 
     async fn find_by_meta_id(&self, account: AccountId, meta_id: &str) -> Result<Option<Template>, StoreError> {

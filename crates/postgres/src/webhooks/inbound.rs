@@ -1,16 +1,13 @@
 //! Inbound endpoints, found across accounts, and what they received.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Uuid as SqlUuid;
-use diesel_async::RunQueryDsl;
 use recado_domain::shared::{AccountId, StoreError, WebhookId};
 use recado_domain::webhooks::{InboundStore, Receipt, StoredWebhook};
 use uuid::Uuid;
 
 use super::store::{COLUMNS, Row};
-use crate::errors::{Fault, retry};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, sql};
 
@@ -43,48 +40,36 @@ impl InboundStore for PgInbound {
              WHERE w.id = $1 AND w.direction = 'inbound' AND w.is_active AND a.status = 'active'"
         ))
         .bind(id);
-        let mut held = self.platform.get().await?;
-        let found = query.get_result::<FoundRow>(held.conn()?).await.optional();
-        let found = held.end(found.map_err(Fault::from))?;
+        let found = self.platform.row_if_any::<FoundRow>(query).await?;
         found
             .map(|found| Ok((found.account_id.into(), found.row.stored()?)))
             .transpose()
     }
 
     async fn is_taken(&self, account: AccountId, id: WebhookId, message_id: &str) -> Result<bool, StoreError> {
-        let mut tx = self.tenants.begin(account).await?;
-        let taken = sql("SELECT EXISTS (SELECT FROM webhook_logs
+        let query = sql("SELECT EXISTS (SELECT FROM webhook_logs
              WHERE account_id = $1 AND endpoint_id = $2 AND message_id = $3 AND direction = 'inbound'
                AND response_status BETWEEN 200 AND 299) AS yes")
         .bind(account)
         .bind(id)
-        .bind(message_id)
-        .get_result::<Answer>(tx.conn()?)
-        .await;
-        let taken = taken.map(|answer| answer.yes).map_err(Fault::from);
-        tx.end(taken).await
+        .bind(message_id);
+        Ok(self.tenants.row::<Answer>(account, query).await?.yes)
     }
 
     async fn log(&self, account: AccountId, receipt: &Receipt) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(account).await?;
-            let logged = sql("INSERT INTO webhook_logs
+        let statement = sql("INSERT INTO webhook_logs
                    (account_id, id, endpoint_id, direction, event_type, message_id, payload, response_status, error,
                     created_at)
                  VALUES ($1, $2, $3, 'inbound', $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING")
-            .bind(account)
-            .bind(receipt.id)
-            .bind(receipt.endpoint_id)
-            .bind(receipt.event_type.as_str())
-            .bind(receipt.message_id.as_str())
-            .bind(receipt.payload.clone())
-            .bind(receipt.response_status)
-            .bind(receipt.error.as_deref())
-            .bind(receipt.at)
-            .execute(tx.conn()?)
-            .await;
-            tx.end(logged.map(drop).map_err(Fault::from)).await
-        })
-        .await
+        .bind(account)
+        .bind(receipt.id)
+        .bind(receipt.endpoint_id)
+        .bind(receipt.event_type.as_str())
+        .bind(receipt.message_id.as_str())
+        .bind(receipt.payload.clone())
+        .bind(receipt.response_status)
+        .bind(receipt.error.as_deref())
+        .bind(receipt.at);
+        self.tenants.run(account, statement).await.map(drop)
     }
 }

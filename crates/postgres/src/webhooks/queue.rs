@@ -13,10 +13,11 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::store::drop_waiting;
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::outbox;
 use crate::pool::PlatformPool;
 use crate::sql::{Number, Param, Sql, column, sql};
+use crate::transactions::{in_platform, on_platform};
 
 /// The deliverer's side of the queue.
 #[derive(Clone, Debug)]
@@ -290,9 +291,7 @@ impl DeliveryQueue for PgDeliveryQueue {
             .bind(wanted.others)
             .bind(wanted.limit)
             .bind(lease);
-        let mut held = self.0.get().await?;
-        let rows = query.load::<Row>(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows = self.0.rows::<Row>(query).await?;
         Ok(rows.into_iter().map(Row::claimed).collect())
     }
 
@@ -300,28 +299,20 @@ impl DeliveryQueue for PgDeliveryQueue {
         let disables = notes
             .iter()
             .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
-        retry(|| async {
-            if !disables {
-                let mut held = self.0.get().await?;
-                let settled = settle(held.conn()?, attempts, notes).await;
-                return held.end(settled);
-            }
-            let mut tx = self.0.begin().await?;
-            let done = finish_all(tx.conn()?, attempts, notes).await;
-            tx.end(done).await
-        })
-        .await
+        if disables {
+            in_platform!(self.0, |conn| finish_all(conn, attempts, notes))
+        } else {
+            on_platform!(self.0, |conn| settle(conn, attempts, notes))
+        }
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
-        let release = || {
-            sql(RELEASE)
-                .bind(column(claims, |(key, _)| key.account_id.0))
-                .bind(column(claims, |(key, _)| key.event_id.0))
-                .bind(column(claims, |(key, _)| key.endpoint_id.0))
-                .bind(column(claims, |(_, claim)| *claim))
-        };
-        retry(|| async { self.0.run(release()).await.map(drop) }).await
+        let statement = sql(RELEASE)
+            .bind(column(claims, |(key, _)| key.account_id.0))
+            .bind(column(claims, |(key, _)| key.event_id.0))
+            .bind(column(claims, |(key, _)| key.endpoint_id.0))
+            .bind(column(claims, |(_, claim)| *claim));
+        self.0.run(statement).await.map(drop)
     }
 
     async fn sweep(&self, older_than: Duration, limit: i64) -> Result<usize, StoreError> {

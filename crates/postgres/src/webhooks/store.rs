@@ -6,20 +6,21 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, Event, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
+    AccountId, Event, Insert, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId,
+    Write,
 };
 use recado_domain::webhooks::{
-    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookInsert, WebhookLog,
-    WebhookStore,
+    Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookLog, WebhookStore,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::feed;
-use crate::errors::{Attempt, Fault, retry, word};
+use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Number, Sql, sql};
+use crate::transactions::in_tenant;
 
 /// Endpoints, logs and the feed of one account at a time.
 #[derive(Clone, Debug)]
@@ -134,16 +135,16 @@ async fn insert(
     stored: &StoredWebhook,
     at_most: i64,
     events: &[Event],
-) -> Attempt<WebhookInsert> {
+) -> Attempt<Insert> {
     sql(LOCK).bind(account).execute(&mut *conn).await?;
     let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
     if present.n >= at_most {
-        return Ok(WebhookInsert::Full);
+        return Ok(Insert::Full);
     }
     bound(INSERT, account, stored).execute(&mut *conn).await?;
     outbox::append(conn, account, events).await?;
-    Ok(WebhookInsert::Done)
+    Ok(Insert::Done)
 }
 
 const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
@@ -233,12 +234,39 @@ async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, b
     queue(conn, account, id, body.id).await
 }
 
-const RECOVER: &str =
-    "UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
-     WHERE ctid = ANY (ARRAY (
-       SELECT ctid FROM webhook_deliveries
-       WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 AND NOT leased
-       ORDER BY failed_at LIMIT $4 FOR UPDATE SKIP LOCKED))";
+/// A place among what was given up of an endpoint.
+#[derive(QueryableByName)]
+struct FailedRow {
+    #[diesel(sql_type = Timestamptz)]
+    failed_at: OffsetDateTime,
+    #[diesel(sql_type = SqlUuid)]
+    event_id: Uuid,
+}
+
+/// How many a slice recovered, and its last one.
+#[derive(QueryableByName)]
+struct RecoveredRow {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+    #[diesel(embed)]
+    last: FailedRow,
+}
+
+const LAST_FAILED: &str = "SELECT failed_at, event_id FROM webhook_deliveries
+     WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 ORDER BY failed_at DESC, event_id DESC LIMIT 1";
+
+/// What comes after one place, up to another one; no row where nothing does.
+const RECOVER: &str = "WITH failed AS MATERIALIZED (
+       SELECT ctid AS tid, failed_at, event_id FROM webhook_deliveries
+       WHERE account_id = $1 AND endpoint_id = $2 AND NOT leased
+         AND (failed_at, event_id) > ($3, $4) AND (failed_at, event_id) <= ($5, $6)
+       ORDER BY failed_at, event_id LIMIT $7 FOR UPDATE SKIP LOCKED),
+     queued AS (
+       UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
+       WHERE ctid = ANY (ARRAY (SELECT tid FROM failed))
+       RETURNING 1)
+     SELECT (SELECT count(*) FROM queued) AS n, failed_at, event_id FROM failed
+     ORDER BY failed_at DESC, event_id DESC LIMIT 1";
 
 #[derive(QueryableByName)]
 struct LoggedRow {
@@ -295,13 +323,8 @@ impl WebhookStore for PgWebhooks {
         webhook: &StoredWebhook,
         at_most: i64,
         events: &[Event],
-    ) -> Result<WebhookInsert, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, webhook, at_most, events).await;
-            tx.end(inserted).await
-        })
-        .await
+    ) -> Result<Insert, StoreError> {
+        in_tenant!(self.0, account, |conn| insert(conn, account, webhook, at_most, events))
     }
 
     async fn update(
@@ -311,21 +334,11 @@ impl WebhookStore for PgWebhooks {
         read: OffsetDateTime,
         events: &[Event],
     ) -> Result<Write<OffsetDateTime>, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let updated = update(tx.conn()?, account, webhook, read, events).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| update(conn, account, webhook, read, events))
     }
 
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = delete(tx.conn()?, account, id, events).await;
-            tx.end(deleted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| delete(conn, account, id, events))
     }
 
     async fn logs(&self, account: AccountId, query: &LogQuery) -> Result<Vec<WebhookLog>, StoreError> {
@@ -353,24 +366,12 @@ impl WebhookStore for PgWebhooks {
     }
 
     async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            match ping(tx.conn()?, account, id, body).await {
-                // The endpoint went meanwhile: its test goes with it.
-                Ok(false) => tx.rollback().await.map(|()| false),
-                done => tx.end(done).await,
-            }
-        })
-        .await
+        // The endpoint went meanwhile: its test goes with it.
+        in_tenant!(self.0, account, |conn| ping(conn, account, id, body), unless false)
     }
 
     async fn redeliver(&self, account: AccountId, id: WebhookId, event: WebhookEventId) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let queued = queue(tx.conn()?, account, id, event).await;
-            tx.end(queued).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| queue(conn, account, id, event))
     }
 
     async fn recover(
@@ -378,15 +379,27 @@ impl WebhookStore for PgWebhooks {
         account: AccountId,
         id: WebhookId,
         since: OffsetDateTime,
-        limit: i64,
+        slice: i64,
     ) -> Result<i64, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let query = sql(RECOVER).bind(account).bind(id).bind(since).bind(limit);
-            let queued = query.execute(tx.conn()?).await.map_err(Fault::from);
-            let queued = queued.map(|rows| i64::try_from(rows).unwrap_or(i64::MAX));
-            tx.end(queued).await
-        })
-        .await
+        let last = sql(LAST_FAILED).bind(account).bind(id).bind(since);
+        let Some(last) = self.0.row_if_any::<FailedRow>(account, last).await? else {
+            return Ok(0);
+        };
+        let (mut queued, mut at, mut event) = (0, since, Uuid::nil());
+        loop {
+            let statement = sql(RECOVER)
+                .bind(account)
+                .bind(id)
+                .bind(at)
+                .bind(event)
+                .bind(last.failed_at)
+                .bind(last.event_id)
+                .bind(slice);
+            let Some(recovered) = self.0.row_if_any::<RecoveredRow>(account, statement).await? else {
+                return Ok(queued);
+            };
+            queued += recovered.n;
+            (at, event) = (recovered.last.failed_at, recovered.last.event_id);
+        }
     }
 }

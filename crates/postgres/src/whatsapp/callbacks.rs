@@ -1,16 +1,13 @@
 //! Callbacks as received, and the directory from the platform's ids to accounts: both cross tenants.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Integer, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::shared::{AccountId, CallbackId, StoreError};
 use recado_domain::whatsapp::{CallbackStore, StoredCallback};
 use time::Duration;
 use uuid::Uuid;
 
-use crate::errors::Fault;
 use crate::pool::PlatformPool;
 use crate::sql::{Id, sql};
 
@@ -25,13 +22,8 @@ impl PgCallbacks {
 
     /// Accounts of the directory, whose entries outlive their numbers.
     async fn accounts(&self, statement: &'static str, id: &str) -> Result<Vec<AccountId>, StoreError> {
-        let mut held = self.0.get().await?;
-        let rows = sql(statement).bind(id).load::<Id>(held.conn()?).await;
-        Ok(held
-            .end(rows.map_err(Fault::from))?
-            .into_iter()
-            .map(|row| row.id.into())
-            .collect())
+        let rows = self.0.rows::<Id>(sql(statement).bind(id)).await?;
+        Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 }
 
@@ -53,9 +45,7 @@ impl CallbackStore for PgCallbacks {
         .bind(id)
         .bind(body)
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let stored = query.execute(held.conn()?).await;
-        held.end(stored.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 
@@ -67,22 +57,20 @@ impl CallbackStore for PgCallbacks {
              RETURNING id, body, attempts",
         )
         .bind(lease);
-        let mut held = self.0.get().await?;
-        let claimed = query.get_result::<CallbackRow>(held.conn()?).await.optional();
-        Ok(held.end(claimed.map_err(Fault::from))?.map(|row| StoredCallback {
-            id: row.id.into(),
-            body: row.body,
-            attempts: row.attempts.unsigned_abs(),
-        }))
+        Ok(self
+            .0
+            .row_if_any::<CallbackRow>(query)
+            .await?
+            .map(|row| StoredCallback {
+                id: row.id.into(),
+                body: row.body,
+                attempts: row.attempts.unsigned_abs(),
+            }))
     }
 
     async fn forget(&self, id: CallbackId) -> Result<(), StoreError> {
-        let mut held = self.0.get().await?;
-        let forgotten = sql("DELETE FROM whatsapp_callbacks WHERE id = $1")
-            .bind(id)
-            .execute(held.conn()?)
-            .await;
-        held.end(forgotten.map_err(Fault::from))?;
+        let statement = sql("DELETE FROM whatsapp_callbacks WHERE id = $1").bind(id);
+        self.0.run(statement).await?;
         Ok(())
     }
 
@@ -91,9 +79,7 @@ impl CallbackStore for PgCallbacks {
              SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
         .bind(id)
         .bind(delay);
-        let mut held = self.0.get().await?;
-        let deferred = query.execute(held.conn()?).await;
-        held.end(deferred.map_err(Fault::from))?;
+        self.0.run(query).await?;
         Ok(())
     }
 

@@ -9,8 +9,9 @@ use uuid::Uuid;
 use crate::campaigns::{Settlement, lock_sends};
 use crate::contacts::withdraw;
 use crate::conversations::{find_message, lock_messages, write_messages};
-use crate::errors::{Attempt, retry};
+use crate::errors::Attempt;
 use crate::pool::TenantPool;
+use crate::transactions::in_tenant;
 
 /// Delivery news, applied to campaign sends and to replies.
 #[derive(Clone, Debug)]
@@ -28,12 +29,7 @@ impl DeliveryStore for PgDeliveries {
         if news.is_empty() {
             return Ok(vec![]);
         }
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let applied = apply(tx.conn()?, account, news).await;
-            tx.end(applied).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| apply(conn, account, news))
     }
 }
 

@@ -1,14 +1,11 @@
 //! The platform's ids of files.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
-use diesel_async::RunQueryDsl;
 use recado_domain::media::MediaPath;
 use recado_domain::shared::{AccountId, StoreError};
 use recado_domain::whatsapp::FileIdStore;
 use time::Duration;
 
-use crate::errors::Fault;
 use crate::pool::TenantPool;
 use crate::sql::{Word, sql};
 
@@ -30,16 +27,12 @@ impl FileIdStore for PgFileIds {
         phone_number_id: &str,
         path: &MediaPath,
     ) -> Result<Option<String>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = sql("SELECT file_id AS word FROM whatsapp_files
+        let statement = sql("SELECT file_id AS word FROM whatsapp_files
              WHERE account_id = $1 AND phone_number_id = $2 AND path = $3 AND expires_at > now()")
         .bind(account)
         .bind(phone_number_id)
-        .bind(path.to_string())
-        .get_result::<Word>(tx.conn()?)
-        .await
-        .optional();
-        let found = tx.end(found.map_err(Fault::from)).await?;
+        .bind(path.to_string());
+        let found = self.0.row_if_any::<Word>(account, statement).await?;
         Ok(found.map(|row| row.word))
     }
 
@@ -51,8 +44,7 @@ impl FileIdStore for PgFileIds {
         id: &str,
         time: Duration,
     ) -> Result<(), StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let kept = sql(
+        let statement = sql(
             "INSERT INTO whatsapp_files (account_id, phone_number_id, path, file_id, expires_at)
              VALUES ($1, $2, $3, $4, now() + $5 * interval '1 microsecond')
              ON CONFLICT (account_id, phone_number_id, path)
@@ -62,9 +54,7 @@ impl FileIdStore for PgFileIds {
         .bind(phone_number_id)
         .bind(path.to_string())
         .bind(id)
-        .bind(time)
-        .execute(tx.conn()?)
-        .await;
-        tx.end(kept.map(drop).map_err(Fault::from)).await
+        .bind(time);
+        self.0.run(account, statement).await.map(drop)
     }
 }

@@ -10,10 +10,11 @@ use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, retry};
+use crate::errors::Attempt;
 use crate::pool::TenantPool;
 use crate::schema::whatsapp_profiles;
 use crate::sql::sql;
+use crate::transactions::in_tenant;
 
 /// Connected numbers.
 #[derive(Clone, Debug)]
@@ -147,10 +148,7 @@ impl ProfileStore for PgProfiles {
             .order(whatsapp_profiles::id.desc())
             .limit(query.limit + 1)
             .into_boxed();
-        if let Some(cursor) = &query.cursor {
-            let Ok(after) = cursor.parse::<Uuid>() else {
-                return Ok(Slice::cut(vec![], query.limit, |_| String::new()));
-            };
+        if let Some(after) = query.cursor {
             profiles = profiles.filter(whatsapp_profiles::id.lt(after));
         }
         let rows: Vec<ProfileRow> = self
@@ -161,14 +159,12 @@ impl ProfileStore for PgProfiles {
             .await?;
         let rows = rows.into_iter().map(StoredProfile::from).collect();
         Ok(Slice::cut(rows, query.limit, |stored: &StoredProfile| {
-            stored.profile.id.to_string()
+            stored.profile.id
         }))
     }
 
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError> {
-        let mut tx = self.0.begin(account).await?;
-        let found = one(tx.conn()?, account, id).await;
-        tx.end(found).await
+        in_tenant!(self.0, account, |conn| one(conn, account, id))
     }
 
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError> {
@@ -186,32 +182,17 @@ impl ProfileStore for PgProfiles {
     }
 
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let inserted = insert(tx.conn()?, account, profile).await;
-            tx.end(inserted).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| insert(conn, account, profile))
     }
 
     async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let updated = update(tx.conn()?, account, profile).await;
-            tx.end(updated).await
-        })
-        .await
+        in_tenant!(self.0, account, |conn| update(conn, account, profile))
     }
 
     async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError> {
-        let one = whatsapp_profiles::table
-            .filter(whatsapp_profiles::account_id.eq(account.0))
-            .filter(whatsapp_profiles::id.eq(id.0));
-        retry(|| async {
-            let mut tx = self.0.begin(account).await?;
-            let deleted = diesel::delete(one).execute(tx.conn()?).await;
-            tx.end(deleted.map(|rows| rows > 0).map_err(Fault::from)).await
-        })
-        .await
+        let statement = sql("DELETE FROM whatsapp_profiles WHERE account_id = $1 AND id = $2")
+            .bind(account)
+            .bind(id);
+        Ok(self.0.run(account, statement).await? > 0)
     }
 }

@@ -21,7 +21,7 @@ fn events(world: &World) -> PgGatewayEvents {
     PgGatewayEvents::new(world.platform.clone())
 }
 
-fn attempt(world: &World, account: AccountId) -> Subscription {
+pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
     let by = By {
         user_id: world.user,
         ip_address: Some("203.0.113.9".into()),

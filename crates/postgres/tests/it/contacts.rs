@@ -8,7 +8,7 @@ use recado_postgres::PgTags;
 use serde_json::{Map, Value, json};
 use time::Duration;
 
-use crate::support::{NOW, World, id};
+use crate::support::{NOW, World, id, position};
 
 pub(crate) fn draft(name: &str, phone: Option<&str>) -> ContactDraft {
     ContactDraft {
@@ -211,28 +211,12 @@ async fn a_list_is_walked_newest_first() {
         let slice = world.contacts().list(world.account, &query).await.unwrap();
         assert_eq!(slice.has_more, slice.next_cursor.is_some());
         seen.extend(slice.data.into_iter().map(|contact| contact.name));
-        cursor = slice.next_cursor;
+        cursor = position(slice.next_cursor);
         if cursor.is_none() {
             break;
         }
     }
     assert_eq!(seen, "edcba");
-    let nonsense = SliceQuery {
-        cursor: Some("nonsense".into()),
-        limit: 2,
-    };
-    let empty = world
-        .contacts()
-        .list(
-            world.account,
-            &ContactQuery {
-                slice: nonsense,
-                ..everything()
-            },
-        )
-        .await
-        .unwrap();
-    assert_eq!((empty.data.len(), empty.has_more), (0, false));
 }
 
 #[tokio::test]
@@ -417,18 +401,13 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
         .list(
             world.account,
             &SliceQuery {
-                cursor: first.next_cursor,
+                cursor: position(first.next_cursor),
                 limit: 1,
             },
         )
         .await
         .unwrap();
     assert_eq!((second.data[0].id, second.has_more), (vip, false));
-    let nonsense = SliceQuery {
-        cursor: Some("x".into()),
-        limit: 1,
-    };
-    assert_eq!(tags.list(world.account, &nonsense).await.unwrap().data, []);
 
     let ana = add(&world, &draft("Ana", None), &[vip]).await;
     assert!(!tags.delete(other, vip).await.unwrap());

@@ -8,7 +8,7 @@ use recado_domain::conversations::{
     Arrival, Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundMessage,
     InboundNews, InboxStore, Message, MessageStatus, ReplyResult, Sender,
 };
-use recado_domain::shared::{AccountId, ContactId, ConversationId, MessageId, ProfileId, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, ContactId, ConversationId, MessageId, Moment, ProfileId, SliceQuery};
 use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, ProfileStore};
 use recado_postgres::{PgConversations, PgInbox, PgProfiles};
 use serde_json::json;
@@ -16,7 +16,7 @@ use time::Duration;
 
 use crate::campaign_events;
 use crate::deliveries::news;
-use crate::support::{NOW, World, id};
+use crate::support::{NOW, World, id, position};
 use crate::webhook_events::endpoint;
 use crate::whatsapp::profile;
 
@@ -82,7 +82,7 @@ fn all(limit: i64) -> ConversationQuery {
     }
 }
 
-fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+fn slice(cursor: Option<Moment>, limit: i64) -> SliceQuery<Moment> {
     SliceQuery { cursor, limit }
 }
 
@@ -390,7 +390,7 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
             .await
             .unwrap();
         seen.extend(page.data);
-        cursor = page.next_cursor;
+        cursor = position(page.next_cursor);
         if !page.has_more {
             break;
         }
@@ -405,27 +405,12 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
     receive(&world, account, more.collect()).await;
     let first = store.messages(account, one, &slice(None, 4)).await.unwrap().unwrap();
     let rest = store
-        .messages(account, one, &slice(first.next_cursor, 100))
+        .messages(account, one, &slice(position(first.next_cursor), 100))
         .await
         .unwrap()
         .unwrap();
     let ids: HashSet<MessageId> = first.data.iter().chain(&rest.data).map(|message| message.id).collect();
     assert_eq!((ids.len(), rest.has_more), (10, false));
-    for cursor in ["zz", "", "00"] {
-        let refused = store
-            .list(
-                account,
-                &ConversationQuery {
-                    status: None,
-                    slice: slice(Some(cursor.into()), 2),
-                },
-            )
-            .await;
-        assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
-            "{cursor}"
-        );
-    }
 }
 
 /// A conversation whose contact just wrote, and a reply in it that was begun.

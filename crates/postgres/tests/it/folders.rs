@@ -5,8 +5,9 @@ use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
 use recado_domain::shared::{AccountId, FolderId, SliceQuery, StoreError};
 use recado_domain::templates::{Template, TemplateStore};
 use recado_postgres::PgFolders;
+use uuid::Uuid;
 
-use crate::support::{World, id};
+use crate::support::{World, id, position};
 
 async fn made(world: &World, account: AccountId, kind: FolderKind) -> FolderId {
     let folder = Folder {
@@ -30,18 +31,17 @@ async fn folders_are_listed_by_kind_and_account() {
     let a = made(&world, world.account, FolderKind::Campaign).await;
     let b = made(&world, world.account, FolderKind::Template).await;
     let c = made(&world, world.account, FolderKind::Campaign).await;
-    let list = async |kind, cursor: Option<String>, limit| {
+    let list = async |kind, cursor: Option<Uuid>, limit| {
         let slice = SliceQuery { cursor, limit };
         let listed = store.list(world.account, &FolderQuery { kind, slice }).await.unwrap();
         let ids: Vec<FolderId> = listed.data.iter().map(|folder| folder.id).collect();
-        (ids, listed.next_cursor)
+        (ids, position(listed.next_cursor))
     };
     assert_eq!(list(None, None, 10).await, (vec![c, b, a], None));
     assert_eq!(list(Some(FolderKind::Template), None, 10).await, (vec![b], None));
     let (first, cursor) = list(Some(FolderKind::Campaign), None, 1).await;
     assert_eq!(first, [c]);
     assert_eq!(list(Some(FolderKind::Campaign), cursor, 1).await, (vec![a], None));
-    assert_eq!(list(None, Some("x".into()), 10).await, (vec![], None));
 }
 
 #[tokio::test]

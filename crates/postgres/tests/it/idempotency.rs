@@ -7,7 +7,7 @@ use recado_postgres::PgIdempotency;
 
 use crate::support::{World, id};
 
-fn claim(world: &World, key: &str) -> Claim {
+pub(crate) fn claim(world: &World, key: &str) -> Claim {
     Claim {
         scope: world.account.into(),
         key: IdempotencyKey::parse(key).unwrap(),
@@ -15,7 +15,7 @@ fn claim(world: &World, key: &str) -> Claim {
     }
 }
 
-fn kept(byte: u8) -> KeptAnswer {
+pub(crate) fn kept(byte: u8) -> KeptAnswer {
     KeptAnswer {
         request: RequestHash(vec![byte]),
         answer: Sealed(vec![byte, byte]),

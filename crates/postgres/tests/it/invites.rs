@@ -8,7 +8,7 @@ use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, Invite
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
 
-use crate::support::{World, event, id, session};
+use crate::support::{World, event, id, position, session};
 
 use InviteStatus::{Accepted, Expired, Pending, Revoked};
 
@@ -95,7 +95,7 @@ async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
         world.invites().invites(world.account, &query).await.unwrap()
     };
     let first = list(None).await;
-    let second = list(first.next_cursor.clone()).await;
+    let second = list(position(first.next_cursor)).await;
     let seen: Vec<_> = first.data.iter().chain(&second.data).map(|invite| invite.id).collect();
     assert_eq!((seen, first.has_more, second.has_more), (ids, true, false));
 

@@ -10,6 +10,7 @@ mod billing;
 mod brand;
 mod campaign_events;
 mod campaigns;
+mod conflicts;
 mod contacts;
 mod conversations;
 mod deletion;

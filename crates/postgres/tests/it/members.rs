@@ -2,11 +2,11 @@
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
-use recado_domain::shared::{AccountId, Role, Slice, SliceQuery, UserId};
+use recado_domain::shared::{AccountId, Moment, Role, Slice, SliceQuery, UserId};
 use recado_domain::team::{Member, MemberChange, MemberFacts, MemberStep, MemberStore, MemberWrite, decide_member};
 use recado_postgres::{PgAccounts, PgMembers};
 
-use crate::support::{World, event, id, session};
+use crate::support::{World, event, id, position, session};
 
 impl World {
     fn members(&self) -> PgMembers {
@@ -34,7 +34,7 @@ impl World {
     }
 }
 
-fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+fn slice(cursor: Option<Moment>, limit: i64) -> SliceQuery<Moment> {
     SliceQuery { cursor, limit }
 }
 
@@ -57,7 +57,7 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
         let part: Slice<Member> = members.members(world.account, &slice(cursor, 2)).await.unwrap();
         seen.extend(part.data.iter().map(|member| member.user_id));
         assert_eq!(part.has_more, part.next_cursor.is_some());
-        cursor = part.next_cursor;
+        cursor = position(part.next_cursor);
         if cursor.is_none() {
             break;
         }
@@ -66,12 +66,6 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
     let first = members.member(world.account, world.user).await.unwrap().unwrap();
     assert_eq!((first.role, first.name.as_deref()), (Role::Owner, Some("Ana")));
     assert_eq!(members.member(other, users[1]).await.unwrap(), None);
-    assert!(
-        members
-            .members(world.account, &slice(Some("x".into()), 2))
-            .await
-            .is_err()
-    );
 }
 
 #[tokio::test]

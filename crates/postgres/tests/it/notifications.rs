@@ -4,8 +4,9 @@ use recado_domain::notifications::{NotificationFeed, NotificationQuery, Notifica
 use recado_domain::shared::{AccountId, Event, EventKind, Notification, NotificationId, NotificationKind, SliceQuery};
 use recado_postgres::{PgNotificationFeed, PgNotifications};
 use serde_json::json;
+use uuid::Uuid;
 
-use crate::support::{World, id};
+use crate::support::{World, id, position};
 
 fn note(title: &str) -> Event {
     Event::Notification(Notification {
@@ -24,7 +25,7 @@ fn feed(world: &World) -> PgNotificationFeed {
     PgNotificationFeed::new(world.platform.clone())
 }
 
-fn asked(unread: bool, cursor: Option<String>, limit: i64) -> NotificationQuery {
+fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
     NotificationQuery {
         unread,
         slice: SliceQuery { cursor, limit },
@@ -55,7 +56,10 @@ async fn what_still_waits_is_listed_newest_first_and_marked_once() {
     let store = store(&world);
     let first = store.list(account, &asked(true, None, 2)).await.unwrap();
     assert!(first.has_more && first.data[0].read_at.is_none() && first.data[0].data == json!({ "a": [1] }));
-    let rest = store.list(account, &asked(true, first.next_cursor, 2)).await.unwrap();
+    let rest = store
+        .list(account, &asked(true, position(first.next_cursor), 2))
+        .await
+        .unwrap();
     assert_eq!((rest.data.len(), rest.has_more), (1, false));
     assert!(store.read(account, first.data[1].id).await.unwrap());
     let once = store.list(account, &asked(false, None, 9)).await.unwrap().data[1].read_at;

@@ -48,7 +48,10 @@ async fn crowd(world: &World) {
 
 async fn listed(world: &World, filter: &AccountFilter, page: i64, limit: i64) -> (Vec<AccountRow>, i64, i64) {
     let query = PageQuery::new(Some(page), Some(limit), 20, 100);
-    let page = store(world).list(filter, query, NOW).await.unwrap();
+    let page = store(world)
+        .list(filter, query, NOW - Duration::days(30))
+        .await
+        .unwrap();
     (page.data, page.total, page.total_pages)
 }
 

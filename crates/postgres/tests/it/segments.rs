@@ -13,9 +13,10 @@ use recado_postgres::PgSegments;
 use serde_json::{Map, Value, json};
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
 
 use crate::contacts::draft;
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{LEASE, NOW, World, id, position};
 use crate::wire::Wire;
 
 fn segments(world: &World) -> PgSegments {
@@ -49,7 +50,7 @@ async fn contact(world: &World, account: AccountId, city: &str) -> ContactId {
     made.unwrap().id
 }
 
-fn slice(cursor: Option<String>, limit: i64) -> SliceQuery {
+fn slice(cursor: Option<Uuid>, limit: i64) -> SliceQuery {
     SliceQuery { cursor, limit }
 }
 
@@ -193,7 +194,7 @@ async fn a_list_is_walked_by_its_cursor() {
     ids.reverse();
     let first = store.list(world.account, &slice(None, 3)).await.unwrap();
     let second = store
-        .list(world.account, &slice(first.next_cursor.clone(), 3))
+        .list(world.account, &slice(position(first.next_cursor), 3))
         .await
         .unwrap();
     let walked: Vec<SegmentId> = first
@@ -203,8 +204,6 @@ async fn a_list_is_walked_by_its_cursor() {
         .map(|segment| segment.id)
         .collect();
     assert_eq!((walked, first.has_more, second.has_more), (ids, true, false));
-    let nonsense = store.list(world.account, &slice(Some("x".into()), 3)).await.unwrap();
-    assert_eq!((nonsense.data, nonsense.has_more), (vec![], false));
     let other = world.another_account().await;
     assert_eq!(store.list(other, &slice(None, 3)).await.unwrap().data, []);
 }

@@ -1,5 +1,6 @@
 //! A world to test in: a database, an account with its owner, and short ways to fill it.
 
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
@@ -67,6 +68,11 @@ pub(crate) fn event(entity: Uuid) -> Event {
         ip_address: None,
         support_admin: None,
     })
+}
+
+/// A cursor as the edge reads it.
+pub(crate) fn position<C: FromStr>(cursor: Option<String>) -> Option<C> {
+    cursor.map(|text| text.parse().ok().expect("a cursor of an earlier answer"))
 }
 
 impl World {

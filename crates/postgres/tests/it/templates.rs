@@ -3,7 +3,7 @@
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
 use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
 use recado_domain::templates::{
-    Category, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateSort,
+    Category, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
     TemplateStore, TemplateType,
 };
 use serde_json::json;
@@ -388,10 +388,36 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
     );
     assert_eq!(templates.find(world.account, edited.id).await.unwrap(), Some(change));
     assert_eq!(templates.find(world.account, new.id).await.unwrap(), Some(new));
-    assert_eq!(templates.all(world.account).await.unwrap().len(), 3);
     let other = world.another_account().await;
-    assert_eq!(templates.all(other).await.unwrap(), []);
     assert_eq!(templates.sync(other, &[judged(&known)]).await.unwrap().updated, 0);
+}
+
+#[tokio::test]
+async fn templates_are_found_by_name_and_language_together() {
+    let world = World::new().await;
+    let templates = world.templates();
+    let (oi, tchau, hello, gone) = (
+        world.template("oi"),
+        world.template("tchau"),
+        Template {
+            language: "en_US".into(),
+            ..world.template("oi")
+        },
+        world.template("gone"),
+    );
+    for template in [&oi, &tchau, &hello, &gone] {
+        templates.insert(template).await.unwrap();
+    }
+    assert!(templates.delete(world.account, gone.id, NOW, &[]).await.unwrap());
+    let english_bye = Template {
+        language: "en_US".into(),
+        ..tchau
+    };
+    let keys = [&oi, &english_bye, &gone].map(TemplateKey::from);
+    assert_eq!(templates.named(world.account, &keys).await.unwrap(), [oi]);
+    assert_eq!(templates.named(world.account, &[]).await.unwrap(), []);
+    let other = world.another_account().await;
+    assert_eq!(templates.named(other, &keys).await.unwrap(), []);
 }
 
 #[tokio::test]

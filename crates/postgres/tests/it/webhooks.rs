@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use recado_domain::shared::{
-    AccountId, Event, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId, WebhookKind,
-    WebhookLogId, Write,
+    AccountId, Event, Insert, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId,
+    WebhookKind, WebhookLogId, Write,
 };
 use recado_domain::webhooks::{
     Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, LogQuery,
-    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookInsert, WebhookStore,
+    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookStore,
 };
 use recado_postgres::{PgDeliveryQueue, PgWebhooks};
 use serde_json::json;
@@ -97,10 +97,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
     let world = World::new().await;
     let (account, other) = (world.account, world.another_account().await);
     let (store, mut first) = (store(&world), stored("a"));
-    assert_eq!(
-        store.insert(account, &first, 2, &[]).await.unwrap(),
-        WebhookInsert::Done
-    );
+    assert_eq!(store.insert(account, &first, 2, &[]).await.unwrap(), Insert::Done);
     assert_eq!(
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
@@ -125,7 +122,7 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
         async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
     }))
     .await;
-    let done = more.iter().filter(|done| **done == WebhookInsert::Done).count();
+    let done = more.iter().filter(|done| **done == Insert::Done).count();
     assert_eq!(done, 1, "one place was left: {more:?}");
     let page = store
         .page(account, PageQuery::new(None, Some(1), 20, 100))
@@ -375,11 +372,47 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
     let other = world.another_account().await;
     assert_eq!(store.recover(other, one, long_ago, 9).await.unwrap(), 0);
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 2);
-    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 1);
+    assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 3, "two slices");
     assert_eq!(store.recover(account, one, long_ago, 2).await.unwrap(), 0);
     assert_eq!(states(&world).await, "waiting0 waiting0 waiting0");
     assert_eq!(claim(&world, &[], 9).await.len(), 3);
+}
+
+/// The deliveries of an endpoint that fail again as soon as they are recovered.
+async fn failing_again(world: &World, events: usize) -> WebhookId {
+    let one = WebhookId(endpoint(world, world.account, "{message.sent}", true).await);
+    happen(world, world.account, WebhookKind::MessageSent, events).await;
+    world
+        .sql(
+            "UPDATE webhook_deliveries SET state = 'failed', failed_at = now() - interval '1 minute';
+             CREATE TABLE recovered (event_id uuid, slice bigint);
+             GRANT INSERT ON recovered TO recado_tenant;
+             CREATE FUNCTION fail_again() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO recovered VALUES (NEW.event_id, txid_current());
+               NEW.state := 'failed';
+               NEW.failed_at := clock_timestamp();
+               RETURN NEW;
+             END $$;
+             CREATE TRIGGER fail_again BEFORE UPDATE ON webhook_deliveries
+               FOR EACH ROW WHEN (NEW.state = 'waiting') EXECUTE FUNCTION fail_again()",
+        )
+        .await;
+    one
+}
+
+#[tokio::test]
+async fn a_recovery_comes_in_slices_and_meets_nothing_twice() {
+    let world = World::new().await;
+    let one = failing_again(&world, 7).await;
+    let long_ago = OffsetDateTime::now_utc() - Duration::HOUR;
+    let store = store(&world);
+    let recovered = store.recover(world.account, one, long_ago, 3);
+    let recovered = tokio::time::timeout(std::time::Duration::from_secs(10), recovered).await;
+    assert_eq!(recovered.expect("an end").unwrap(), 7);
+    let slices = "SELECT string_agg(n::text, ' ') FROM
+         (SELECT count(*) AS n FROM recovered GROUP BY slice ORDER BY slice) t";
+    assert_eq!(world.text(slices).await.as_deref(), Some("3 3 1"));
+    assert_eq!(world.number("SELECT count(DISTINCT event_id) FROM recovered").await, 7);
 }
 
 #[tokio::test]

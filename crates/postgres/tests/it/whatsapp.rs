@@ -6,7 +6,7 @@ use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore,
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
 
-use crate::support::{LEASE, NOW, World, id};
+use crate::support::{LEASE, NOW, World, id, position};
 
 pub(crate) fn profile(number: &str) -> StoredProfile {
     StoredProfile {
@@ -49,18 +49,13 @@ async fn a_number_is_stored_changed_and_deleted() {
         .list(
             account,
             &SliceQuery {
-                cursor: slice.next_cursor,
+                cursor: position(slice.next_cursor),
                 limit: 1,
             },
         )
         .await
         .unwrap();
     assert_eq!((slice.data, slice.has_more), (vec![first.clone()], false));
-    let nonsense = SliceQuery {
-        cursor: Some("x".into()),
-        limit: 1,
-    };
-    assert_eq!(profiles.list(account, &nonsense).await.unwrap().data, []);
 
     let mut changed = first.clone();
     changed.profile.messages_per_second = None;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::IdSlice;
+use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
@@ -49,7 +49,7 @@ impl From<AutomationBody> for AutomationInput {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(slice): IdSlice,
+    Sliced(slice): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.automations.list(&tenant, &slice).await?))
 }

@@ -88,7 +88,7 @@ pub(super) async fn list(
     };
     let query = ContactQuery {
         filter,
-        slice: params.id_slice(),
+        slice: params.slice(),
     };
     params.check()?;
     Ok(reply::ok(services.contacts.list(&tenant, &query).await?))

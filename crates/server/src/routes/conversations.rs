@@ -4,13 +4,13 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::conversations::{ConversationQuery, ConversationStatus};
-use recado_domain::shared::{ConversationId, FieldErrors};
+use recado_domain::shared::{ConversationId, FieldErrors, Moment};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Params;
+use crate::web::query::{Params, Sliced};
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
@@ -56,10 +56,8 @@ pub(super) async fn messages(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<ConversationId>,
-    mut params: Params,
+    Sliced(query): Sliced<Moment>,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.slice();
-    params.check()?;
     Ok(reply::ok(services.conversations.messages(&tenant, id, &query).await?))
 }
 

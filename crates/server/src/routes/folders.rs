@@ -36,7 +36,7 @@ pub(super) async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let query = FolderQuery {
         kind: params.parsed("kind", "campaign or template"),
-        slice: params.id_slice(),
+        slice: params.slice(),
     };
     params.check()?;
     Ok(reply::ok(services.folders.list(&tenant, &query).await?))

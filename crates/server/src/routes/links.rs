@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::IdSlice;
+use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Named, Proved};
 use crate::wiring::Services;
@@ -35,7 +35,7 @@ pub(crate) struct NewLink {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(slice): IdSlice,
+    Sliced(slice): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.links.list(&tenant, &slice).await?))
 }

@@ -40,7 +40,7 @@ pub(super) async fn list(
 ) -> Result<HttpResponse, ApiError> {
     let query = NotificationQuery {
         unread: params.parsed("unread", "true or false").unwrap_or(false),
-        slice: params.id_slice(),
+        slice: params.slice(),
     };
     params.check()?;
     Ok(reply::ok(services.notifications.list(&tenant, &query).await?))

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::IdSlice;
+use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
@@ -54,7 +54,7 @@ impl From<SegmentBody> for SegmentInput {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(query): IdSlice,
+    Sliced(query): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.segments.list(&tenant, &query).await?))
 }

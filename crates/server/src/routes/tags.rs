@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::IdSlice;
+use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
 use crate::wiring::Services;
@@ -31,7 +31,7 @@ pub(crate) struct NewTag {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(query): IdSlice,
+    Sliced(query): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.tags.list(&tenant, &query).await?))
 }

@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Session};
-use recado_domain::shared::{InviteId, Role, UserId};
+use recado_domain::shared::{InviteId, Moment, Role, UserId};
 use recado_domain::team::{Invite, InviteInput, NewInvite};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::{IdSlice, Params};
+use crate::web::query::Sliced;
 use crate::web::shape::{Caller, Id, Person, Proved};
 use crate::web::{cookies, reply};
 use crate::wiring::Services;
@@ -54,10 +54,8 @@ pub(crate) struct AcceptBody {
 pub(super) async fn members(
     services: Data<Services>,
     Proved(tenant): Caller,
-    mut params: Params,
+    Sliced(query): Sliced<Moment>,
 ) -> Result<HttpResponse, ApiError> {
-    let query = params.slice();
-    params.check()?;
     Ok(reply::ok(services.members.list(&tenant, &query).await?))
 }
 
@@ -89,7 +87,7 @@ pub(super) async fn remove(
 pub(super) async fn invites(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(query): IdSlice,
+    Sliced(query): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.invites.list(&tenant, &query).await?))
 }

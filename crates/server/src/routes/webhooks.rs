@@ -284,12 +284,12 @@ pub(super) async fn events(
     Proved(tenant): Caller,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let after = params.parsed::<Uuid>("cursor", "a cursor of an earlier answer");
+    let slice = params.slice::<Uuid>();
     let kind = params.parsed::<WebhookKind>("type", "a kind of event");
     let query = FeedQuery {
-        after: after.map(Into::into),
+        after: slice.cursor.map(Into::into),
         kind: kind.map(|kind| kind.as_str().to_owned()),
-        limit: params.slice().limit,
+        limit: slice.limit,
     };
     params.check()?;
     Ok(reply::ok(services.webhooks.feed(&tenant, &query).await?))

@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
 use crate::web::body::{self, CALLBACK_BYTES, Json};
-use crate::web::query::{IdSlice, Params};
+use crate::web::query::{Params, Sliced};
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
 use crate::wiring::Services;
@@ -60,7 +60,7 @@ impl From<ProfileBody> for ProfileInput {
 pub(super) async fn list(
     services: Data<Services>,
     Proved(tenant): Caller,
-    IdSlice(query): IdSlice,
+    Sliced(query): Sliced,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.profiles.list(&tenant, &query).await?))
 }

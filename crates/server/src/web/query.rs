@@ -30,16 +30,16 @@ impl FromRequest for Params {
     }
 }
 
-/// `cursor`, where it is the id of the last row seen, and `limit`: all that most lists take.
-pub struct IdSlice(pub SliceQuery);
+/// `cursor` (in most lists the id of the last row seen) and `limit`: all that most lists take.
+pub struct Sliced<C = Uuid>(pub SliceQuery<C>);
 
-impl FromRequest for IdSlice {
+impl<C: FromStr> FromRequest for Sliced<C> {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         let slice = Params::parse(request.query_string()).and_then(|mut params| {
-            let slice = params.id_slice();
+            let slice = params.slice();
             params.check().map(|()| Self(slice))
         });
         ready(slice)
@@ -130,18 +130,12 @@ impl Params {
     }
 
     /// `cursor` and `limit`.
-    pub fn slice(&mut self) -> SliceQuery {
+    pub fn slice<C: FromStr>(&mut self) -> SliceQuery<C> {
         let limit = self.number("limit");
         SliceQuery {
-            cursor: self.text("cursor"),
+            cursor: self.parsed("cursor", "a cursor of an earlier answer"),
             limit: PageQuery::new(None, limit, LIMIT.0, LIMIT.1).limit(),
         }
-    }
-
-    /// `cursor`, where it is the id of the last row seen, and `limit`.
-    pub fn id_slice(&mut self) -> SliceQuery {
-        self.parsed::<Uuid>("cursor", "a cursor of an earlier answer");
-        self.slice()
     }
 
     /// `order`: whether the largest comes first; it does by default.
@@ -178,7 +172,7 @@ mod tests {
         assert!(empty.has_cursor() && empty.descending());
         assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
         assert_eq!(
-            empty.slice(),
+            empty.slice::<Uuid>(),
             SliceQuery {
                 cursor: None,
                 limit: 20
