@@ -1,9 +1,9 @@
 //! Commands for one campaign at the same time: each was told that it is allowed. None is lost, and one is refused only
 //! where what the other made of the campaign refuses it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::client::Request;
 use crate::harness::dice::{Dice, runs, seed};
@@ -142,7 +142,7 @@ fn entries<'a>(accepted: impl Iterator<Item = &'a str>) -> Vec<String> {
 /// What the audit log says of the campaign, oldest first.
 fn audited(ana: &User<'_>, path: &str) -> Vec<String> {
     let logs = ana.get("/api/audit-logs?limit=100").ok()["logs"].take();
-    let of_campaign = |log: &&serde_json::Value| log["entity_id"].as_str().is_some_and(|id| path.ends_with(id));
+    let of_campaign = |log: &&Value| log["entity_id"].as_str().is_some_and(|id| path.ends_with(id));
     let logs = logs.as_array().unwrap().iter().rev().filter(of_campaign);
     logs.map(|log| format!("{} {}", text(&log["action"]), text(&log["entity_type"])))
         .collect()
@@ -292,7 +292,8 @@ fn commands_at_once_on_two_servers_are_told_what_they_would_be_one_after_the_oth
         let status = explained.unwrap_or_else(|| panic!("{word}, seed {seed}: {told:?} {after:?}"));
         let (mut audited, accepted) = (audited(&ana, &path), told.iter().filter(|(_, told)| **told < 300));
         let mut wanted = entries(accepted.map(|(command, _)| *command));
-        (audited.sort(), wanted.sort());
+        audited.sort();
+        wanted.sort();
         assert_eq!(audited, wanted, "{word}, seed {seed}");
         campaigns.push(Commanded {
             ana,
@@ -301,7 +302,7 @@ fn commands_at_once_on_two_servers_are_told_what_they_would_be_one_after_the_oth
             status,
         });
     }
-    let met: std::collections::BTreeSet<&str> = campaigns.iter().map(|campaign| campaign.status).collect();
+    let met: BTreeSet<&str> = campaigns.iter().map(|campaign| campaign.status).collect();
     assert!(met.len() > 1, "the commands never met: {met:?}");
     carried_out(&server, &campaigns);
 }
