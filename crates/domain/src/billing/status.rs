@@ -121,6 +121,13 @@ cancelled  -          -          -          inactive   -          -
     }
 
     #[test]
+    fn what_has_not_ended_lives() {
+        let live = SubscriptionStatus::ALL.iter().filter(|status| status.is_live());
+        let words: Vec<&str> = live.map(|status| status.as_str()).collect();
+        assert_eq!(words, ["active", "pending", "past_due"]);
+    }
+
+    #[test]
     fn nothing_lives_again_beside_a_live_one() {
         for &status in SubscriptionStatus::ALL {
             for command in SubscriptionCommand::ALL {

@@ -246,6 +246,31 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_is_told_only_of_what_surely_did_not_leave() {
+        let (code, message, retry_after) = (131_026, "not a number", None);
+        let words = || message.to_owned();
+        let throttled = |code| SendOutcome::Throttled {
+            code,
+            message: words(),
+            retry_after,
+        };
+        let (message_id, wa_id) = (words(), None);
+        let refused = "the outside system refused (131026): not a number";
+        for (outcome, told) in [
+            (SendOutcome::Accepted { message_id, wa_id }, None),
+            (SendOutcome::Unknown { detail: words() }, None),
+            (SendOutcome::Barred { detail: words() }, None),
+            (SendOutcome::Failed { code, message: words() }, Some(refused)),
+            (SendOutcome::Halted { code, message: words() }, Some(refused)),
+            (throttled(Some(code)), Some(refused)),
+            (throttled(None), Some("the outside system is unavailable: not a number")),
+        ] {
+            let refusal = outcome.refusal().map(|refusal| refusal.to_string());
+            assert_eq!(refusal.as_deref(), told, "{outcome:?}");
+        }
+    }
+
+    #[test]
     fn an_ambiguous_call_is_never_tried_again() {
         let (result, pause) = settled(
             0,

@@ -248,6 +248,34 @@ mod tests {
     }
 
     #[test]
+    fn every_refusal_has_its_published_word() {
+        let (status, command) = (CampaignStatus::Sent, Command::Cancel);
+        let (limit, left, wanted) = (10, 1, 2);
+        for (refusal, word) in [
+            (Refusal::Status { status, command }, "status"),
+            (Refusal::NoTemplate, "no_template"),
+            (Refusal::TemplateNotApproved, "template_not_approved"),
+            (Refusal::SegmentDeleted { segment: "VIP".into() }, "segment_deleted"),
+            (Refusal::NoRecipients, "no_recipients"),
+            (
+                Refusal::EmptyPlaceholder {
+                    placeholder: "2".into(),
+                },
+                "empty_placeholder",
+            ),
+            (Refusal::NoActivePlan, "no_active_plan"),
+            (Refusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
+            (Refusal::MonthUsedUp { limit }, "month_used_up"),
+            (Refusal::OptedOut, "opted_out"),
+            (Refusal::NothingToRetry, "nothing_to_retry"),
+            (Refusal::Contended, "contended"),
+            (Refusal::NotInFuture, "not_in_future"),
+        ] {
+            assert_eq!(refusal.reason(), word);
+        }
+    }
+
+    #[test]
     fn a_refusal_names_status_and_wish() {
         let refusal = transition(CampaignStatus::Sent, Command::Cancel).unwrap_err();
         assert_eq!(refusal.to_string(), "a campaign in status sent cannot be cancelled");

@@ -96,7 +96,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 /// The IPv4 address that the well-known translation prefix, `64:ff9b::/96`, leads to.
 fn behind_nat64(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low))),
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let ([first, second], [third, fourth]) = (high.to_be_bytes(), low.to_be_bytes());
+            Some(Ipv4Addr::new(first, second, third, fourth))
+        }
         _ => None,
     }
 }

@@ -291,3 +291,20 @@ fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
         assert!(Target::parse(url, &AllowList::default()).is_ok(), "{url:?}");
     }
 }
+
+#[test]
+fn a_target_tells_whom_it_calls() {
+    for (url, host, address) in [
+        ("https://example.com./a?b", "example.com", None),
+        ("http://93.184.216.34/", "93.184.216.34", Some("93.184.216.34")),
+        (
+            "https://[2606:2800:220:1::1]:8443/",
+            "2606:2800:220:1::1",
+            Some("2606:2800:220:1::1"),
+        ),
+    ] {
+        let target = Target::parse(url, &AllowList::default()).unwrap();
+        let address = address.map(|address| address.parse().unwrap());
+        assert_eq!((target.host(), target.address()), (host, address), "{url}");
+    }
+}

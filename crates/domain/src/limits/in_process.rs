@@ -164,6 +164,16 @@ mod tests {
         assert_eq!(counter.logs.lock().unwrap().by_key.len(), 1);
     }
 
+    /// A sweep goes through every key, so that it must not be made for each hit.
+    #[test]
+    fn idle_keys_stay_until_many_hits_were_counted() {
+        let (hand, counter) = counter();
+        counter.count("first", LIMIT);
+        hand.0.store(60_000, Ordering::Relaxed);
+        counter.count("second", LIMIT);
+        assert_eq!(counter.logs.lock().unwrap().by_key.len(), 2);
+    }
+
     proptest! {
         /// The counter agrees with one that keeps every hit for ever and counts those of the window anew each time.
         #[test]

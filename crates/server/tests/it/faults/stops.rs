@@ -106,7 +106,12 @@ fn a_server_that_ends_under_load_answers_whom_it_let_in_and_hands_its_run_on_at_
     });
     let mut answer = Vec::new();
     probe.read_to_end(&mut answer).ok();
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 503"), "{answer:?}");
+    // On a busy machine its head took longer than a head may.
+    let words = [b"HTTP/1.1 503", b"HTTP/1.1 408"];
+    assert!(
+        answer.is_empty() || words.iter().any(|word| answer.starts_with(*word)),
+        "{answer:?}"
+    );
     let told = waiting.join().unwrap();
     assert_eq!(told.header("retry-after"), Some("1"));
     told.refused(503, "UNAVAILABLE");

@@ -55,6 +55,12 @@ impl Request {
         self.header("Cookie", cookie)
     }
 
+    /// The same request at another server.
+    pub fn at(mut self, port: u16) -> Self {
+        self.port = port;
+        self
+    }
+
     /// The same path and caller, another method.
     pub fn method(mut self, method: &str) -> Self {
         self.method = method.to_owned();
