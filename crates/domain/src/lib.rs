@@ -5,6 +5,7 @@
 //! same thing bears in the database crate, the routes and the URL.
 
 pub mod accounts;
+pub mod administration;
 pub mod analytics;
 pub mod api_keys;
 pub mod audit;
@@ -23,7 +24,6 @@ pub mod links;
 pub mod mail;
 pub mod media;
 pub mod notifications;
-pub mod platform;
 pub mod rollups;
 pub mod segments;
 pub mod shared;

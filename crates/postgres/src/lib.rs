@@ -7,6 +7,7 @@
 //! account. No transaction leaves this crate.
 
 mod accounts;
+mod administration;
 mod analytics;
 mod api_keys;
 mod audit;
@@ -27,7 +28,6 @@ mod mail;
 mod migrate;
 mod notifications;
 mod outbox;
-mod platform;
 mod pool;
 mod queues;
 mod rollups;
@@ -44,6 +44,7 @@ mod webhooks;
 mod whatsapp;
 
 pub use accounts::PgAccounts;
+pub use administration::{PgAdministration, PgDeletions, PgSupport};
 pub use analytics::{PgAnalytics, PgExports, PgInsights, PgRfm};
 pub use api_keys::PgApiKeys;
 pub use audit::PgAudit;
@@ -62,7 +63,6 @@ pub use mail::PgMailQueue;
 pub use migrate::{MigrateError, Patience, migrate, pending, run};
 pub use notifications::{PgNotificationFeed, PgNotifications};
 pub use outbox::PgOutbox;
-pub use platform::{PgDeletions, PgPlatform, PgSupport};
 pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
 pub use queues::{PgQueues, Queue};
 pub use rollups::PgRollups;

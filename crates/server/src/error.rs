@@ -27,9 +27,9 @@ use serde_json::{Value, json};
 
 use crate::streams::NoStream;
 
+mod administration;
 mod billing;
 mod brand;
-mod platform;
 mod recorded;
 mod webhooks;
 

@@ -41,9 +41,9 @@ use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
+mod administration;
 mod brand;
 mod people;
-mod platform;
 mod proofs;
 mod recorded;
 mod standing;
@@ -57,7 +57,7 @@ use crate::web::auth::Authenticator;
 use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::workers::{Relays, RunDesk};
-use platform::AdminServices;
+use administration::AdminServices;
 
 /// Platform connections of each worker thread.
 const PLATFORM_CONNECTIONS: usize = 2;

@@ -2,14 +2,14 @@
 //! failure on the first attempt of every kind of write.
 
 use recado_domain::accounts::{AccountStatus, AccountStore};
+use recado_domain::administration::AdministrationStore;
 use recado_domain::billing::{Reserved, SubscriptionStore};
 use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::idempotency::{IdempotencyStore, KeyState, LEASE};
 use recado_domain::media::{MediaPath, MediaType};
-use recado_domain::platform::PlatformStore;
 use recado_domain::shared::StoreError;
 use recado_domain::whatsapp::{CallbackStore, FileIdStore};
-use recado_postgres::{PgAccounts, PgCallbacks, PgFileIds, PgIdempotency, PgPlatform, PgSubscriptions, PgTags};
+use recado_postgres::{PgAccounts, PgAdministration, PgCallbacks, PgFileIds, PgIdempotency, PgSubscriptions, PgTags};
 use time::Duration;
 
 use crate::support::{NOW, World, event, id, session};
@@ -55,7 +55,7 @@ macro_rules! contested {
 #[tokio::test]
 async fn the_platforms_writes_are_tried_again() {
     let world = World::new().await;
-    let (platform, account) = (PgPlatform::new(world.platform.clone()), world.account);
+    let (platform, account) = (PgAdministration::new(world.platform.clone()), world.account);
     let events = [event(account.0)];
     let suspended = platform.set_status(account, AccountStatus::Suspended, &events);
     assert!(contested!(world, "accounts", suspended));

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use recado_domain::platform::{DeletionStore, PlatformStore};
+use recado_domain::administration::{AdministrationStore, DeletionStore};
 use recado_domain::shared::AccountId;
-use recado_postgres::{PgDeletions, PgPlatform};
+use recado_postgres::{PgAdministration, PgDeletions};
 use time::Duration;
 
 use crate::support::{LEASE, NOW, World};
@@ -134,7 +134,7 @@ async fn every_row_of_the_account_goes_and_no_other() {
     assert_eq!(cancellations.len(), 1);
     assert_eq!(cancellations[0].gateway_subscription_id, Some(format!("sub{account}")));
     assert!(
-        PgPlatform::new(world.platform.clone())
+        PgAdministration::new(world.platform.clone())
             .account(account)
             .await
             .unwrap()

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
 
 mod accounts;
+mod administration;
+mod administration_figures;
 mod announcements;
 mod api_keys;
 mod audience;
@@ -30,8 +32,6 @@ mod model;
 mod notifications;
 mod old_snapshots;
 mod outbox;
-mod platform;
-mod platform_figures;
 mod pool;
 mod preview;
 mod queues;

@@ -2,6 +2,7 @@
 //! are made of, and of what each context says of its operations. Nothing that one of them knows is said twice.
 
 pub(crate) mod accounts;
+pub(crate) mod administration;
 pub(crate) mod analytics;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
@@ -21,7 +22,6 @@ pub(crate) mod links;
 pub(crate) mod media;
 pub(crate) mod notifications;
 mod operation;
-pub(crate) mod platform;
 mod prose;
 mod schemas;
 pub(crate) mod segments;

@@ -49,7 +49,7 @@ pub(super) fn security_schemes() -> Value {
 pub(super) fn security(access: Access) -> Value {
     match access {
         Access::Public => json!([]),
-        Access::Session | Access::Platform | Access::Manage => json!([{ "session": [] }, { "sessionCookie": [] }]),
+        Access::Session | Access::Administrator | Access::Manage => json!([{ "session": [] }, { "sessionCookie": [] }]),
         Access::Read | Access::Write => json!([
             { "session": [] }, { "sessionCookie": [] }, { "apiKey": [] }, { "apiKeyHeader": [] },
         ]),
@@ -60,7 +60,7 @@ pub(super) fn security(access: Access) -> Value {
 pub(super) fn has_account(access: Access) -> bool {
     match access {
         Access::Read | Access::Write | Access::Manage => true,
-        Access::Public | Access::Session | Access::Platform => false,
+        Access::Public | Access::Session | Access::Administrator => false,
     }
 }
 
@@ -71,7 +71,7 @@ fn callers(access: Access) -> &'static str {
         Access::Read => "Takes a session or an API key; every role may call it.",
         Access::Write => "Takes a session or an API key; every role but `viewer` may call it.",
         Access::Manage => "Takes a session of an `owner` or `admin`.",
-        Access::Platform => "Takes a session of a platform administrator.",
+        Access::Administrator => "Takes a session of a platform administrator.",
     }
 }
 

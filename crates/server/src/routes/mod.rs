@@ -10,6 +10,7 @@ use crate::reference::{self, Described};
 use crate::web::limit::{RateKey, RateRule};
 
 pub(crate) mod accounts;
+pub(crate) mod administration;
 pub(crate) mod analytics;
 pub(crate) mod api_keys;
 pub(crate) mod audit;
@@ -25,7 +26,6 @@ pub(crate) mod ingestion;
 pub(crate) mod links;
 mod media;
 mod notifications;
-pub(crate) mod platform;
 pub(crate) mod segments;
 pub(crate) mod service;
 pub(crate) mod tags;
@@ -48,7 +48,7 @@ pub enum Access {
     /// Owners and admins.
     Manage,
     /// Platform administrators.
-    Platform,
+    Administrator,
 }
 
 /// One route.
@@ -249,23 +249,43 @@ pub static TABLE: &[RouteSpec] = &[
         analytics::top_contacts
     ),
     route!(GET, "/api/analytics/metrics/{name}/activity", Read, analytics::activity),
-    route!(GET, "/api/admin/accounts", Platform, platform::list),
-    route!(POST, "/api/admin/accounts", Platform, platform::create),
-    route!(GET, "/api/admin/accounts/{id}", Platform, platform::get),
-    route!(PUT, "/api/admin/accounts/{id}", Platform, platform::update),
-    route!(DELETE, "/api/admin/accounts/{id}", Platform, platform::delete),
-    route!(POST, "/api/admin/accounts/{id}/action", Platform, platform::act)
-        .at_most_by_person(Limit::API, "admin-action"),
+    route!(GET, "/api/admin/accounts", Administrator, administration::list),
+    route!(POST, "/api/admin/accounts", Administrator, administration::create),
+    route!(GET, "/api/admin/accounts/{id}", Administrator, administration::get),
+    route!(PUT, "/api/admin/accounts/{id}", Administrator, administration::update),
+    route!(
+        DELETE,
+        "/api/admin/accounts/{id}",
+        Administrator,
+        administration::delete
+    ),
+    route!(
+        POST,
+        "/api/admin/accounts/{id}/action",
+        Administrator,
+        administration::act
+    )
+    .at_most_by_person(Limit::API, "admin-action"),
     route!(
         POST,
         "/api/admin/accounts/{id}/support",
-        Platform,
-        platform::start_support
+        Administrator,
+        administration::start_support
     )
     .at_most_by_person(Limit::API, "admin-support"),
-    route!(POST, "/api/admin/stop-support", Platform, platform::stop_support),
-    route!(GET, "/api/admin/stats", Platform, platform::stats),
-    route!(GET, "/api/admin/revenue", Platform, platform::revenue),
-    route!(GET, "/api/admin/revenue/daily", Platform, platform::daily_revenue),
-    route!(GET, "/api/admin/churn", Platform, platform::churn),
+    route!(
+        POST,
+        "/api/admin/stop-support",
+        Administrator,
+        administration::stop_support
+    ),
+    route!(GET, "/api/admin/stats", Administrator, administration::stats),
+    route!(GET, "/api/admin/revenue", Administrator, administration::revenue),
+    route!(
+        GET,
+        "/api/admin/revenue/daily",
+        Administrator,
+        administration::daily_revenue
+    ),
+    route!(GET, "/api/admin/churn", Administrator, administration::churn),
 ];

@@ -101,7 +101,7 @@ async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) 
             let proof = authenticator.session(request.request()).await?;
             (Admitted::Person(proof.who), proof.by_cookie)
         }
-        Access::Platform => {
+        Access::Administrator => {
             let proof = authenticator.admin(request.request()).await?;
             (Admitted::Person(proof.who), proof.by_cookie)
         }
@@ -122,7 +122,7 @@ fn permit(access: Access, tenant: &Tenant) -> Result<(), ApiError> {
     let refusal = match access {
         Access::Write if !tenant.role.writes() => "Your role may not change anything",
         Access::Manage if !tenant.role.manages() => "This takes the role owner or admin",
-        Access::Public | Access::Session | Access::Platform | Access::Read | Access::Write | Access::Manage => {
+        Access::Public | Access::Session | Access::Administrator | Access::Read | Access::Write | Access::Manage => {
             return Ok(());
         }
     };

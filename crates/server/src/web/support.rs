@@ -6,7 +6,7 @@ use actix_web::cookie::{Cookie, SameSite};
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use recado_domain::platform::{SUPPORT_LASTS, SupportStarted};
+use recado_domain::administration::{SUPPORT_LASTS, SupportStarted};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{AccountId, UserId, timestamp};
 use schemars::JsonSchema;

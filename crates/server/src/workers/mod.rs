@@ -1,11 +1,11 @@
 //! Background work: runs, callbacks left over, billing, the outbox, webhooks, mail, sweeps. Every loop survives a failing
 //! round and backs off; all of them end when the server stops.
 
+mod administration;
 mod billing;
 mod desk;
 mod mail;
 mod pacer;
-mod platform;
 mod relays;
 mod rfm;
 mod rounds;
@@ -111,7 +111,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
     billing::start(shared, &stores, stop, tasks)?;
-    platform::start(shared, &stores, stop, tasks)?;
+    administration::start(shared, &stores, stop, tasks)?;
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;

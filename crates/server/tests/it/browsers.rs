@@ -191,7 +191,7 @@ fn a_foreign_page_changes_nothing_on_any_route() {
     let mut tried = 0;
     for spec in changes() {
         let (user, path) = match spec.access {
-            Access::Platform => (&root, spec.path.replace("{id}", &ana.account)),
+            Access::Administrator => (&root, spec.path.replace("{id}", &ana.account)),
             _ => (&ana, path_of(spec, &things)),
         };
         for headers in FOREIGN {

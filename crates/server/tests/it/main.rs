@@ -10,6 +10,9 @@
 #![allow(unreachable_pub, reason = "the harness is only for this binary")]
 
 mod accounts;
+mod administration;
+mod administration_deletion;
+mod administration_support;
 mod api_keys;
 mod assignment;
 mod audit;
@@ -56,9 +59,6 @@ mod media;
 mod notifications;
 mod overlaps;
 mod owners;
-mod platform;
-mod platform_deletion;
-mod platform_support;
 mod preview;
 mod process;
 mod profiles;

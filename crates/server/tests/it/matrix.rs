@@ -624,7 +624,7 @@ fn api_keys_open_account_routes_alone() {
         let path = spec.path.replace("{id}", &Uuid::now_v7().to_string());
         let reply = with_body(server.request(spec.method.as_str(), &path).bearer(&key), row(spec)).send();
         match spec.access {
-            Access::Session | Access::Manage | Access::Platform => drop(reply.refused(401, "AUTH_ERROR")),
+            Access::Session | Access::Manage | Access::Administrator => drop(reply.refused(401, "AUTH_ERROR")),
             _ => assert!(is_admitted(spec, &reply), "{}: {}", label(spec), reply.text),
         }
     }
@@ -660,7 +660,11 @@ fn an_id_that_is_none_is_named() {
     let server = Server::new();
     let (ana, root) = (server.owner(), server.root());
     for spec in TABLE.iter().filter(|spec| spec.path.contains("{id}")) {
-        let caller = if spec.access == Access::Platform { &root } else { &ana };
+        let caller = if spec.access == Access::Administrator {
+            &root
+        } else {
+            &ana
+        };
         for id in ["7", "not-a-uuid", "0190a1b2-0000-7000-8000-00000000000g", "%00"] {
             let path = spec.path.replace("{id}", id);
             let reply = with_body(caller.request(spec.method.as_str(), &path), row(spec)).send();
@@ -680,7 +684,11 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
     things.push(("/api/admin/accounts/", ana.account.clone()));
     let before = dump(&ana);
     for spec in TABLE {
-        let caller = if spec.access == Access::Platform { &root } else { &ana };
+        let caller = if spec.access == Access::Administrator {
+            &root
+        } else {
+            &ana
+        };
         let call = |media_type: &str, body: &str| -> Reply {
             let request = caller.request(spec.method.as_str(), &path_of(spec, &things));
             request.body(media_type, body).send()

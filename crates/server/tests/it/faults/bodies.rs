@@ -158,7 +158,11 @@ fn round(callers: [&User<'_>; 2], things: &[(&'static str, String)], bomb: &[u8]
         if spec.path.starts_with("/api/billing") || spec.path == "/api/admin/accounts" {
             continue;
         }
-        let caller = if spec.access == Access::Platform { root } else { ana };
+        let caller = if spec.access == Access::Administrator {
+            root
+        } else {
+            ana
+        };
         try_route(caller, spec.method.as_str(), &path_of(spec, things), good, bomb, all);
     }
 }

@@ -110,7 +110,13 @@ fn samples(server: &Server) -> Vec<Sample> {
     let mut things = belongings(&ana);
     things.push(("/api/admin/accounts/", ana.account.clone()));
     things.push(("/api/hooks/", ana.account.clone()));
-    let caller = |spec: &RouteSpec| if spec.access == Access::Platform { &root } else { &ana };
+    let caller = |spec: &RouteSpec| {
+        if spec.access == Access::Administrator {
+            &root
+        } else {
+            &ana
+        }
+    };
     TABLE
         .iter()
         .filter_map(|spec| sample(spec, caller(spec), &things))

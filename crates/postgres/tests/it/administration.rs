@@ -1,18 +1,18 @@
 //! Accounts from above: the list against a list of everything, accounts without anybody, support mode.
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
-use recado_domain::platform::{
-    AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, PlatformStore, SupportStore,
+use recado_domain::administration::{
+    AccountChange, AccountFilter, AccountRow, AccountUpdate, Admin, AdministrationStore, SupportStore,
 };
 use recado_domain::shared::{AccountId, PageQuery, Role, StoreError, UserId};
 use recado_domain::team::{Invite, InviteInsert, InviteStatus};
-use recado_postgres::{PgAccounts, PgPlatform, PgSupport};
+use recado_postgres::{PgAccounts, PgAdministration, PgSupport};
 use time::{Duration, OffsetDateTime};
 
 use crate::support::{NOW, World, account, event, id, session};
 
-fn store(world: &World) -> PgPlatform {
-    PgPlatform::new(world.platform.clone())
+fn store(world: &World) -> PgAdministration {
+    PgAdministration::new(world.platform.clone())
 }
 
 /// Accounts of many kinds, the owner's addresses among them.
@@ -203,7 +203,7 @@ async fn conversations_of_deleted_contacts_are_in_no_figure() {
     assert_eq!((totals.contacts, totals.conversations), (1, 1));
 }
 
-async fn updated(all: &PgPlatform, id: AccountId, change: &AccountChange) -> Account {
+async fn updated(all: &PgAdministration, id: AccountId, change: &AccountChange) -> Account {
     match all.update(id, change, None).await.unwrap() {
         AccountUpdate::Done(account) => account,
         other => panic!("{other:?}"),

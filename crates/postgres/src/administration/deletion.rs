@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::platform::{DeletionStore, GatewayCancellation};
+use recado_domain::administration::{DeletionStore, GatewayCancellation};
 use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;

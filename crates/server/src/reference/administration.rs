@@ -1,13 +1,15 @@
 //! What the reference says of what platform administrators do.
 
 use recado_domain::accounts::AccountStatus;
-use recado_domain::platform::{AccountDetail, AccountRow, ChurnDay, PlatformStats, RevenueDay, RevenueOverview};
+use recado_domain::administration::{
+    AccountDetail, AccountRow, AdministrationStats, ChurnDay, RevenueDay, RevenueOverview,
+};
 use recado_domain::shared::Page;
 use serde_json::json;
 
 use super::operation::{Body, Operation, Parameter, created, data, gone, id_of, page_of, text, whole, word};
 use super::{Fault, Tag};
-use crate::routes::platform::{
+use crate::routes::administration::{
     Action, AdministeredAccount, ChangedAccount, Entered, Left, NewAccount, SupportReason, Told,
 };
 
@@ -106,7 +108,7 @@ pub(crate) fn stop_support() -> Operation {
 
 pub(crate) fn stats() -> Operation {
     Operation::new("Get the platform's figures", "The platform at a glance.")
-        .answers(data::<PlatformStats>("The figures."))
+        .answers(data::<AdministrationStats>("The figures."))
 }
 
 pub(crate) fn revenue() -> Operation {

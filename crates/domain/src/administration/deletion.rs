@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use time::Duration;
 
-use super::{DeletionStore, GatewayCancellation, PlatformError};
+use super::{AdministrationError, DeletionStore, GatewayCancellation};
 use crate::billing::{GatewayFault, PaymentGateway};
 use crate::media::{MediaStore, MediaStoreError};
 use crate::shared::{AccountId, Clock, StoreError};
@@ -46,10 +46,10 @@ impl Deletions {
     }
 
     /// Removes an account for good. Where this fails half-way, the account is gone all the same, and a worker finishes.
-    pub async fn delete(&self, account: AccountId) -> Result<(), PlatformError> {
+    pub async fn delete(&self, account: AccountId) -> Result<(), AdministrationError> {
         let watched_until = self.clock.now() + WATCHED_FOR;
         if !self.store.begin(account, DELETION_LEASE, watched_until).await? {
-            return Err(PlatformError::NotFound);
+            return Err(AdministrationError::NotFound);
         }
         for cancellation in self.store.cancellations(account).await? {
             // What fails now is tried again by the worker.
@@ -65,7 +65,7 @@ impl Deletions {
         };
         match self.finish(account).await {
             Ok(()) => Ok(true),
-            Err(PlatformError::Store(error)) => Err(error),
+            Err(AdministrationError::Store(error)) => Err(error),
             Err(other) => Err(StoreError::Unavailable(Box::new(other))),
         }
     }
@@ -80,7 +80,7 @@ impl Deletions {
     }
 
     /// Rows first: they are what callbacks, runs and readers might still meet.
-    async fn finish(&self, account: AccountId) -> Result<(), PlatformError> {
+    async fn finish(&self, account: AccountId) -> Result<(), AdministrationError> {
         while self.store.purge(account, DELETION_LEASE).await? {}
         match self.media.delete_account(account).await {
             // Where files cannot be kept there is none.

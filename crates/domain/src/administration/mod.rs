@@ -4,7 +4,7 @@
 //! membership of support mode, and the figures of the business. Does not own who an administrator is (`accounts`), how
 //! a subscription is written (`billing`) nor the cookie of support mode (the server).
 
-mod administration;
+mod accounts;
 mod deletion;
 mod figures;
 mod model;
@@ -14,10 +14,10 @@ mod support;
 #[cfg(test)]
 mod tests;
 
-pub use administration::{AccountInput, AccountPatch, ActionInput, Administration};
+pub use accounts::{AccountInput, AccountPatch, ActionInput, Administration};
 pub use deletion::{CANCELLATION_PAUSE, DELETION_LEASE, Deletions, WATCHED_FOR};
 pub use figures::{
-    ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformStats, Revenue, RevenueDay, RevenueOverview,
+    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, Revenue, RevenueDay, RevenueOverview,
     SubscriptionFigures, Totals, arr, monthly_value,
 };
 pub use model::*;

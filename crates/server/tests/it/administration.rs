@@ -15,7 +15,7 @@ use crate::harness::{Server, eventually, text, until};
 use crate::matrix::{label, row, with_body};
 
 fn admin_routes() -> impl Iterator<Item = &'static RouteSpec> {
-    TABLE.iter().filter(|spec| spec.access == Access::Platform)
+    TABLE.iter().filter(|spec| spec.access == Access::Administrator)
 }
 
 fn path(spec: &RouteSpec, account: &str) -> String {

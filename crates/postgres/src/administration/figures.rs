@@ -1,17 +1,17 @@
-//! The figures of the business, counted by the rules of `recado_domain::platform`: a test holds the two against each
+//! The figures of the business, counted by the rules of `recado_domain::administration`: a test holds the two against each
 //! other over random histories.
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Date as SqlDate};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::administration::{DayChurn, DayRevenue, Days, Revenue, SubscriptionFigures, Totals};
 use recado_domain::billing::Cents;
-use recado_domain::platform::{DayChurn, DayRevenue, Days, Revenue, SubscriptionFigures, Totals};
 use time::{Date, OffsetDateTime};
 
 use crate::errors::Attempt;
 use crate::sql::sql;
 
-/// What the subscription `s` is worth a month: `recado_domain::platform::monthly_value`.
+/// What the subscription `s` is worth a month: `recado_domain::administration::monthly_value`.
 macro_rules! monthly_value {
     () => {
         "CASE s.cycle WHEN 'YEARLY' THEN s.value / 12

@@ -9,9 +9,9 @@ mod support;
 
 use async_trait::async_trait;
 use recado_domain::accounts::{Account, AccountStatus};
-use recado_domain::platform::{
-    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, DayChurn, DayRevenue, Days, PlatformStore,
-    SubscriptionFigures, Totals,
+use recado_domain::administration::{
+    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, AdministrationStore, DayChurn, DayRevenue,
+    Days, SubscriptionFigures, Totals,
 };
 use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
 use recado_domain::team::InviteInsert;
@@ -25,16 +25,16 @@ pub use support::PgSupport;
 
 /// Accounts from above.
 #[derive(Clone, Debug)]
-pub struct PgPlatform(PlatformPool);
+pub struct PgAdministration(PlatformPool);
 
-impl PgPlatform {
+impl PgAdministration {
     pub fn new(pool: PlatformPool) -> Self {
         Self(pool)
     }
 }
 
 #[async_trait]
-impl PlatformStore for PgPlatform {
+impl AdministrationStore for PgAdministration {
     async fn list(
         &self,
         filter: &AccountFilter,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::{Admin, PlatformError, SupportStore};
+use super::{Admin, AdministrationError, SupportStore};
 use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, StoreError, UserId, text};
 
 /// How long it lasts.
@@ -45,7 +45,7 @@ impl Support {
         account: AccountId,
         leaving: Option<AccountId>,
         reason: Option<&str>,
-    ) -> Result<SupportStarted, PlatformError> {
+    ) -> Result<SupportStarted, AdministrationError> {
         let reason = reason.map(text::sanitize).filter(|reason| !reason.is_empty());
         if reason
             .as_ref()
@@ -69,14 +69,14 @@ impl Support {
             .await?;
         Ok(SupportStarted {
             account_id: account,
-            account_name: name.ok_or(PlatformError::NotFound)?,
+            account_name: name.ok_or(AdministrationError::NotFound)?,
             started_at,
             expires_at,
         })
     }
 
     /// Ends it: what was lent is taken back, what is their own stays.
-    pub async fn stop(&self, user: UserId, account: AccountId) -> Result<(), PlatformError> {
+    pub async fn stop(&self, user: UserId, account: AccountId) -> Result<(), AdministrationError> {
         self.store.stop(user, account).await?;
         Ok(())
     }

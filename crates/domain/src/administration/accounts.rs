@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use super::{
-    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, ChurnDay, Days,
-    PlatformError, PlatformStats, PlatformStore, RevenueDay, RevenueOverview, SubscriptionFigures,
+    AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, AdministrationError,
+    AdministrationStats, AdministrationStore, ChurnDay, Days, RevenueDay, RevenueOverview, SubscriptionFigures,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
@@ -81,7 +81,7 @@ impl ActionInput {
 
 /// The use cases over all accounts.
 pub struct Administration {
-    store: Arc<dyn PlatformStore>,
+    store: Arc<dyn AdministrationStore>,
     subscriptions: Arc<dyn SubscriptionStore>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
@@ -90,7 +90,7 @@ pub struct Administration {
 
 impl Administration {
     pub fn new(
-        store: Arc<dyn PlatformStore>,
+        store: Arc<dyn AdministrationStore>,
         subscriptions: Arc<dyn SubscriptionStore>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
@@ -106,19 +106,19 @@ impl Administration {
     }
 
     /// One page of the accounts, the newest first.
-    pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, PlatformError> {
+    pub async fn list(&self, filter: &AccountFilter, page: PageQuery) -> Result<Page<AccountRow>, AdministrationError> {
         let since = self.clock.now() - MESSAGES_SINCE;
         Ok(self.store.list(filter, page, since).await?)
     }
 
     /// One account in full.
-    pub async fn get(&self, account: AccountId) -> Result<AccountDetail, PlatformError> {
+    pub async fn get(&self, account: AccountId) -> Result<AccountDetail, AdministrationError> {
         let found = self.store.detail(account).await?;
-        found.ok_or(PlatformError::NotFound)
+        found.ok_or(AdministrationError::NotFound)
     }
 
     /// Makes an account that nobody is in, and an invite for whoever shall own it.
-    pub async fn create(&self, admin: &Admin, input: &AccountInput) -> Result<Administered, PlatformError> {
+    pub async fn create(&self, admin: &Admin, input: &AccountInput) -> Result<Administered, AdministrationError> {
         let mut errors = FieldErrors::default();
         let given = input.name.as_deref().unwrap_or_default();
         let name = kept(&mut errors, name(given));
@@ -148,12 +148,12 @@ impl Administration {
         admin: &Admin,
         id: AccountId,
         patch: &AccountPatch,
-    ) -> Result<Administered, PlatformError> {
+    ) -> Result<Administered, AdministrationError> {
         let change = change_of(patch)?;
         let (insert, owner_invite) = match said(patch.owner_email.as_deref()) {
             None => (None, None),
             email @ Some(_) => {
-                let stored = self.store.account(id).await?.ok_or(PlatformError::NotFound)?;
+                let stored = self.store.account(id).await?.ok_or(AdministrationError::NotFound)?;
                 let name = change.name.as_deref().unwrap_or(&stored.name);
                 self.owner(admin, (id, name), email)?
             }
@@ -161,7 +161,7 @@ impl Administration {
         let owned = |fault: &str| Err(FieldErrors::one("owner_email", fault).into());
         match taken(self.store.update(id, &change, insert).await)? {
             AccountUpdate::Done(account) => Ok(Administered { account, owner_invite }),
-            AccountUpdate::Missing => Err(PlatformError::NotFound),
+            AccountUpdate::Missing => Err(AdministrationError::NotFound),
             AccountUpdate::Owned => owned("cannot be given: the account has an owner, who invites others"),
             AccountUpdate::Member => owned("is a member of this account already: remove them first"),
         }
@@ -195,7 +195,7 @@ impl Administration {
         admin: &Admin,
         account: AccountId,
         input: &ActionInput,
-    ) -> Result<&'static str, PlatformError> {
+    ) -> Result<&'static str, AdministrationError> {
         match input.read()? {
             Action::Suspend => {
                 let status = AccountStatus::Suspended;
@@ -220,18 +220,22 @@ impl Administration {
         account: AccountId,
         status: AccountStatus,
         action: &str,
-    ) -> Result<(), PlatformError> {
+    ) -> Result<(), AdministrationError> {
         let event = acted(admin, account, json!({ "action": action }));
         match self.store.set_status(account, status, &[event]).await? {
             true => Ok(()),
-            false => Err(PlatformError::NotFound),
+            false => Err(AdministrationError::NotFound),
         }
     }
 
     /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked.
-    async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), PlatformError> {
+    async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
         for _ in 0..ATTEMPTS {
-            let before = self.store.account(account).await?.ok_or(PlatformError::NotFound)?;
+            let before = self
+                .store
+                .account(account)
+                .await?
+                .ok_or(AdministrationError::NotFound)?;
             let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });
             let events = vec![acted(admin, account, changes)];
             let live = self.subscriptions.overview(account).await?.subscription;
@@ -240,7 +244,7 @@ impl Administration {
             let Some(mut subscription) = paying else {
                 return match self.store.set_plan(account, plan, &events).await? {
                     true => Ok(()),
-                    false => Err(PlatformError::NotFound),
+                    false => Err(AdministrationError::NotFound),
                 };
             };
             subscription.plan = plan.to_owned();
@@ -256,17 +260,17 @@ impl Administration {
                 return Ok(());
             }
         }
-        Err(PlatformError::Contended)
+        Err(AdministrationError::Contended)
     }
 
     /// The platform at a glance.
-    pub async fn stats(&self) -> Result<PlatformStats, PlatformError> {
+    pub async fn stats(&self) -> Result<AdministrationStats, AdministrationError> {
         let totals = self.store.totals().await?;
-        Ok(PlatformStats::new(totals, self.figures().await?))
+        Ok(AdministrationStats::new(totals, self.figures().await?))
     }
 
     /// What comes in.
-    pub async fn revenue(&self) -> Result<RevenueOverview, PlatformError> {
+    pub async fn revenue(&self) -> Result<RevenueOverview, AdministrationError> {
         Ok(self.figures().await?.into())
     }
 
@@ -277,13 +281,13 @@ impl Administration {
     }
 
     /// What was paid, day by day.
-    pub async fn daily_revenue(&self, days: i64) -> Result<Vec<RevenueDay>, PlatformError> {
+    pub async fn daily_revenue(&self, days: i64) -> Result<Vec<RevenueDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
         Ok(RevenueDay::each(days, &self.store.revenue(days).await?))
     }
 
     /// What ended, day by day.
-    pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, PlatformError> {
+    pub async fn churn(&self, days: i64) -> Result<Vec<ChurnDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
         let counted = self.store.churn(days).await?;
         Ok(counted.into_iter().map(ChurnDay::from).collect())
@@ -378,12 +382,12 @@ fn status(given: &str) -> Result<AccountStatus, FieldErrors> {
 }
 
 /// A slug that somebody else has is the caller's fault.
-fn taken<T>(stored: Result<T, StoreError>) -> Result<T, PlatformError> {
+fn taken<T>(stored: Result<T, StoreError>) -> Result<T, AdministrationError> {
     match stored {
         Ok(value) => Ok(value),
         Err(error) => Err(match error.into_field_errors() {
-            Ok(errors) => PlatformError::Invalid(errors),
-            Err(error) => PlatformError::Store(error),
+            Ok(errors) => AdministrationError::Invalid(errors),
+            Err(error) => AdministrationError::Store(error),
         }),
     }
 }

@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::platform::{Admin, SupportStore};
+use recado_domain::administration::{Admin, SupportStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId};
 use time::OffsetDateTime;
 

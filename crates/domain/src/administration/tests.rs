@@ -106,7 +106,7 @@ fn invites() -> Invites {
     Invites::new(store, Arc::new(secrets), Arc::new(ids), None, "https://recado.example")
 }
 
-fn administration(store: MockPlatformStore, subscriptions: MockSubscriptionStore) -> Administration {
+fn administration(store: MockAdministrationStore, subscriptions: MockSubscriptionStore) -> Administration {
     let mut ids = MockIds::new();
     ids.expect_next().returning(|| Uuid::from_u128(9));
     Administration::new(
@@ -126,9 +126,9 @@ fn action(action: &str, plan: Option<&str>) -> ActionInput {
 }
 
 /// The fields that are complained of.
-fn blamed<T: std::fmt::Debug>(result: Result<T, PlatformError>) -> Vec<String> {
+fn blamed<T: std::fmt::Debug>(result: Result<T, AdministrationError>) -> Vec<String> {
     match result {
-        Err(PlatformError::Invalid(errors)) => errors.0.into_keys().collect(),
+        Err(AdministrationError::Invalid(errors)) => errors.0.into_keys().collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -142,7 +142,7 @@ fn changes(events: &[Event]) -> serde_json::Value {
 
 #[tokio::test]
 async fn the_list_counts_the_messages_of_thirty_days() {
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store
         .expect_list()
         .withf(|_, _, since| *since == NOW - Duration::days(30))
@@ -163,7 +163,7 @@ async fn a_wrong_action_or_plan_reaches_no_store() {
         (action("change_plan", Some("gold")), "plan"),
         (action("change_plan", Some("")), "plan"),
     ] {
-        let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+        let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
         assert_eq!(blamed(all.act(&admin(false), ACCOUNT, &input).await), [field]);
     }
 }
@@ -172,7 +172,7 @@ async fn a_wrong_action_or_plan_reaches_no_store() {
 async fn suspending_and_opening_again_say_who_did_it() {
     use AccountStatus::{Active, Suspended};
     for (word, wanted, in_support) in [("suspend", Suspended, false), ("reactivate", Active, true)] {
-        let mut store = MockPlatformStore::new();
+        let mut store = MockAdministrationStore::new();
         store.expect_set_status().returning(move |account, status, events| {
             let [Event::Audit(audit)] = events else {
                 panic!("{events:?}")
@@ -191,11 +191,11 @@ async fn suspending_and_opening_again_say_who_did_it() {
         let all = administration(store, MockSubscriptionStore::new());
         all.act(&admin(in_support), ACCOUNT, &action(word, None)).await.unwrap();
     }
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store.expect_set_status().returning(|_, _, _| Ok(false));
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.act(&admin(false), ACCOUNT, &action("suspend", None)).await;
-    assert!(matches!(missing, Err(PlatformError::NotFound)));
+    assert!(matches!(missing, Err(AdministrationError::NotFound)));
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
     use SubscriptionStatus::{Active, PastDue, Pending};
     for status in [Some(Active), Some(PastDue), Some(Pending), None] {
         let paying = matches!(status, Some(Active | PastDue));
-        let mut store = MockPlatformStore::new();
+        let mut store = MockAdministrationStore::new();
         store.expect_account().returning(|_| Ok(Some(account())));
         store
             .expect_set_plan()
@@ -236,14 +236,14 @@ async fn a_plan_changes_what_is_active_or_past_due_and_never_what_is_paid() {
 
 #[tokio::test]
 async fn a_subscription_that_never_rests_is_a_conflict() {
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(Some(account())));
     let mut subscriptions = subscribed(Some(SubscriptionStatus::Active));
     subscriptions.expect_write().returning(|_| Ok(Writing::Stale));
     let all = administration(store, subscriptions);
     let input = action("change_plan", Some("growth"));
     let refused = all.act(&admin(false), ACCOUNT, &input).await;
-    assert!(matches!(refused, Err(PlatformError::Contended)));
+    assert!(matches!(refused, Err(AdministrationError::Contended)));
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
             owner_email: None,
         };
         async move {
-            let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+            let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
             blamed(all.create(&admin(false), &input).await)
         }
     };
@@ -266,7 +266,7 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
         assert_eq!(refused("x", Some(slug), None).await, ["slug"], "{slug}");
     }
     for (slug, wanted) in [(None, "loja-da-ana"), (Some("ana-2"), "ana-2")] {
-        let mut store = MockPlatformStore::new();
+        let mut store = MockAdministrationStore::new();
         store.expect_create().returning(move |account, is_given, owner| {
             assert!(owner.is_none());
             assert_eq!((account.slug.as_str(), is_given), (wanted, slug.is_some()));
@@ -301,7 +301,7 @@ async fn every_field_of_a_patch_is_checked() {
         status: Some("closed".into()),
         owner_email: None,
     };
-    let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+    let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
     let fields = blamed(all.update(&admin(false), ACCOUNT, &patch).await);
     assert_eq!(fields, ["logo_url", "name", "plan", "slug", "status"]);
     for url in ["", "http://", "https:///x", "https://a b", "ftp://a"] {
@@ -315,7 +315,7 @@ async fn every_field_of_a_patch_is_checked() {
             "{url}"
         );
     }
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     let wanted = AccountChange {
         logo_url: Some(None),
         status: Some(AccountStatus::Suspended),
@@ -368,7 +368,7 @@ async fn support_begins_with_an_entry_that_names_the_administrator() {
     let missing = Support::new(Arc::new(store), clock())
         .start(&admin(false), ACCOUNT, None, None)
         .await;
-    assert!(matches!(missing, Err(PlatformError::NotFound)));
+    assert!(matches!(missing, Err(AdministrationError::NotFound)));
 }
 
 fn cancellation(gateway_id: Option<&str>, until: OffsetDateTime) -> GatewayCancellation {
@@ -487,5 +487,8 @@ async fn files_that_cannot_be_removed_keep_a_removal_open() {
     store.expect_begin().returning(|_, _, _| Ok(false));
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
     let deletions = Deletions::new(Arc::new(store), media, gateway, clock());
-    assert!(matches!(deletions.delete(ACCOUNT).await, Err(PlatformError::NotFound)));
+    assert!(matches!(
+        deletions.delete(ACCOUNT).await,
+        Err(AdministrationError::NotFound)
+    ));
 }

@@ -168,7 +168,7 @@ pub struct GatewayCancellation {
 
 /// Why an administrator did not get what they asked for.
 #[derive(Debug, Error)]
-pub enum PlatformError {
+pub enum AdministrationError {
     /// There is no such account.
     #[error("there is no such account")]
     NotFound,

@@ -27,7 +27,7 @@ pub enum AccountUpdate {
 /// Accounts from above. An account that is being removed is none.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait PlatformStore: Send + Sync {
+pub trait AdministrationStore: Send + Sync {
     /// One page of the accounts that a filter lets through, the newest first, and their exact number. The answer MUST be
     /// that of filtering the list of all of them. Messages are counted from `since` on.
     async fn list(

@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
+use recado_domain::administration::{AdministrationStore, DayChurn, Days, Revenue, SubscriptionFigures, monthly_value};
 use recado_domain::billing::{Cents, Cycle};
-use recado_domain::platform::{DayChurn, Days, PlatformStore, Revenue, SubscriptionFigures, monthly_value};
-use recado_postgres::PgPlatform;
+use recado_postgres::PgAdministration;
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
 
@@ -204,7 +204,7 @@ async fn write(world: &World, lives: &[Life]) {
 #[tokio::test]
 async fn the_figures_are_those_of_the_model() {
     let world = World::new().await;
-    let store = PgPlatform::new(world.platform.clone());
+    let store = PgAdministration::new(world.platform.clone());
     let mut runner = TestRunner::default();
     let histories = prop::collection::vec(life(), 0..40);
     for round in 0..60 {

@@ -4,8 +4,8 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::administration::{AccountDetail, AccountFilter, AccountMetrics, AccountRow, AccountUser};
 use recado_domain::billing::Cents;
-use recado_domain::platform::{AccountDetail, AccountFilter, AccountMetrics, AccountRow, AccountUser};
 use recado_domain::shared::{AccountId, Page, PageQuery, StoreError};
 use recado_domain::team::Member;
 use time::OffsetDateTime;

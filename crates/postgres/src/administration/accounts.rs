@@ -3,7 +3,7 @@
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::accounts::Account;
-use recado_domain::platform::{AccountChange, AccountUpdate};
+use recado_domain::administration::{AccountChange, AccountUpdate};
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
 

@@ -6,7 +6,7 @@ use crate::team::InviteStatus;
 
 #[tokio::test]
 async fn whoever_shall_own_an_account_is_invited_with_it() {
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store.expect_create().times(1).returning(|account, _, owner| {
         let owner = owner.unwrap();
         assert_eq!((owner.account_id, owner.invited_by), (account.id, admin(false).user_id));
@@ -25,7 +25,7 @@ async fn whoever_shall_own_an_account_is_invited_with_it() {
     let made = all.create(&admin(false), &input(" Dona@example.com ")).await.unwrap();
     let invite = made.owner_invite.unwrap().invite;
     assert_eq!((invite.email.as_str(), invite.role), ("Dona@example.com", Role::Owner));
-    let all = administration(MockPlatformStore::new(), MockSubscriptionStore::new());
+    let all = administration(MockAdministrationStore::new(), MockSubscriptionStore::new());
     let both = AccountInput {
         name: None,
         ..input("dona")
@@ -44,7 +44,7 @@ async fn an_owner_is_invited_later_only_where_there_is_none() {
         (AccountUpdate::Owned, Some("owner_email")),
         (AccountUpdate::Member, Some("owner_email")),
     ] {
-        let mut store = MockPlatformStore::new();
+        let mut store = MockAdministrationStore::new();
         store.expect_account().returning(|_| Ok(Some(account())));
         store
             .expect_update()
@@ -57,18 +57,18 @@ async fn an_owner_is_invited_later_only_where_there_is_none() {
             Some(field) => assert_eq!(blamed(updated), [field]),
         }
     }
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store.expect_account().returning(|_| Ok(None));
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.update(&admin(false), ACCOUNT, &patch("dona@example.com")).await;
-    assert!(matches!(missing, Err(PlatformError::NotFound)));
+    assert!(matches!(missing, Err(AdministrationError::NotFound)));
     // An empty field of a form says nothing, and needs no account to be looked at.
-    let mut store = MockPlatformStore::new();
+    let mut store = MockAdministrationStore::new();
     store.expect_update().returning(|_, _, owner| {
         assert!(owner.is_none());
         Ok(AccountUpdate::Missing)
     });
     let all = administration(store, MockSubscriptionStore::new());
     let missing = all.update(&admin(false), ACCOUNT, &patch(" ")).await;
-    assert!(matches!(missing, Err(PlatformError::NotFound)));
+    assert!(matches!(missing, Err(AdministrationError::NotFound)));
 }

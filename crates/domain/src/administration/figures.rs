@@ -135,7 +135,8 @@ impl SubscriptionFigures {
 /// The platform at a glance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct PlatformStats {
+#[schemars(rename = "PlatformStats")]
+pub struct AdministrationStats {
     /// How many accounts there are.
     #[schemars(example = 412)]
     total_accounts: i64,
@@ -162,7 +163,7 @@ pub struct PlatformStats {
     churn_rate: Percent,
 }
 
-impl PlatformStats {
+impl AdministrationStats {
     /// Of what was counted.
     pub fn new(totals: Totals, figures: SubscriptionFigures) -> Self {
         Self {
@@ -394,7 +395,7 @@ mod tests {
         };
         let stats = json!({ "totalAccounts": 1, "totalUsers": 2, "totalContacts": 3, "totalConversations": 4, "mrr": 5,
                             "arr": 60, "payingAccounts": 6, "churnRate": 12.5 });
-        assert_eq!(json!(PlatformStats::new(totals, figures)), stats);
+        assert_eq!(json!(AdministrationStats::new(totals, figures)), stats);
         let revenue = json!({ "total_mrr": 5, "total_arr": 60, "paying_accounts": 6, "churn_rate_30d": 12.5 });
         assert_eq!(json!(RevenueOverview::from(figures)), revenue);
         let churn = ChurnDay::from(DayChurn {

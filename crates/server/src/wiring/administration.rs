@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use recado_domain::platform::{Administration, Deletions, Support};
-use recado_postgres::{PgDeletions, PgPlatform, PgSubscriptions, PgSupport};
+use recado_domain::administration::{Administration, Deletions, Support};
+use recado_postgres::{PgAdministration, PgDeletions, PgSubscriptions, PgSupport};
 
 use super::{Shared, Stores, people};
 
@@ -30,7 +30,7 @@ impl AdminServices {
 
 impl Stores {
     fn administration(&self, shared: &Shared) -> Administration {
-        let store = Arc::new(PgPlatform::new(self.platform.clone()));
+        let store = Arc::new(PgAdministration::new(self.platform.clone()));
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         let invites = people::invites(shared, self);
         Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone(), invites)

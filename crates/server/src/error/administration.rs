@@ -1,0 +1,17 @@
+//! How the platform's administration refuses.
+
+use recado_domain::administration::AdministrationError;
+
+use super::ApiError;
+
+impl From<AdministrationError> for ApiError {
+    fn from(error: AdministrationError) -> Self {
+        match error {
+            AdministrationError::NotFound => Self::NotFound,
+            AdministrationError::Invalid(errors) => errors.into(),
+            AdministrationError::Contended => Self::Conflict(error.to_string()),
+            AdministrationError::Media(error) => Self::Storage(error),
+            AdministrationError::Store(error) => error.into(),
+        }
+    }
+}
