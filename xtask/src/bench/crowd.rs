@@ -99,7 +99,7 @@ impl Crowd {
             for caller in &mut line {
                 caller.begin(now, end, &mut answers);
             }
-            let Some(wake) = line.iter().filter_map(|caller| caller.wakes(end)).min() else {
+            let Some(wake) = line.iter().filter_map(|caller| caller.wakes(now, end)).min() else {
                 break;
             };
             for number in ready(&line, wake.saturating_duration_since(Instant::now()))? {
@@ -166,10 +166,10 @@ impl Caller<'_> {
     }
 
     /// When it has to be looked at, whatever comes; none: it is done.
-    fn wakes(&self, end: Instant) -> Option<Instant> {
+    fn wakes(&self, now: Instant, end: Instant) -> Option<Instant> {
         match self.asked {
             Some(asked) => Some(asked + TIMEOUT),
-            None => (self.due < end).then_some(self.due),
+            None => (now < end && self.due < end).then_some(self.due),
         }
     }
 
