@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY campaigns_name_idx;
