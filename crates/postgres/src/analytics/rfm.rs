@@ -1,7 +1,6 @@
 //! Scores of customers, and whose turn it is to have them calculated.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Json, Nullable, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
@@ -11,9 +10,10 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, corrupt, retry};
+use crate::errors::{Attempt, corrupt};
 use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Id, Number, Sql, sql};
+use crate::sql::{Id, Number, sql};
+use crate::transactions::in_tenant;
 
 /// All of an account's orders are read, and all of its scores are written.
 const TIMES: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeout = '30s'";
@@ -29,25 +29,6 @@ impl PgRfm {
     /// `platform` looks for what is due, across accounts.
     pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
         Self { tenants, platform }
-    }
-
-    async fn one(&self, statement: Sql<'_>) -> Result<Option<AccountId>, StoreError> {
-        let mut held = self.platform.get().await?;
-        let found = statement.get_result::<Id>(held.conn()?).await.optional();
-        Ok(held.end(found.map_err(Fault::from))?.map(|row| row.id.into()))
-    }
-
-    async fn execute(
-        &self,
-        account: AccountId,
-        statement: impl Fn() -> Sql<'static> + Sync,
-    ) -> Result<usize, StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(account).await?;
-            let done = statement().execute(tx.conn()?).await;
-            tx.end(done.map_err(Fault::from)).await
-        })
-        .await
     }
 }
 
@@ -159,22 +140,18 @@ impl RfmStore for PgRfm {
     }
 
     async fn request(&self, account: AccountId) -> Result<(), StoreError> {
-        let statement = || {
-            sql(
-                "INSERT INTO rfm_calculations AS r (account_id, due_at) VALUES ($1, now())
+        let statement = sql(
+            "INSERT INTO rfm_calculations AS r (account_id, due_at) VALUES ($1, now())
                  ON CONFLICT (account_id) DO UPDATE SET due_at = excluded.due_at WHERE r.due_at > excluded.due_at",
-            )
-            .bind(account)
-        };
-        self.execute(account, statement).await.map(drop)
+        )
+        .bind(account);
+        self.tenants.run(account, statement).await.map(drop)
     }
 
     async fn unplanned(&self, limit: i64) -> Result<Vec<AccountId>, StoreError> {
         let statement = sql("SELECT a.id FROM accounts a
              WHERE NOT EXISTS (SELECT FROM rfm_calculations r WHERE r.account_id = a.id) LIMIT $1");
-        let mut held = self.platform.get().await?;
-        let rows: Result<Vec<Id>, _> = statement.bind(limit).load(held.conn()?).await;
-        let rows = held.end(rows.map_err(Fault::from))?;
+        let rows: Vec<Id> = self.platform.rows(statement.bind(limit)).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 
@@ -186,9 +163,7 @@ impl RfmStore for PgRfm {
              ON CONFLICT DO NOTHING")
         .bind(due.iter().map(|(account, _)| account.0).collect::<Vec<_>>())
         .bind(due.iter().map(|(_, due_at)| *due_at).collect::<Vec<_>>());
-        let mut held = self.platform.get().await?;
-        let planned = statement.execute(held.conn()?).await;
-        held.end(planned.map_err(Fault::from)).map(drop)
+        self.platform.run(statement).await.map(drop)
     }
 
     async fn claim(&self, worker: Uuid, lease: Duration) -> Result<Option<AccountId>, StoreError> {
@@ -199,21 +174,19 @@ impl RfmStore for PgRfm {
                ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id AS id",
         );
-        self.one(statement.bind(worker).bind(lease)).await
+        let claimed: Option<Id> = self.platform.row_if_any(statement.bind(worker).bind(lease)).await?;
+        Ok(claimed.map(|row| row.id.into()))
     }
 
     async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError> {
-        let claim = *claim;
-        let statement = || {
-            sql(
-                "UPDATE rfm_calculations SET leased_until = now() + $3 * interval '1 microsecond'
+        let statement = sql(
+            "UPDATE rfm_calculations SET leased_until = now() + $3 * interval '1 microsecond'
                  WHERE account_id = $1 AND worker = $2",
-            )
-            .bind(claim.account_id)
-            .bind(claim.worker)
-            .bind(lease)
-        };
-        Ok(self.execute(claim.account_id, statement).await? == 1)
+        )
+        .bind(claim.account_id)
+        .bind(claim.worker)
+        .bind(lease);
+        Ok(self.tenants.run(claim.account_id, statement).await? == 1)
     }
 
     async fn calculate(
@@ -223,32 +196,25 @@ impl RfmStore for PgRfm {
         enough: i64,
         next: OffsetDateTime,
     ) -> Result<bool, StoreError> {
-        retry(|| async {
-            let mut tx = self.tenants.begin(claim.account_id).await?;
-            let conn = tx.conn()?;
-            let concluded = async {
+        in_tenant!(
+            self.tenants,
+            claim.account_id,
+            |conn| async {
                 let scored = score(conn, claim.account_id, grid, enough).await?;
                 conclude(conn, claim, next, scored).await
-            };
-            match concluded.await {
-                Ok(false) => tx.rollback().await.map(|()| false),
-                done => tx.end(done).await,
-            }
-        })
-        .await
+            },
+            unless false
+        )
     }
 
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError> {
-        let claim = *claim;
-        let statement = || {
-            sql(
-                "UPDATE rfm_calculations SET due_at = $3, worker = NULL, leased_until = NULL
+        let statement = sql(
+            "UPDATE rfm_calculations SET due_at = $3, worker = NULL, leased_until = NULL
                  WHERE account_id = $1 AND worker = $2",
-            )
-            .bind(claim.account_id)
-            .bind(claim.worker)
-            .bind(until)
-        };
-        self.execute(claim.account_id, statement).await.map(drop)
+        )
+        .bind(claim.account_id)
+        .bind(claim.worker)
+        .bind(until);
+        self.tenants.run(claim.account_id, statement).await.map(drop)
     }
 }
