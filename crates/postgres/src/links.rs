@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::ingestion::{quarter, utc_day};
+use recado_domain::ingestion::Grain;
 use recado_domain::links::{Link, LinkStore};
 use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError};
 use time::OffsetDateTime;
@@ -117,12 +117,12 @@ impl LinkStore for PgLinks {
              counted AS (
                INSERT INTO link_rollups AS r (account_id, span, at, link_id, clicks)
                SELECT f.account_id, g.span, g.at, f.id, 1
-               FROM followed f CROSS JOIN (VALUES (15, $2), (1440, $3)) AS g (span, at)
+               FROM followed f CROSS JOIN unnest($2, $3) AS g (span, at)
                ON CONFLICT (account_id, span, at, link_id) DO UPDATE SET clicks = r.clicks + 1)
              SELECT original_url AS word FROM followed")
         .bind(short_code)
-        .bind(quarter(now))
-        .bind(utc_day(now));
+        .bind(Grain::MANY.map(Grain::minutes).to_vec())
+        .bind(Grain::MANY.map(|grain| grain.begin(now)).to_vec());
         let followed = self.platform.row_if_any::<Word>(statement).await?;
         Ok(followed.map(|target| target.word))
     }

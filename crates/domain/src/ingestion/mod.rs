@@ -17,4 +17,4 @@ pub use model::*;
 pub use order::{ATTRIBUTION_WINDOW, Order, Origin};
 pub use ports::*;
 pub use service::Ingestion;
-pub use tally::{CartFigures, Grain, OrderFigures, OriginFigures, OriginKind, ProductFigures, Tally, quarter, utc_day};
+pub use tally::{CartFigures, Grain, OrderFigures, OriginFigures, OriginKind, ProductFigures, Tally};

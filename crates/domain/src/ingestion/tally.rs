@@ -68,16 +68,6 @@ impl Grain {
     }
 }
 
-/// Where the quarter of an hour begins that a moment lies in.
-pub fn quarter(moment: OffsetDateTime) -> OffsetDateTime {
-    Grain::Quarter.begin(moment)
-}
-
-/// Where the day of UTC begins that a moment lies in.
-pub fn utc_day(moment: OffsetDateTime) -> OffsetDateTime {
-    Grain::Day.begin(moment)
-}
-
 /// Sums of orders.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OrderFigures {

@@ -61,7 +61,7 @@ pub(super) fn revenue() -> String {
          FROM (SELECT {owed_campaigns} AS campaigns, {owed_automations} AS automations
            FROM owed JOIN named USING (kind, id)) AS c",
         attributions = whole_by_weeks("attribution_rollups", ["$11", "$12"]),
-        clicks = whole("link_rollups"),
+        clicks = whole_by_weeks("link_rollups", ["$11", "$12"]),
         campaigns = named("campaign", "campaigns"),
         automations = named("automation", "automations"),
         owed_campaigns = credits("campaign"),

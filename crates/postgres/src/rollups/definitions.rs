@@ -2,7 +2,8 @@
 
 use super::Rollup;
 
-/// Every grain of a moment, of a roll-up of totals, of days, or of many things.
+/// Every grain of a moment, of a roll-up of totals, of days, or of many things; or all but the quarters, where these are
+/// the record.
 macro_rules! by_time {
     (totals, $columns:literal, $rows:literal) => {
         by_time!("(15), (1440)", $columns, $rows)
@@ -12,6 +13,9 @@ macro_rules! by_time {
     };
     (many, $columns:literal, $rows:literal) => {
         by_time!("(15), (1440), (10080)", $columns, $rows)
+    };
+    (kept_quarters, $columns:literal, $rows:literal) => {
+        by_time!("(1440), (10080)", $columns, $rows)
     };
     ($spans:literal, $columns:literal, $rows:literal) => {
         concat!(
@@ -88,6 +92,15 @@ const EXECUTIONS: &str = concat!(
         "SELECT automation_id, started_at AS moment, (status = 'completed')::int AS completed,
            round(extract(epoch FROM finished_at - started_at) * 1000000) AS latency
          FROM automation_executions WHERE account_id = $1"
+    ),
+    " GROUP BY 1, 2, 3"
+);
+
+const CLICKS: &str = concat!(
+    by_time!(
+        kept_quarters,
+        "c.link_id, sum(c.clicks)::bigint AS clicks",
+        "SELECT link_id, at AS moment, clicks FROM link_rollups WHERE account_id = $1 AND span = 15"
     ),
     " GROUP BY 1, 2, 3"
 );
@@ -204,15 +217,12 @@ pub(super) const ALL: &[Rollup] = &[
     },
     Rollup {
         table: "link_rollups",
-        part: "span = 1440",
+        part: "span <> 15",
         keys: &["span", "at", "link_id"],
         sums: &["clicks"],
         last: None,
         makes_rows: true,
-        counted: "SELECT 1440::smallint AS span,
-              date_bin(interval '1 day', at, timestamptz '1970-01-01 00:00:00+00') AS at, link_id,
-              sum(clicks)::bigint AS clicks
-            FROM link_rollups WHERE account_id = $1 AND span = 15 GROUP BY 2, 3",
+        counted: CLICKS,
     },
     Rollup {
         table: "links",
