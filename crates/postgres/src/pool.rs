@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool::Runtime;
-use deadpool::managed::{PoolError, TimeoutType};
+use deadpool::managed::{PoolError, QueueMode, TimeoutType};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
 use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
@@ -107,6 +107,8 @@ impl PoolConfig {
         });
         let pool = Pool::builder(AsyncDieselConnectionManager::new_with_config(String::new(), manager))
             .max_size(self.size)
+            // Whoever comes next gets the connection that was used last, whose plans and pages are still at hand.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(self.wait_timeout))
             .create_timeout(Some(CONNECT_TIMEOUT))
