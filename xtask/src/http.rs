@@ -34,11 +34,16 @@ impl Client {
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Reply> {
+        self.text(path).map(Reply::from)
+    }
+
+    /// The status and the body as it came, for who measures the server and not the reading of JSON.
+    pub(crate) fn text(&self, path: &str) -> Result<(u16, String)> {
         let mut request = self.agent.get(format!("{}{path}", self.base));
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        reply(request.call().context(|| format!("GET {path}"))?)
+        text(request.call().context(|| format!("GET {path}"))?)
     }
 
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Reply> {
@@ -55,7 +60,7 @@ impl Client {
             request = request.header(*name, value);
         }
         let sent = request.send(body.to_string());
-        reply(sent.context(|| format!("cannot send to {}", self.base))?)
+        text(sent.context(|| format!("cannot send to {}", self.base))?).map(Reply::from)
     }
 
     pub(crate) fn delete(&self, path: &str) -> Result<Reply> {
@@ -63,22 +68,25 @@ impl Client {
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        reply(request.call().context(|| format!("DELETE {path}"))?)
+        text(request.call().context(|| format!("DELETE {path}"))?).map(Reply::from)
     }
 }
 
 /// The largest answer that is read: a simulator's whole ledger.
 const LARGEST: u64 = 64 * 1024 * 1024;
 
-fn reply(mut response: ureq::http::Response<ureq::Body>) -> Result<Reply> {
-    let status = response.status().as_u16();
-    let text = response
-        .body_mut()
-        .with_config()
-        .limit(LARGEST)
-        .read_to_string()
-        .context(|| "cannot read the response".to_owned())?;
-    // Whatever is no JSON is still worth showing.
-    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Ok(Reply { status, body })
+impl From<(u16, String)> for Reply {
+    fn from((status, text): (u16, String)) -> Self {
+        // Whatever is no JSON is still worth showing.
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Self { status, body }
+    }
+}
+
+fn text(mut response: ureq::http::Response<ureq::Body>) -> Result<(u16, String)> {
+    let body = response.body_mut().with_config().limit(LARGEST).read_to_string();
+    Ok((
+        response.status().as_u16(),
+        body.context(|| "cannot read the response".to_owned())?,
+    ))
 }

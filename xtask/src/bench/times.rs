@@ -29,14 +29,15 @@ impl Times {
     }
 }
 
-/// Milliseconds of one request, answered with success.
+/// Milliseconds until the whole of a successful answer is there.
 pub(super) fn timed(client: &Client, path: &str) -> Result<f64> {
     let began = Instant::now();
-    let reply = client.get(path)?;
-    if reply.status != 200 {
-        return fail(format!("{path} answered {}: {}", reply.status, reply.body));
+    let (status, body) = client.text(path)?;
+    let taken = began.elapsed();
+    if status != 200 {
+        return fail(format!("{path} answered {status}: {body}"));
     }
-    Ok(began.elapsed().as_secs_f64() * 1000.0)
+    Ok(taken.as_secs_f64() * 1000.0)
 }
 
 /// Two requests in turns.
