@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -16,7 +16,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{
     Attribute, Attributes, GetOptions, GetRange, MultipartUpload, ObjectStore, ObjectStoreExt as _,
-    PutMultipartOptions, PutOptions, PutPayloadMut, RetryConfig,
+    PutMultipartOptions, PutOptions, RetryConfig,
 };
 use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
 use recado_domain::shared::AccountId;
@@ -28,11 +28,6 @@ use transport::Connector;
 /// make few system calls. A file that is smaller is written in one call.
 const BUCKET_PART: usize = 5 * 1024 * 1024;
 const DIRECTORY_PART: usize = 256 * 1024;
-
-/// From how many bytes on a piece is kept where it lies; smaller ones, which hold on to more memory than they are, are
-/// collected in blocks of so many.
-const WHOLE: usize = 4 * 1024;
-const BLOCK: usize = 16 * 1024;
 
 /// How long a store may take over one step, and over the next piece of a file.
 const STEP: Duration = Duration::from_secs(60);
@@ -91,6 +86,8 @@ fn directory_at(directory: &str) -> Result<Place, String> {
     }
     std::fs::create_dir_all(path).map_err(|error| format!("the directory cannot be made: {error}"))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| error.to_string())?;
+    // What was acknowledged is on the disk, as what the database says of it is.
+    let store = store.with_fsync(true);
     Ok(Place {
         store: Arc::new(store),
         prefix: String::new(),
@@ -193,7 +190,8 @@ impl MediaStore for ObjectMedia {
             key: place.key(path),
             headers: place.headers(path),
             place,
-            pending: block(),
+            pending: BytesMut::new(),
+            spare: BytesMut::new(),
             upload: None,
             under_way: None,
         }))
@@ -256,12 +254,8 @@ fn in_time(pieces: BoxStream<'static, object_store::Result<Bytes>>) -> MediaPiec
     stream::unfold(pieces, next).boxed()
 }
 
-fn block() -> PutPayloadMut {
-    PutPayloadMut::new().with_block_size(BLOCK)
-}
-
-/// A part that is being written, while the next one is collected.
-type Part = JoinHandle<Result<(), MediaStoreError>>;
+/// A part that is being written, while the next one is collected: answers its memory, which is taken again.
+type Part = JoinHandle<Result<BytesMut, MediaStoreError>>;
 
 /// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
 /// there; what is larger goes part by part, one after the other.
@@ -269,7 +263,11 @@ struct Writing {
     place: Place,
     key: Path,
     headers: Attributes,
-    pending: PutPayloadMut,
+    /// What is collected. Copied, so that the memory of what was read from the network is free for what comes next, and
+    /// stays in the processor's cache.
+    pending: BytesMut,
+    /// The memory of the part before.
+    spare: BytesMut,
     upload: Option<Box<dyn MultipartUpload>>,
     under_way: Option<Part>,
 }
@@ -279,7 +277,7 @@ impl Writing {
         if !self.pending.is_empty() {
             self.flush().await?;
         }
-        settle(self.under_way.take()).await?;
+        self.settle().await?;
         match self.upload.as_mut() {
             Some(upload) => done(upload.complete()).await.map(drop),
             None => Ok(()),
@@ -287,8 +285,8 @@ impl Writing {
     }
 
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
-        let payload = std::mem::replace(&mut self.pending, block()).freeze();
-        settle(self.under_way.take()).await?;
+        self.settle().await?;
+        let part = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)).freeze();
         let upload = match self.upload.take() {
             Some(upload) => self.upload.insert(upload),
             None => {
@@ -300,38 +298,37 @@ impl Writing {
                 self.upload.insert(upload)
             }
         };
-        // Whoever writes it is another thread: the memory is given back by the one that took it, which takes it again.
-        let held = payload.clone();
-        let writing = done(upload.put_part(payload));
+        let writing = done(upload.put_part(part.clone().into()));
         self.under_way = Some(tokio::spawn(async move {
-            let written = writing.await;
-            drop(held);
-            written
+            writing.await?;
+            // A store that still holds on to it keeps it.
+            let mut memory = part.try_into_mut().unwrap_or_default();
+            memory.clear();
+            Ok(memory)
         }));
+        Ok(())
+    }
+
+    /// Waits for the part that is being written, if any.
+    async fn settle(&mut self) -> Result<(), MediaStoreError> {
+        if let Some(part) = self.under_way.take() {
+            self.spare = settled(part).await?;
+        }
         Ok(())
     }
 }
 
-/// Waits for a part that is being written.
-async fn settle(part: Option<Part>) -> Result<(), MediaStoreError> {
-    match part {
-        Some(part) => part.await.map_err(|error| MediaStoreError::Failed(error.into()))?,
-        None => Ok(()),
-    }
+async fn settled(part: Part) -> Result<BytesMut, MediaStoreError> {
+    part.await.map_err(|error| MediaStoreError::Failed(error.into()))?
 }
 
 #[async_trait]
 impl MediaWrite for Writing {
     async fn write(&mut self, mut piece: Bytes) -> Result<(), MediaStoreError> {
         while !piece.is_empty() {
-            let room = self.place.part.saturating_sub(self.pending.content_length());
-            let now = piece.split_to(room.min(piece.len()));
-            if now.len() < WHOLE {
-                self.pending.extend_from_slice(&now);
-            } else {
-                self.pending.push(now);
-            }
-            if self.pending.content_length() >= self.place.part {
+            let room = self.place.part.saturating_sub(self.pending.len());
+            self.pending.extend_from_slice(&piece.split_to(room.min(piece.len())));
+            if self.pending.len() >= self.place.part {
                 self.flush().await?;
             }
         }
@@ -340,7 +337,7 @@ impl MediaWrite for Writing {
 
     async fn commit(mut self: Box<Self>) -> Result<(), MediaStoreError> {
         if self.upload.is_none() {
-            let payload = std::mem::replace(&mut self.pending, block()).freeze();
+            let payload = std::mem::take(&mut self.pending).freeze().into();
             let options = PutOptions {
                 attributes: self.headers.clone(),
                 ..PutOptions::default()
@@ -378,8 +375,23 @@ impl Drop for Writing {
 
 async fn abort(mut upload: Box<dyn MultipartUpload>, part: Option<Part>, key: &Path) {
     // A part that arrives after it would stay; what becomes of it counts no more.
-    settle(part).await.ok();
+    if let Some(part) = part {
+        settled(part).await.ok();
+    }
     if let Err(error) = done(upload.abort()).await {
         tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_told_to_put_files_on_the_disk() {
+        // Nothing is written there.
+        let place = directory_at(std::env::temp_dir().to_str().unwrap()).unwrap();
+        let store = format!("{:?}", place.store);
+        assert!(store.contains("fsync: true"), "{store}");
     }
 }
