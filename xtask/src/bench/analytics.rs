@@ -192,7 +192,7 @@ impl Answer {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         let connect = || -> std::io::Result<TcpStream> {
-            let mut stream = TcpStream::connect(("127.0.0.1", port(server).unwrap_or_default()))?;
+            let mut stream = TcpStream::connect(("127.0.0.1", port(&server.base).unwrap_or_default()))?;
             stream.set_read_timeout(Some(Duration::from_secs(30)))?;
             stream.write_all(format!("{head}\r\n").as_bytes())?;
             Ok(stream)

@@ -28,8 +28,10 @@ pub(super) struct Crowd {
 /// What so many callers were answered.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// Milliseconds of each success. Where a pace was told, they count from the moment a request was due.
+    /// Milliseconds of each success, from when it was asked for.
     served: Vec<f64>,
+    /// The same from when it was due: where a pace was told, a request that its caller could not yet make waited, too.
+    waited: Vec<f64>,
     /// Milliseconds of each 503 that says when to come again.
     refused: Vec<f64>,
     /// All that was answered otherwise, or not at all.
@@ -40,6 +42,10 @@ pub(super) struct Answers {
 impl Answers {
     pub(super) fn served(&self) -> Times {
         Times::of(self.served.clone())
+    }
+
+    pub(super) fn waited(&self) -> Times {
+        Times::of(self.waited.clone())
     }
 
     pub(super) fn refused(&self) -> Times {
@@ -144,7 +150,7 @@ struct Caller<'a> {
     due: Instant,
     step: Option<Duration>,
     stream: Option<TcpStream>,
-    /// From when on the answer counts, while one is waited for.
+    /// When it asked, while an answer is waited for.
     asked: Option<Instant>,
     answer: Vec<u8>,
 }
@@ -155,7 +161,7 @@ impl Caller<'_> {
         match self.asked {
             Some(asked) if now > asked + TIMEOUT => self.break_off(answers),
             None if self.due <= now && now < end => {
-                self.asked = Some(if self.step.is_some() { self.due } else { now });
+                self.asked = Some(now);
                 self.answer.clear();
                 if self.ask().is_err() {
                     self.break_off(answers);
@@ -195,9 +201,14 @@ impl Caller<'_> {
         };
         self.answer.extend_from_slice(piece.get(..read).unwrap_or_default());
         if let Some(head) = head(&self.answer).filter(|head| self.answer.len() >= head.ends_at + head.length) {
-            let took = self.asked.map_or(Duration::ZERO, |asked| asked.elapsed()).as_secs_f64() * 1000.0;
+            let now = Instant::now();
+            let since = |moment: Instant| now.saturating_duration_since(moment).as_secs_f64() * 1000.0;
+            let took = since(self.asked.unwrap_or(now));
             match head {
-                Head { status: 200, .. } => answers.served.push(took),
+                Head { status: 200, .. } => {
+                    answers.served.push(took);
+                    answers.waited.push(since(self.due));
+                }
                 Head {
                     status: 503,
                     comes_again: true,

@@ -115,8 +115,8 @@ impl Rig {
         let accounts = accounts();
         let requests = accounts.iter().map(|account| request(stage, account));
         Ok(Self {
-            counting: Wire::connect(stage::port(servers.0)?)?,
-            uncounting: Wire::connect(stage::port(servers.1)?)?,
+            counting: Wire::connect(stage::port(&servers.0.base)?)?,
+            uncounting: Wire::connect(stage::port(&servers.1.base)?)?,
             redis,
             script,
             requests: requests.collect::<Result<_>>()?,

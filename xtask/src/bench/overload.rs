@@ -3,7 +3,8 @@
 use super::Options;
 use super::crowd::{Answers, Crowd};
 use super::figures::{Figure, median_and_spread};
-use super::stage::{Launch, Stage, port};
+use super::read::start_bare;
+use super::stage::{self, Launch, Stage, port};
 use crate::error::Result;
 
 /// How many callers are tried in search of the most that are served.
@@ -28,7 +29,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
 
 fn overload(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let server = stage.serve()?;
-    let crowd = Crowd::new(port(&server)?, &stage.requests()?);
+    let crowd = Crowd::new(port(&server.base)?, &stage.requests()?);
     crowd.call(32, None, 1)?;
     let mut rates = Vec::new();
     for callers in CALLERS {
@@ -89,27 +90,47 @@ fn overloaded(shares: &[f64], crowded: &[Answers]) -> Vec<Figure> {
 }
 
 fn steady(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    stage::build_bare()?;
     let server = stage.launch(&Launch {
         command_line: &["serve"],
         more: vec![("DATABASE_POOL_SIZE", "8".to_owned())],
         ..stage.routes()
     })?;
-    let crowd = Crowd::new(port(&server)?, &stage.requests()?);
+    let (_bare, bare_url) = start_bare(stage, &stage.read(&server, 1)?)?;
+    let requests = stage.requests()?;
+    let (crowd, bare) = (
+        Crowd::new(port(&server.base)?, &requests),
+        Crowd::new(port(&bare_url)?, &requests),
+    );
     crowd.call(32, None, 1)?;
-    let mut ratios = Vec::new();
+    let (mut asked, mut due, mut machine) = (Vec::new(), Vec::new(), Vec::new());
     for number in 1..=options.pairs {
         let most = crowd.call(32, None, options.seconds)?.rate();
-        let answers = crowd.call(32, Some(STEADY * most), options.seconds)?.served();
+        let answers = crowd.call(32, Some(STEADY * most), options.seconds)?;
+        let alone = bare.call(32, Some(STEADY * most), options.seconds)?;
+        let [served, waited, alone] = [answers.served(), answers.waited(), alone.served()];
         println!(
-            "{number}/{}: {most:.0}/s at most; at 70 % of it half are answered within {:.2} ms, 99 % within {:.2} ms",
+            "{number}/{}: {most:.0}/s at most; at 70 % of it half are answered within {:.2} ms, 99 % within {:.2} ms \
+             ({:.2} and {:.2} ms from when they were due); a bare handler {:.2} and {:.2} ms",
             options.pairs,
-            answers.at(50),
-            answers.at(99)
+            served.at(50),
+            served.at(99),
+            waited.at(50),
+            waited.at(99),
+            alone.at(50),
+            alone.at(99)
         );
-        ratios.push(answers.at(99) / answers.at(50));
+        for (ratios, times) in [(&mut asked, &served), (&mut due, &waited), (&mut machine, &alone)] {
+            ratios.push(times.at(99) / times.at(50));
+        }
     }
     // The spread of a tail is wide by its nature: it is told, and does not take the verdict away.
-    let (ratio, _) = median_and_spread(&ratios);
-    let name = "overload: slowest 1 % at 70 % of the most, in times of the median";
-    Ok(vec![Figure::less(name, ratio, "", 1).floor(10.0).target(5.0)])
+    let figure =
+        |name: &str, ratios: &[f64]| Figure::less(format!("overload: {name}"), median_and_spread(ratios).0, "", 1);
+    let name = "slowest 1 % at 70 % of the most, in times of the median";
+    Ok(vec![
+        figure(name, &asked).floor(10.0).target(5.0),
+        figure(&format!("{name}, from when they were due"), &due),
+        figure("the same of a bare handler, as many a second", &machine),
+    ])
 }

@@ -207,11 +207,11 @@ impl Stage {
 }
 
 /// Where a server listens.
-pub(super) fn port(server: &Server) -> Result<u16> {
-    let port = server.base.rsplit_once(':').map(|(_, port)| port.parse());
+pub(super) fn port(base: &str) -> Result<u16> {
+    let port = base.rsplit_once(':').map(|(_, port)| port.parse());
     match port {
         Some(Ok(port)) => Ok(port),
-        _ => fail(format!("{} has no port", server.base)),
+        _ => fail(format!("{base} has no port")),
     }
 }
 

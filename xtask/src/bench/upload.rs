@@ -1,5 +1,6 @@
 //! A file of 100 MB on its way into the store: memory, and speed to that of writing the same bytes there.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
@@ -34,7 +35,10 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let (mut shares, mut most) = (Vec::new(), 0.0_f64);
     for number in 1..=options.pairs {
         let (took, peak) = memory::peak_during(server.process.id(), || upload(stage, &server, &account, MEGABYTES))?;
+        // Nobody's bytes are on their way to the disk while the others' are taken.
+        emptied(&store)?;
         let alone = written(&store)?;
+        emptied(&store)?;
         println!(
             "{number}/{}: {took:.3} s, dd {alone:.3} s, {:.1} MiB more",
             options.pairs,
@@ -75,7 +79,7 @@ fn upload(stage: &Stage, server: &Server, account: &str, megabytes: usize) -> Re
     let mut first = b"%PDF-1.7\n".to_vec();
     first.resize(PIECE, b'x');
     let rest = vec![b'x'; PIECE];
-    let port = port(server)?;
+    let port = port(&server.base)?;
     let began = Instant::now();
     let talk = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -97,15 +101,20 @@ fn upload(stage: &Stage, server: &Server, account: &str, megabytes: usize) -> Re
     }
 }
 
-/// Seconds that dd needs for as many bytes; as the store, it leaves the disk to the kernel.
+/// Seconds that dd needs for as many bytes until they are on the disk, as those of the store are when it answers.
 fn written(store: &Path) -> Result<f64> {
     let file = store.join("dd");
     let mut dd = Command::new("dd");
-    dd.args(["if=/dev/zero", "bs=64K", "count=1526"])
+    dd.args(["if=/dev/zero", "bs=64K", "count=1526", "conv=fsync"])
         .arg(format!("of={}", file.display()));
     let began = Instant::now();
     process::quietly(&mut dd, "dd")?;
-    let took = began.elapsed().as_secs_f64();
-    std::fs::remove_file(&file).context(|| format!("cannot remove {}", file.display()))?;
-    Ok(took)
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Removes what lies in the store.
+fn emptied(store: &Path) -> Result<()> {
+    let doing = || format!("cannot empty {}", store.display());
+    fs::remove_dir_all(store).context(doing)?;
+    fs::create_dir(store).context(doing)
 }
