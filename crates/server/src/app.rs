@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use actix_web::dev::ServiceRequest;
 use actix_web::middleware::{Next, from_fn};
 use actix_web::web::{self, ServiceConfig};
-use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
+use actix_web::{HttpMessage as _, HttpResponse, Resource, ResponseError as _, Scope};
 
 use crate::error::ApiError;
 use crate::routes::RouteSpec;
@@ -22,13 +22,16 @@ pub fn configure(config: &mut ServiceConfig) {
     // A fixed path before one with an id in the same place.
     let mut paths: Vec<_> = paths.into_iter().collect();
     paths.sort_by_key(|(path, _)| path.contains('{'));
+    // Contexts are looked through first, and then the paths of the one: a request is compared with twenty, not with all.
+    let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
+        let (context, rest) = by_context(path);
         let allowed = specs
             .iter()
             .map(|(spec, _)| spec.method.as_str())
             .collect::<Vec<_>>()
             .join(", ");
-        let mut resource = web::resource(path);
+        let mut resource = web::resource(rest);
         for &(spec, route) in &specs {
             let behind = from_fn(move |request: ServiceRequest, next: Next<_>| {
                 request.extensions_mut().insert(route);
@@ -37,9 +40,20 @@ pub fn configure(config: &mut ServiceConfig) {
             resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(behind));
         }
         let wrong_method = move || std::future::ready(method_not_allowed(allowed.clone()));
-        config.service(resource.default_service(web::to(wrong_method)));
+        let resource = resource.default_service(web::to(wrong_method));
+        contexts.entry(context).or_default().push(resource);
+    }
+    for (context, resources) in contexts {
+        config.service(resources.into_iter().fold(web::scope(context), Scope::service));
     }
     config.default_service(web::to(|| std::future::ready(ApiError::NotFound.error_response())));
+}
+
+/// `/api/campaigns` and `/{id}`, `/docs` and `/{file}`, `/healthz` and nothing.
+fn by_context(path: &str) -> (&str, &str) {
+    let segments = if path.starts_with("/api/") { 2 } else { 1 };
+    let end = path.match_indices('/').nth(segments).map(|(at, _)| at);
+    path.split_at(end.unwrap_or(path.len()))
 }
 
 fn method_not_allowed(allowed: String) -> HttpResponse {

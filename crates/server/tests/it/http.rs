@@ -19,6 +19,10 @@ fn an_unknown_path_is_an_error_in_the_envelope() {
         "//api/accounts",
         "/api//accounts",
         "/api/accounts/",
+        "/api/accountsx",
+        "/api/accounts/switch/x",
+        "/api/campaigns/7/nothing",
+        "/healthz/",
     ] {
         let error = server.get(path).send().refused(404, "NOT_FOUND");
         assert_eq!(error["details"], json!({}), "{path}");
