@@ -1,0 +1,252 @@
+//! Reads: they leave in one flush, and whatever happens, none of them answers without the account that it is of.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use recado_domain::shared::{AccountId, StoreError};
+use recado_postgres::testing::{Kept, read, read_both};
+use recado_postgres::{PoolConfig, TenantPool};
+use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
+
+use crate::pool::assert_quiet;
+use crate::support::World;
+use crate::wire::Wire;
+
+const NAMES: &str = "SELECT name AS word FROM contacts ORDER BY id";
+const BROKEN: &str = "SELECT (1 / (length(name) - length(name)))::text AS word FROM contacts";
+
+/// The same statement to people, and another one to a connection.
+fn variant(number: usize) -> String {
+    format!("{NAMES} /* {number} */")
+}
+
+async fn names(world: &World, account: AccountId) -> Vec<String> {
+    let query = format!("SELECT name FROM contacts WHERE account_id = '{account}' ORDER BY id");
+    let rows = world.client.query(&query, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+/// A wire whose connection is open, an account of three people, and their names.
+async fn wired() -> (World, Wire, Vec<String>) {
+    let world = World::new().await;
+    world.people(3).await;
+    let wire = Wire::to(&world.db);
+    read(&wire.tenants, world.account, Kept::Yes, "SELECT 'open' AS word")
+        .await
+        .unwrap();
+    let people = names(&world, world.account).await;
+    assert_eq!(people.len(), 3);
+    wire.said();
+    (world, wire, people)
+}
+
+/// What is said by a read of these messages.
+fn said(world: &World, queries: &[&str]) -> Vec<String> {
+    let begin = format!("BEGIN READ ONLY; SET LOCAL app.account_id = '{}'", world.account);
+    let mut said = vec![begin];
+    said.extend(queries.iter().map(|&message| message.to_owned()));
+    said.push("COMMIT".to_owned());
+    said
+}
+
+#[tokio::test]
+async fn a_prepared_query_leaves_with_its_whole_transaction_in_one_flush() {
+    let (world, wire, people) = wired().await;
+    for statement in [NAMES, &variant(1), &variant(2)] {
+        // Only the preparation leaves with the beginning; the end waits until the last row is there.
+        let first = read(&wire.tenants, world.account, Kept::Yes, statement).await.unwrap();
+        assert_eq!(first, people);
+        assert_eq!(wire.said(), (said(&world, &["parse", "bind", "execute"]), 3));
+        for _ in 0..5 {
+            let next = read(&wire.tenants, world.account, Kept::Yes, statement).await.unwrap();
+            assert_eq!(next, people);
+            assert_eq!(wire.said(), (said(&world, &["bind", "execute"]), 1));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_query_that_no_connection_keeps_is_never_overtaken() {
+    let (world, wire, people) = wired().await;
+    for _ in 0..3 {
+        let found = read(&wire.tenants, world.account, Kept::No, NAMES).await.unwrap();
+        assert_eq!(found, people);
+        assert_eq!(wire.said(), (said(&world, &["parse", "bind", "execute"]), 3));
+    }
+}
+
+#[tokio::test]
+async fn two_queries_leave_together_once_both_are_prepared() {
+    let (world, wire, people) = wired().await;
+    let both = async |first: usize, second: usize| {
+        let (first, second) = (variant(first), variant(second));
+        let found = read_both(&wire.tenants, world.account, &first, &second).await.unwrap();
+        assert_eq!(found, (people.clone(), people.clone()));
+        let (messages, flushes) = wire.said();
+        let (begin, end) = (said(&world, &[])[0].clone(), "COMMIT".to_owned());
+        assert_eq!(
+            (messages.first(), messages.last()),
+            (Some(&begin), Some(&end)),
+            "{messages:?}"
+        );
+        assert_eq!(messages.iter().filter(|message| **message == end).count(), 1);
+        flushes
+    };
+    assert!(both(1, 2).await > 1, "none is prepared");
+    assert_eq!(both(1, 2).await, 1);
+    assert!(both(1, 3).await > 1, "the second is not");
+    assert!(both(4, 1).await > 1, "the first is not");
+    assert_eq!(both(4, 3).await, 1);
+}
+
+#[tokio::test]
+async fn a_preparation_that_takes_its_time_is_waited_for() {
+    let (world, wire, people) = wired().await;
+    wire.hold();
+    let asked = read(&wire.tenants, world.account, Kept::Yes, NAMES);
+    let released = async {
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !wire.has_said("parse") {
+            assert!(std::time::Instant::now() < deadline, "nothing is prepared");
+            yield_now().await;
+        }
+        // Whatever leaves without an answer has left with the preparation.
+        assert!(!wire.has_said("COMMIT") && !wire.has_said("execute"));
+        wire.release();
+    };
+    let (found, ()) = tokio::join!(asked, released);
+    assert_eq!(found.unwrap(), people);
+    assert_eq!(wire.said().0, said(&world, &["parse", "bind", "execute"]));
+}
+
+#[tokio::test]
+async fn a_query_that_was_overtaken_is_an_error_and_no_answer() {
+    let (world, wire, people) = wired().await;
+    for _ in 0..3 {
+        let overtaken = read(&wire.tenants, world.account, Kept::Deceptive, NAMES).await;
+        let Err(StoreError::Failed(error)) = overtaken else {
+            panic!("{overtaken:?}");
+        };
+        assert_eq!(error.to_string(), "the end of a read overtook one of its queries");
+        assert_eq!(wire.tenants.usage().open, 0, "its connection is gone");
+        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        assert_eq!(found, people);
+    }
+}
+
+/// After a while of work the runtime refuses a task its locks, so that others have their turn, whether anybody holds
+/// them or not: between any two steps of a read.
+#[tokio::test]
+async fn a_task_that_has_worked_for_a_while_reads_as_any_other() {
+    let (world, wire, people) = wired().await;
+    read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+    wire.said();
+    for work in 0..=130 {
+        yield_now().await;
+        for _ in 0..work {
+            consume_budget().await;
+        }
+        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        assert_eq!(found, people, "{work}");
+        assert_eq!(wire.said(), (said(&world, &["bind", "execute"]), 1), "{work}");
+    }
+}
+
+#[tokio::test]
+async fn what_fails_in_a_read_closes_its_connection() {
+    let (world, wire, people) = wired().await;
+    for _ in 0..3 {
+        // Prepared as well as not.
+        let broken = read(&wire.tenants, world.account, Kept::Yes, BROKEN).await;
+        assert!(matches!(broken, Err(StoreError::Failed(_))), "{broken:?}");
+        assert_eq!(wire.tenants.usage().open, 0);
+        let written = read(
+            &wire.tenants,
+            world.account,
+            Kept::Yes,
+            "DELETE FROM contacts RETURNING name AS word",
+        )
+        .await;
+        assert!(matches!(written, Err(StoreError::Failed(_))), "{written:?}");
+        let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
+        assert_eq!(found, people);
+    }
+    assert_eq!(names(&world, world.account).await, people);
+}
+
+/// Reads of one account over connections shared with another one: used ones, new ones, such as nobody keeps, such as
+/// fail, and such as are given up. Whatever answers, answers with the account's own people.
+async fn reader(pool: TenantPool, account: AccountId, people: Vec<String>, number: usize) {
+    for step in 0..60 {
+        let fresh = variant(1000 * number + step);
+        let moment = Duration::from_micros(u64::try_from(37 * step).unwrap());
+        match step % 6 {
+            0 => assert_eq!(read(&pool, account, Kept::Yes, &fresh).await.unwrap(), people),
+            1 => assert_eq!(read(&pool, account, Kept::No, NAMES).await.unwrap(), people),
+            2 => assert!(read(&pool, account, Kept::Yes, BROKEN).await.is_err()),
+            3 => {
+                let both = read_both(&pool, account, NAMES, &fresh).await.unwrap();
+                assert_eq!(both, (people.clone(), people.clone()));
+            }
+            4 => {
+                let asked = read(&pool, account, Kept::Yes, &fresh);
+                if let Ok(found) = tokio::time::timeout(moment, asked).await {
+                    assert_eq!(found.unwrap(), people);
+                }
+            }
+            _ => {
+                if let Ok(found) = tokio::time::timeout(moment, read(&pool, account, Kept::Yes, NAMES)).await {
+                    assert_eq!(found.unwrap(), people);
+                }
+            }
+        }
+        assert_eq!(read(&pool, account, Kept::Yes, NAMES).await.unwrap(), people);
+    }
+}
+
+async fn two_accounts_share(size: usize) {
+    let world = World::new().await;
+    let other = world.another_account().await;
+    world.people(3).await;
+    world.people_of(other, 5).await;
+    world
+        .sql(&format!(
+            "UPDATE contacts SET name = 'other ' || name WHERE account_id = '{other}'"
+        ))
+        .await;
+    let config = PoolConfig {
+        size,
+        // Many wait for few connections here, which open anew all the time.
+        wait_timeout: Duration::from_secs(60),
+        ..world.db.config()
+    };
+    let pool = TenantPool::new(&config).unwrap();
+    let mut readers = Vec::new();
+    for number in 0..6 {
+        let account = if number % 2 == 0 { world.account } else { other };
+        let people = names(&world, account).await;
+        readers.push(tokio::spawn(reader(pool.clone(), account, people, number)));
+    }
+    for done in join_all(readers).await {
+        done.unwrap();
+    }
+    assert_quiet(&world).await;
+    assert!(pool.usage().open <= size);
+}
+
+#[tokio::test]
+async fn two_accounts_over_one_connection_never_see_each_other() {
+    two_accounts_share(1).await;
+}
+
+#[tokio::test]
+async fn two_accounts_over_two_connections_never_see_each_other() {
+    two_accounts_share(2).await;
+}
+
+/// Here answers come while a read is being polled.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn two_accounts_on_several_threads_never_see_each_other() {
+    two_accounts_share(2).await;
+}
