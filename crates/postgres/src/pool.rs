@@ -22,6 +22,10 @@ use crate::errors::{Fault, failed};
 /// The longest that opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Whom a tenants' connection works for outside a transaction: no account, and no word that a policy can read. What is
+/// asked there fails; it does not find nothing, which would be an answer.
+pub(crate) const NO_ACCOUNT: &str = "none";
+
 /// How a pool connects, and how long anything may take.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -79,6 +83,7 @@ impl PoolConfig {
         if let Some(role) = role {
             // Starting workers takes longer than what is asked, too, and they take the processors from others.
             options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
+            options.push_str(&format!(" -c app.account_id={NO_ACCOUNT}"));
         }
         config.options(options.trim_start());
         config.application_name(if role.is_some() {

@@ -1,10 +1,10 @@
 //! Reads: a transaction of one account that cannot write, and that leaves as a whole, in one flush. What begins it, its
 //! queries, and what ends it are sent without waiting for each other's answers.
 //!
-//! **The end must never overtake a query.** The account's setting ends with the transaction: a query that runs after it
-//! finds no rows, and that would be a wrong answer, not an error. A query leaves at once only where its connection has
-//! it prepared; where it has not, what leaves is the preparation, and the query itself when that is answered. So the end
-//! leaves together with the queries only if all of them are prepared, and otherwise after their last row:
+//! **The end must never overtake a query.** The account's setting ends with the transaction, and a query that runs after
+//! it has no account. A query leaves at once only where its connection has it prepared; where it has not, what leaves is
+//! the preparation, and the query itself when that is answered. So the end leaves together with the queries only if all
+//! of them are prepared, and otherwise after their last row:
 //!
 //! - what is given here is queries, not a closure: none of them can depend on what another one answered, and nobody can
 //!   send one more after the end;
@@ -13,8 +13,8 @@
 //! - the driver's locks, which nobody else holds, are not refused because the task has worked for a while
 //!   ([`unconstrained`]): a query that waited for one would not have left yet.
 //!
-//! And whatever happens, no answer is given that came too late ([`Overtaken`]): a connection answers in the order in which
-//! it was asked, so that a query is known to have run before the end by having been answered before it.
+//! And should one be overtaken all the same, the database refuses it: outside a transaction the account of a tenants'
+//! connection is a word that no policy can read ([`NO_ACCOUNT`](crate::pool::NO_ACCOUNT)).
 //!
 //! Whoever stops waiting, and every failure, closes the connection: what was sent may still run on it.
 
@@ -36,10 +36,9 @@ use futures_util::TryStreamExt;
 use futures_util::future::{BoxFuture, try_join_all, try_join3};
 use futures_util::stream::BoxStream;
 use recado_domain::shared::{AccountId, StoreError};
-use thiserror::Error;
-use tokio::task::{unconstrained, yield_now};
+use tokio::task::unconstrained;
 
-use crate::errors::{Attempt, Fault, failed};
+use crate::errors::{Attempt, Fault};
 use crate::pool::{Held, TenantPool, setting};
 
 /// A row as the driver has it: small code for each type of rows, and all of the rest only once.
@@ -198,24 +197,12 @@ async fn transaction<T>(
             false => Poll::Pending,
         })
         .await;
-        last.batch_execute("COMMIT").await?;
-        if !answered() {
-            // Another thread may have brought all of the answers between the two polls: they are read now.
-            yield_now().await;
-        }
-        match answered() {
-            true => Ok(()),
-            false => Err(Fault::Store(failed(Overtaken))),
-        }
+        last.batch_execute("COMMIT").await.map_err(Fault::from)
     };
     // Polled in this order, so that they leave in this order.
     let ((), rows, ()) = try_join3(begun, asked, ended).await?;
     Ok(rows)
 }
-
-#[derive(Debug, Error)]
-#[error("the end of a read overtook one of its queries")]
-struct Overtaken;
 
 /// Whether a connection was told to prepare a statement that it has not: the driver says so before it sends anything.
 #[derive(Clone, Default)]

@@ -3,14 +3,32 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use recado_domain::shared::{AccountId, StoreError};
+use recado_domain::automations::AutomationStore;
+use recado_domain::billing::SubscriptionStore;
+use recado_domain::brand::BrandStore;
+use recado_domain::campaigns::{CampaignQuery, CampaignSort, CampaignStore, QueuedRun, RunStore};
+use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore, TagStore};
+use recado_domain::conversations::{ConversationQuery, ConversationStore};
+use recado_domain::folders::{FolderQuery, FolderStore};
+use recado_domain::links::LinkStore;
+use recado_domain::segments::SegmentStore;
+use recado_domain::shared::{
+    AccountId, ContactId, ConversationId, PageQuery, ProfileId, SegmentId, SliceQuery, StoreError, SubscriptionId,
+    WebhookId,
+};
+use recado_domain::templates::TemplateStore;
+use recado_domain::webhooks::{LogQuery, WebhookStore};
+use recado_domain::whatsapp::ProfileStore;
 use recado_postgres::testing::{Kept, read, read_both};
-use recado_postgres::{PoolConfig, TenantPool};
+use recado_postgres::{
+    PgAutomations, PgBrand, PgCampaigns, PgContacts, PgConversations, PgFolders, PgLinks, PgProfiles, PgRuns,
+    PgSegments, PgSubscriptions, PgTags, PgTemplates, PgWebhooks, PoolConfig, TenantPool,
+};
 use tokio::task::coop::consume_budget;
 use tokio::task::yield_now;
 
 use crate::pool::assert_quiet;
-use crate::support::World;
+use crate::support::{World, id};
 use crate::wire::Wire;
 
 const NAMES: &str = "SELECT name AS word FROM contacts ORDER BY id";
@@ -121,14 +139,14 @@ async fn a_preparation_that_takes_its_time_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_query_that_was_overtaken_is_an_error_and_no_answer() {
+async fn a_query_that_was_overtaken_is_refused_by_the_database() {
     let (world, wire, people) = wired().await;
-    for _ in 0..3 {
+    for _ in 0..20 {
         let overtaken = read(&wire.tenants, world.account, Kept::Deceptive, NAMES).await;
         let Err(StoreError::Failed(error)) = overtaken else {
             panic!("{overtaken:?}");
         };
-        assert_eq!(error.to_string(), "the end of a read overtook one of its queries");
+        assert_eq!(error.to_string(), "invalid input syntax for type uuid: \"none\"");
         assert_eq!(wire.tenants.usage().open, 0, "its connection is gone");
         let found = read(&wire.tenants, world.account, Kept::Yes, NAMES).await.unwrap();
         assert_eq!(found, people);
@@ -173,6 +191,111 @@ async fn what_fails_in_a_read_closes_its_connection() {
         assert_eq!(found, people);
     }
     assert_eq!(names(&world, world.account).await, people);
+}
+
+/// Reads once, so that everything is prepared, and then again, in one flush.
+macro_rules! assert_flushed_once {
+    ($wire:expr, $($read:expr),+ $(,)?) => {$(
+        $read.await.unwrap();
+        $wire.said();
+        $read.await.unwrap();
+        let (messages, flushes) = $wire.said();
+        assert_eq!(flushes, 1, "{}: {messages:?}", stringify!($read));
+    )+};
+}
+
+#[tokio::test]
+async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
+    let (world, wire, _) = wired().await;
+    let (account, pool) = (world.account, || wire.tenants.clone());
+    let (contacts, segments) = (PgContacts::new(pool()), PgSegments::new(pool()));
+    let slice = SliceQuery { cursor: None, limit: 2 };
+    let everybody = ContactQuery {
+        filter: ContactFilter::default(),
+        slice: slice.clone(),
+    };
+    let folders = FolderQuery {
+        kind: None,
+        slice: slice.clone(),
+    };
+    assert_flushed_once!(
+        wire,
+        contacts.list(account, &everybody),
+        contacts.find(account, ContactId(id())),
+        PgTags::new(pool()).list(account, &slice),
+        segments.list(account, &slice),
+        segments.find(account, SegmentId(id())),
+        PgFolders::new(pool()).list(account, &folders),
+        PgAutomations::new(pool()).list(account, &slice),
+        PgLinks::new(pool(), world.platform.clone()).list(account, &slice),
+    );
+}
+
+#[tokio::test]
+async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
+    let (world, wire, _) = wired().await;
+    let (account, pool) = (world.account, || wire.tenants.clone());
+    let campaign = world.stored_draft().await;
+    let page = PageQuery::new(None, None, 20, 100);
+    let list = CampaignQuery {
+        page,
+        sort: CampaignSort::CreatedAt,
+        descending: true,
+        folder_id: None,
+    };
+    let slice = SliceQuery { cursor: None, limit: 2 };
+    let (campaigns, templates, profiles) = (
+        PgCampaigns::new(pool()),
+        PgTemplates::new(pool()),
+        PgProfiles::new(pool()),
+    );
+    let run = QueuedRun {
+        account_id: account,
+        campaign_id: campaign.id,
+    };
+    assert_flushed_once!(
+        wire,
+        campaigns.find(account, campaign.id),
+        campaigns.list(account, &list),
+        campaigns.stats(account, campaign.id),
+        campaigns.sends(account, campaign.id, page),
+        campaigns.dangling_references(account, &campaign),
+        PgRuns::new(pool(), world.platform.clone()).announced(run),
+        templates.find(account, campaign.template_id.unwrap()),
+        templates.find_by_meta_id(account, "1"),
+        profiles.list(account, &slice),
+        profiles.find(account, ProfileId(id())),
+        profiles.default_profile(account),
+    );
+}
+
+#[tokio::test]
+async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
+    let (world, wire, _) = wired().await;
+    let (account, pool) = (world.account, || wire.tenants.clone());
+    let page = PageQuery::new(None, None, 20, 100);
+    let slice = SliceQuery { cursor: None, limit: 2 };
+    let open = ConversationQuery {
+        status: None,
+        slice: slice.clone(),
+    };
+    let (conversations, subscriptions, webhooks) = (
+        PgConversations::new(pool(), world.platform.clone()),
+        PgSubscriptions::new(pool()),
+        PgWebhooks::new(pool()),
+    );
+    assert_flushed_once!(
+        wire,
+        conversations.list(account, &open),
+        conversations.messages(account, ConversationId(id()), &slice),
+        subscriptions.overview(account),
+        subscriptions.find(account, SubscriptionId(id())),
+        subscriptions.history(account, page),
+        webhooks.page(account, page),
+        webhooks.find(account, WebhookId(id())),
+        webhooks.logs(account, &LogQuery::default()),
+        PgBrand::new(pool()).find(account),
+    );
 }
 
 /// Reads of one account over connections shared with another one: used ones, new ones, such as nobody keeps, such as
