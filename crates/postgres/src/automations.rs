@@ -168,12 +168,7 @@ impl AutomationStore for PgAutomations {
         .bind(account)
         .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
-        let rows: Vec<AutomationRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<AutomationRow> = self.0.read_rows(account, listed).await?;
         let automations = rows.into_iter().map(Automation::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(automations, query.limit, |automation: &Automation| {
             automation.id

@@ -1,7 +1,6 @@
 //! The brand context of each account.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
@@ -118,12 +117,7 @@ async fn write(
 impl BrandStore for PgBrand {
     async fn find(&self, account: AccountId) -> Result<Option<BrandContext>, StoreError> {
         let found = sql(format!("SELECT {ROW} FROM brand_contexts WHERE account_id = $1")).bind(account);
-        let row: Option<BrandRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(found.get_result(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<BrandRow> = self.0.read_row_if_any(account, found).await?;
         Ok(row.map(BrandContext::from))
     }
 

@@ -78,12 +78,7 @@ impl FolderStore for PgFolders {
         .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(query.kind.map(FolderKind::as_str))
         .bind(limit + 1);
-        let rows: Vec<FolderRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<FolderRow> = self.0.read_rows(account, listed).await?;
         let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id))
     }

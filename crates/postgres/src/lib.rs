@@ -30,6 +30,7 @@ mod notifications;
 mod outbox;
 mod pool;
 mod queues;
+mod reads;
 mod rollups;
 mod schema;
 mod segments;

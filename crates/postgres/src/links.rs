@@ -95,12 +95,7 @@ impl LinkStore for PgLinks {
         .bind(account)
         .bind(query.cursor.unwrap_or(Uuid::max()))
         .bind(query.limit + 1);
-        let rows: Vec<LinkRow> = self
-            .tenants
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<LinkRow> = self.tenants.read_rows(account, listed).await?;
         let links = rows.into_iter().map(Link::from).collect();
         Ok(Slice::cut(links, query.limit, |link: &Link| link.id))
     }

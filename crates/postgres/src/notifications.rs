@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::notifications::{Notification, NotificationFeed, NotificationQuery, NotificationStore, Told};
 use recado_domain::shared::{AccountId, EventKind, NotificationId, Slice, StoreError};
 use serde_json::Value;
@@ -114,12 +113,7 @@ impl NotificationStore for PgNotifications {
         .bind(account)
         .bind(query.slice.cursor.unwrap_or(Uuid::max()))
         .bind(limit + 1);
-        let rows: Vec<NotificationRow> = self
-            .tenants
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(wanted.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<NotificationRow> = self.tenants.read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Notification::from).collect();
         Ok(Slice::cut(rows, limit, |row: &Notification| row.id))
     }

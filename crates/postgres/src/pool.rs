@@ -9,19 +9,22 @@ use deadpool::Runtime;
 use deadpool::managed::{PoolError, QueueMode, TimeoutType};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, SimpleAsyncConnection, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, try_join};
 use recado_domain::shared::{AccountId, StoreError};
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 use tokio_postgres::NoTls;
 
 use crate::census::Census;
-use crate::errors::{Attempt, Fault, failed};
+use crate::errors::{Fault, failed};
 
 /// The longest that opening a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Whom a tenants' connection works for outside a transaction: no account, and no word that a policy can read. What is
+/// asked there fails; it does not find nothing, which would be an answer.
+pub(crate) const NO_ACCOUNT: &str = "none";
 
 /// How a pool connects, and how long anything may take.
 #[derive(Clone, Debug)]
@@ -80,6 +83,7 @@ impl PoolConfig {
         if let Some(role) = role {
             // Starting workers takes longer than what is asked, too, and they take the processors from others.
             options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
+            options.push_str(&format!(" -c app.account_id={NO_ACCOUNT}"));
         }
         config.options(options.trim_start());
         config.application_name(if role.is_some() {
@@ -124,7 +128,7 @@ impl PoolConfig {
 
 /// A pool, and how often somebody waited for one of its connections in vain.
 #[derive(Clone)]
-struct Connections {
+pub(crate) struct Connections {
     pool: Pool<AsyncPgConnection>,
     waited_in_vain: Arc<AtomicU64>,
 }
@@ -144,7 +148,7 @@ pub struct PoolUsage {
 
 /// Connections that see one account at a time: the role they run as owns nothing.
 #[derive(Clone)]
-pub struct TenantPool(Connections);
+pub struct TenantPool(pub(crate) Connections);
 
 /// The owner's connections, which row-level security does not bind.
 #[derive(Clone)]
@@ -159,26 +163,6 @@ impl TenantPool {
     /// Begins a transaction that sees this account alone, in one round trip.
     pub(crate) async fn begin(&self, account: AccountId) -> Result<Transaction, StoreError> {
         Transaction::begin(&self.0, &format!("BEGIN; {}", setting(account))).await
-    }
-
-    /// One read in a transaction of its own, in two round trips: the query leaves together with what begins the
-    /// transaction, and the connection goes back when the end is acknowledged.
-    pub(crate) async fn read<T, F>(&self, account: AccountId, query: F) -> Result<T, StoreError>
-    where
-        T: Send,
-        F: for<'c> FnOnce(&'c AsyncPgConnection) -> BoxFuture<'c, Attempt<T>> + Send,
-    {
-        let mut held = Held::get(&self.0).await?;
-        let conn: &AsyncPgConnection = held.conn()?;
-        let begin = format!("BEGIN READ ONLY; {}", setting(account));
-        let (mut first, mut last) = (conn, conn);
-        // Polled first, so that it leaves first: the query must never run before the setting. The end must not leave
-        // together with them: a query that has yet to be prepared would be overtaken by it.
-        let begun = async { first.batch_execute(&begin).await.map_err(Fault::from) };
-        let ((), value) = try_join(begun, query(conn)).await?;
-        last.batch_execute("COMMIT").await.map_err(Fault::from)?;
-        held.give_back();
-        Ok(value)
     }
 
     /// How the pool stands.
@@ -216,7 +200,7 @@ impl PlatformPool {
 }
 
 /// Names the account to the policies. The value is typed: no text reaches the statement.
-fn setting(AccountId(account): AccountId) -> String {
+pub(crate) fn setting(AccountId(account): AccountId) -> String {
     format!("SET LOCAL app.account_id = '{account}'")
 }
 
@@ -251,7 +235,7 @@ struct GivenBack;
 pub(crate) struct Held(Option<Object<AsyncPgConnection>>);
 
 impl Held {
-    async fn get(connections: &Connections) -> Result<Self, StoreError> {
+    pub(crate) async fn get(connections: &Connections) -> Result<Self, StoreError> {
         let object = connections.pool.get().await.map_err(|error| {
             if matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
                 connections.waited_in_vain.fetch_add(1, Ordering::Relaxed);
@@ -271,7 +255,7 @@ impl Held {
         result.map_err(|fault| fault.into().into())
     }
 
-    fn give_back(mut self) {
+    pub(crate) fn give_back(mut self) {
         drop(self.0.take());
     }
 }

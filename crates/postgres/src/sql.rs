@@ -249,6 +249,12 @@ pub(crate) struct Number {
     pub(crate) n: i64,
 }
 
+impl From<Number> for i64 {
+    fn from(row: Number) -> Self {
+        row.n
+    }
+}
+
 /// The one answer of a row, named `yes`.
 #[derive(QueryableByName)]
 pub(crate) struct Answer {

@@ -1,15 +1,21 @@
-//! A database of its own for every test.
+//! A database of its own for every test, and reads of any text.
 #![allow(
     clippy::expect_used,
     clippy::panic,
     reason = "a test without its database can only fail"
 )]
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use diesel::QueryResult;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::Untyped;
+use recado_domain::shared::{AccountId, StoreError};
 use secrecy::SecretString;
 use tokio_postgres::{Client, Config, NoTls};
 
+use crate::sql::{Sql, Word, sql};
 use crate::{PlatformPool, PoolConfig, TenantPool, migrate};
 
 /// Of the migrations: another content is another template.
@@ -160,4 +166,80 @@ fn with_database(url: &str, database: &str) -> SecretString {
     let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
     let query = query.map_or(String::new(), |query| format!("?{query}"));
     format!("{scheme}://{authority}/{database}{query}").into()
+}
+
+/// What a connection that was given a statement does with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// It is prepared once, as those of the stores are.
+    Yes,
+    /// It is prepared each time.
+    No,
+    /// It is prepared each time, and whoever asks beforehand hears that it is not.
+    Deceptive,
+}
+
+/// Reads the column `word` in the way of every read.
+pub async fn read(
+    pool: &TenantPool,
+    account: AccountId,
+    kept: Kept,
+    statement: &str,
+) -> Result<Vec<String>, StoreError> {
+    let statement = statement.to_owned();
+    let rows: Vec<Word> = match kept {
+        Kept::Yes => pool.read_rows(account, sql(statement)).await?,
+        Kept::No => pool.read_rows(account, diesel::sql_query(statement)).await?,
+        Kept::Deceptive => pool.read_rows(account, Deceptive::from(sql(statement))).await?,
+    };
+    Ok(words(rows))
+}
+
+/// The same, of two statements at once.
+pub async fn read_both(
+    pool: &TenantPool,
+    account: AccountId,
+    first: &str,
+    second: &str,
+) -> Result<(Vec<String>, Vec<String>), StoreError> {
+    let (first, second) = (sql(first.to_owned()), sql(second.to_owned()));
+    let (first, second) = pool.read_both(account, first, second).await?;
+    Ok((words(first), words(second)))
+}
+
+fn words(rows: Vec<Word>) -> Vec<String> {
+    rows.into_iter().map(|row| row.word).collect()
+}
+
+/// Says that it is kept when it is asked for the first time, and then that it is not.
+struct Deceptive {
+    statement: Sql<'static>,
+    was_asked: AtomicBool,
+}
+
+impl From<Sql<'static>> for Deceptive {
+    fn from(statement: Sql<'static>) -> Self {
+        Self {
+            statement,
+            was_asked: AtomicBool::new(false),
+        }
+    }
+}
+
+impl QueryFragment<Pg> for Deceptive {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        if self.was_asked.swap(true, Ordering::Relaxed) {
+            out.unsafe_to_cache_prepared();
+        }
+        self.statement.walk_ast(out)
+    }
+}
+
+impl QueryId for Deceptive {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl Query for Deceptive {
+    type SqlType = Untyped;
 }

@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::analytics::{ExportKind, ExportPosition, ExportRecord, ExportStore, Window};
 use recado_domain::shared::{AccountId, StoreError};
 use time::OffsetDateTime;
@@ -145,12 +144,7 @@ impl ExportStore for PgExports {
         if kind == ExportKind::Messages {
             statement = statement.bind(window.start()).bind(window.end());
         }
-        let rows: Vec<Row> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(statement.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<Row> = self.0.read_rows(account, statement).await?;
         Ok(rows.into_iter().map(|row| row.into_record(kind)).collect())
     }
 }

@@ -1,7 +1,6 @@
 //! Insights, from what is kept counted.
 
 use async_trait::async_trait;
-use diesel_async::RunQueryDsl;
 use recado_domain::analytics::{
     CampaignFigures, DashboardFigures, HeatCell, InsightStore, MessageCounts, Newness, Stretch, Window,
 };
@@ -22,12 +21,7 @@ impl PgInsights {
     }
 
     async fn read<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {
-        let row: Figures = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(statement.get_result(&mut conn).await?) })
-            })
-            .await?;
+        let row: Figures = self.0.read_row(account, statement).await?;
         row.read()
     }
 }

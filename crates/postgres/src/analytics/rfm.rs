@@ -126,12 +126,7 @@ async fn conclude(conn: &mut AsyncPgConnection, claim: &RfmClaim, next: OffsetDa
 impl RfmStore for PgRfm {
     async fn figures(&self, account: AccountId) -> Result<RfmFigures, StoreError> {
         let statement = sql(FIGURES).bind(account);
-        let row: FiguresRow = self
-            .tenants
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(statement.get_result(&mut conn).await?) })
-            })
-            .await?;
+        let row: FiguresRow = self.tenants.read_row(account, statement).await?;
         Ok(RfmFigures {
             orders: row.orders,
             calculated_at: row.calculated_at,

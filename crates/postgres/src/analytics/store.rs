@@ -1,8 +1,6 @@
 //! The port: statements become figures.
 
 use async_trait::async_trait;
-use diesel::OptionalExtension;
-use diesel_async::RunQueryDsl;
 use recado_domain::analytics::{
     ActivityRead, AnalyticsStore, AutomationsFigures, EcommerceFigures, Metric, MetricEvent, MetricFigures,
     RevenueFigures, TopContact, Window,
@@ -45,12 +43,7 @@ impl PgAnalytics {
         account: AccountId,
         statement: Sql<'static>,
     ) -> Result<Option<T>, StoreError> {
-        let row: Option<Figures> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(statement.get_result(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<Figures> = self.0.read_row_if_any(account, statement).await?;
         row.map(Figures::read).transpose()
     }
 

@@ -5,7 +5,6 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use futures_util::future::try_join;
 use recado_domain::billing::{
     Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
     Usage, Writing, exceeded,
@@ -16,7 +15,7 @@ use time::OffsetDateTime;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
 use crate::analytics::replies_of_month;
-use crate::errors::{Attempt, corrupt, word};
+use crate::errors::{Attempt, Fault, corrupt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Number, Sql, sql};
@@ -41,6 +40,8 @@ struct AccountRow {
     name: String,
     #[diesel(sql_type = Text)]
     plan: String,
+    #[diesel(embed)]
+    usage: UsageRow,
 }
 
 #[derive(QueryableByName)]
@@ -67,28 +68,37 @@ struct UsageRow {
     whatsapp: i64,
 }
 
-/// What an account uses.
-async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
-    let row: UsageRow = sql(concat!(
-        "SELECT (SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
+impl From<UsageRow> for Usage {
+    fn from(row: UsageRow) -> Self {
+        Self {
+            contacts: row.contacts,
+            messages: row.messages,
+            automations: row.automations,
+            team: row.team,
+            whatsapp: row.whatsapp,
+        }
+    }
+}
+
+/// What account `$1` uses.
+macro_rules! usage_columns {
+    () => {
+        concat!(
+            "(SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) + ",
-        replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),
-        " AS messages,
+            replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),
+            " AS messages,
            (SELECT count(*) FROM automations WHERE account_id = $1) AS automations,
            (SELECT count(*) FROM account_users WHERE account_id = $1 AND NOT is_support) AS team,
            (SELECT count(*) FROM whatsapp_profiles WHERE account_id = $1) AS whatsapp"
-    ))
-    .bind(account)
-    .get_result(conn)
-    .await?;
-    Ok(Usage {
-        contacts: row.contacts,
-        messages: row.messages,
-        automations: row.automations,
-        team: row.team,
-        whatsapp: row.whatsapp,
-    })
+        )
+    };
+}
+
+async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
+    let usage = sql(concat!("SELECT ", usage_columns!())).bind(account);
+    Ok(usage.get_result::<UsageRow>(conn).await?.into())
 }
 
 async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> Attempt<Option<Subscription>> {
@@ -96,22 +106,22 @@ async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> Attempt<Option<Sub
     Ok(row.map(Subscription::try_from).transpose()?)
 }
 
-async fn overview(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Overview> {
-    let row: AccountRow = sql("SELECT name, plan FROM accounts WHERE id = $1")
-        .bind(account)
-        .get_result(&mut *conn)
-        .await?;
-    let live = sql(concat!(
+fn overview<'a>(account: AccountId) -> Sql<'a> {
+    sql(concat!(
+        "SELECT name, plan, ",
+        usage_columns!(),
+        " FROM accounts WHERE id = $1"
+    ))
+    .bind(account)
+}
+
+fn live<'a>(account: AccountId) -> Sql<'a> {
+    sql(concat!(
         "SELECT ",
         subscription_columns!(),
         " FROM subscriptions WHERE account_id = $1 AND status IN ('active', 'pending', 'past_due') AND NOT attempt"
-    ));
-    Ok(Overview {
-        account_name: row.name,
-        account_plan: row.plan,
-        subscription: one(&mut *conn, live.bind(account)).await?,
-        usage: usage(conn, account).await?,
-    })
+    ))
+    .bind(account)
 }
 
 fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
@@ -343,18 +353,21 @@ fn upsert(account: AccountId, payment: &Payment) -> Sql<'_> {
     .bind(payment.created_at)
 }
 
-async fn count(mut conn: &AsyncPgConnection, query: Sql<'_>) -> Attempt<i64> {
-    Ok(query.get_result::<Number>(&mut conn).await?.n)
-}
-
-async fn load(mut conn: &AsyncPgConnection, query: Sql<'_>) -> Attempt<Vec<PaymentRow>> {
-    Ok(query.load(&mut conn).await?)
-}
-
 #[async_trait]
 impl SubscriptionStore for PgSubscriptions {
     async fn overview(&self, account: AccountId) -> Result<Overview, StoreError> {
-        in_tenant!(self.0, account, |conn| overview(conn, account))
+        let (accounts, live) = self
+            .0
+            .read_both::<AccountRow, SubscriptionRow, _, _>(account, overview(account), live(account))
+            .await?;
+        let row = accounts.into_iter().next();
+        let row = row.ok_or(Fault::Database(diesel::result::Error::NotFound))?;
+        Ok(Overview {
+            account_name: row.name,
+            account_plan: row.plan,
+            subscription: live.into_iter().next().map(Subscription::try_from).transpose()?,
+            usage: row.usage.into(),
+        })
     }
 
     async fn reserve(&self, attempt: &Subscription) -> Result<Reserved, StoreError> {
@@ -370,7 +383,8 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn find(&self, account: AccountId, id: SubscriptionId) -> Result<Option<Subscription>, StoreError> {
-        in_tenant!(self.0, account, |conn| one(conn, by_id(account, id)))
+        let row: Option<SubscriptionRow> = self.0.read_row_if_any(account, by_id(account, id)).await?;
+        row.map(Subscription::try_from).transpose()
     }
 
     async fn facts(
@@ -414,10 +428,7 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(account)
         .bind(page.limit())
         .bind(page.offset());
-        let (total, rows) = self
-            .0
-            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
-            .await?;
+        let (total, rows) = self.0.read_page::<Number, PaymentRow, _, _>(account, all, part).await?;
         Ok(Page::new(page, rows.into_iter().map(Payment::from).collect(), total))
     }
 
@@ -430,6 +441,6 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(payment.subscription.as_deref())
         .bind(payment.customer.as_deref())
         .bind(payment.id.as_str());
-        Ok(self.0.row::<Answer>(account, query).await?.yes)
+        Ok(self.0.read_row::<Answer, _>(account, query).await?.yes)
     }
 }

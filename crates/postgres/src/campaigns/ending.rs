@@ -80,7 +80,7 @@ pub(super) async fn finish(
     };
     let month = row.quota_month;
     let campaign = Campaign::try_from(row)?;
-    let place = rows::place(conn, run, "FOR UPDATE").await?;
+    let place = rows::place(conn, rows::placed(run, "FOR UPDATE")).await?;
     let (trigger, actor) = place.map_or((Trigger::Send, None), |place| (place.trigger, place.actor));
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::errors::{Attempt, corrupt, failed, word};
 use crate::schema::campaigns;
-use crate::sql::sql;
+use crate::sql::{Sql, sql};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = campaigns, check_for_backend(Pg))]
@@ -179,7 +179,7 @@ pub(super) async fn locked(
 }
 
 #[derive(QueryableByName)]
-struct CountsRow {
+pub(super) struct CountsRow {
     #[diesel(sql_type = BigInt)]
     total: i64,
     #[diesel(sql_type = BigInt)]
@@ -194,13 +194,23 @@ struct CountsRow {
     failed: i64,
 }
 
+impl From<CountsRow> for SendCounts {
+    fn from(row: CountsRow) -> Self {
+        Self {
+            total: row.total,
+            pending: row.pending,
+            sent: row.sent,
+            delivered: row.delivered,
+            read: row.read,
+            failed: row.failed,
+        }
+    }
+}
+
 /// The counters of a campaign; where there are none its sends are counted (there are none before its run, unless they
-/// came with a backup or by another tool). None when there is no such campaign.
-pub(super) async fn counts<C>(conn: &mut C, account: AccountId, id: CampaignId) -> Attempt<Option<SendCounts>>
-where
-    C: diesel_async::AsyncConnectionCore<Backend = Pg> + Send,
-{
-    let row = sql(
+/// came with a backup or by another tool). No row when there is no such campaign.
+pub(super) fn counted<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
+    sql(
         "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
            coalesce(n.sent, r.sent) AS sent, coalesce(n.delivered, r.delivered) AS delivered,
            coalesce(n.read, r.read) AS read, coalesce(n.failed, r.failed) AS failed
@@ -218,21 +228,20 @@ where
     )
     .bind(account)
     .bind(id)
-    .get_result::<CountsRow>(conn)
-    .await
-    .optional()?;
-    Ok(row.map(|row| SendCounts {
-        total: row.total,
-        pending: row.pending,
-        sent: row.sent,
-        delivered: row.delivered,
-        read: row.read,
-        failed: row.failed,
-    }))
+}
+
+/// The same, for those who read it as part of something else.
+pub(super) async fn counts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Option<SendCounts>> {
+    let row: Option<CountsRow> = counted(account, id).get_result(conn).await.optional()?;
+    Ok(row.map(SendCounts::from))
 }
 
 #[derive(QueryableByName)]
-struct PlaceRow {
+pub(super) struct PlaceRow {
     #[diesel(sql_type = Text)]
     trigger: String,
     #[diesel(sql_type = Nullable<SqlUuid>)]
@@ -244,26 +253,33 @@ struct PlaceRow {
 }
 
 /// Who began a run, and how, as its place in the queue has it. `further` is what else is wanted of the place, or its lock.
-pub(super) async fn place(
-    conn: &mut AsyncPgConnection,
-    run: QueuedRun,
-    further: &'static str,
-) -> Attempt<Option<Announced>> {
-    let query = sql(format!(
+pub(super) fn placed<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
+    sql(format!(
         "SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
          WHERE account_id = $1 AND campaign_id = $2 {further}"
     ))
     .bind(run.account_id)
-    .bind(run.campaign_id);
-    let row: Option<PlaceRow> = query.get_result(conn).await.optional()?;
-    let Some(row) = row else { return Ok(None) };
-    let (ip_address, support_admin) = (row.ip_address, row.support_admin);
-    Ok(Some(Announced {
-        trigger: word(&row.trigger)?,
-        actor: row.user_id.map(|user_id| Actor {
-            user_id: user_id.into(),
-            ip_address,
-            support_admin,
-        }),
-    }))
+    .bind(run.campaign_id)
+}
+
+/// The same, for those who read it as part of something else.
+pub(super) async fn place(conn: &mut AsyncPgConnection, place: Sql<'_>) -> Attempt<Option<Announced>> {
+    let row: Option<PlaceRow> = place.get_result(conn).await.optional()?;
+    Ok(row.map(Announced::try_from).transpose()?)
+}
+
+impl TryFrom<PlaceRow> for Announced {
+    type Error = StoreError;
+
+    fn try_from(row: PlaceRow) -> Result<Self, StoreError> {
+        let (ip_address, support_admin) = (row.ip_address, row.support_admin);
+        Ok(Self {
+            trigger: word(&row.trigger)?,
+            actor: row.user_id.map(|user_id| Actor {
+                user_id: user_id.into(),
+                ip_address,
+                support_admin,
+            }),
+        })
+    }
 }

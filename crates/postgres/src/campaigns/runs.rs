@@ -59,7 +59,9 @@ impl RunStore for PgRuns {
     }
 
     async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| starting::announced(conn, run))
+        let place = starting::announced(run);
+        let row: Option<rows::PlaceRow> = self.tenants.read_row_if_any(run.account_id, place).await?;
+        row.map(Announced::try_from).transpose()
     }
 
     async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {

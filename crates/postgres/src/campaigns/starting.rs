@@ -5,8 +5,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome,
-    Trigger, started_event,
+    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome, Trigger,
+    started_event,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
 use time::{Date, Duration};
@@ -16,7 +16,7 @@ use super::usage::MonthRow;
 use super::{audience, rows, store, usage};
 use crate::errors::Attempt;
 use crate::outbox;
-use crate::sql::{Answer, sql};
+use crate::sql::{Answer, Sql, sql};
 
 /// Freezing a very large audience takes longer than any other statement may, and sorts more: 200,000 ids are 20 MB.
 const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
@@ -41,7 +41,7 @@ pub(super) async fn start(
         account_id: account,
         campaign_id: id,
     };
-    if stored.status == CampaignStatus::Sending && announced(conn, run).await?.is_none() {
+    if stored.status == CampaignStatus::Sending && rows::place(conn, announced(run)).await?.is_none() {
         return Ok(StartOutcome::Refused(Refusal::Status {
             status: stored.status,
             command: Command::Start,
@@ -120,8 +120,9 @@ pub(super) async fn announce(
     Ok(Write::Done)
 }
 
-pub(super) async fn announced(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<Announced>> {
-    rows::place(conn, run, "AND NOT prepared").await
+/// The place of a run that is announced.
+pub(super) fn announced<'a>(run: QueuedRun) -> Sql<'a> {
+    rows::placed(run, "AND NOT prepared")
 }
 
 /// Makes the failed sends new ones; on any outcome but `Started` the caller has to roll it back.

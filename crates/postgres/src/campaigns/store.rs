@@ -6,7 +6,6 @@ use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use futures_util::future::try_join;
 use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, SendContact, SendCounts, Survey,
 };
@@ -14,13 +13,13 @@ use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, Store
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use super::rows::{self, CampaignRow, Content};
+use super::rows::{self, CampaignRow, Content, CountsRow};
 use super::{ending, preview};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::campaigns;
-use crate::sql::{Number, Word, bare, sql};
+use crate::sql::{Number, Sql, Word, bare, sql};
 use crate::transactions::in_tenant;
 
 /// Campaigns.
@@ -69,22 +68,14 @@ fn ordered(campaigns: Query, query: &CampaignQuery) -> Query {
     }
 }
 
-async fn load(mut conn: &AsyncPgConnection, query: Query) -> Attempt<Vec<CampaignRow>> {
-    Ok(query.select(CampaignRow::as_select()).load(&mut conn).await?)
-}
-
-async fn count(mut conn: &AsyncPgConnection, query: Query) -> Attempt<i64> {
-    Ok(query.count().get_result(&mut conn).await?)
-}
-
-async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &Campaign) -> Attempt<Vec<String>> {
+fn dangling<'a>(account: AccountId, campaign: &Campaign) -> Sql<'a> {
     let tags = campaign
         .segment_config
         .as_ref()
         .and_then(|config| config.tag_ids.as_deref())
         .map(bare)
         .unwrap_or_default();
-    let rows: Vec<Word> = sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
+    sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
          UNION ALL SELECT 'segment_id' WHERE $3 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM segments WHERE account_id = $1 AND id = $3 AND deleted_at IS NULL)
@@ -98,9 +89,6 @@ async fn dangling(conn: &mut AsyncPgConnection, account: AccountId, campaign: &C
     .bind(campaign.segment_id)
     .bind(campaign.folder_id)
     .bind(tags)
-    .load(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| row.word).collect())
 }
 
 async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Event]) -> Attempt<()> {
@@ -238,29 +226,24 @@ impl TryFrom<SentRow> for CampaignSend {
     }
 }
 
-/// Contacts are looked up each by its key, and only those of the page: what stands behind an offset is not turned around,
-/// and has no condition that another index could serve. Planned before anything is known of a large import, a join would
-/// go through all contacts for each send.
-async fn sends(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: CampaignId,
-    page: PageQuery,
-) -> Attempt<Option<(i64, Vec<SentRow>)>> {
-    if let Write::Missing = stale(conn, account, id).await? {
-        return Ok(None);
-    }
-    let total: Number = sql("SELECT coalesce(
+/// How many sends a campaign has; no row when there is no such campaign.
+fn total<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
+    sql("SELECT coalesce(
              (SELECT total FROM campaign_counters WHERE account_id = $1 AND campaign_id = $2),
              (SELECT count(*) FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2))
            - (SELECT count(*) FROM contacts c WHERE c.account_id = $1 AND c.deleted_at IS NOT NULL
                AND EXISTS (SELECT FROM campaign_sends s
-                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id OFFSET 0)) AS n")
+                 WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.contact_id = c.id OFFSET 0)) AS n
+         FROM campaigns WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
     .bind(account)
     .bind(id)
-    .get_result(&mut *conn)
-    .await?;
-    let rows = sql(
+}
+
+/// Contacts are looked up each by its key, and only those of the page: what stands behind an offset is not turned around,
+/// and has no condition that another index could serve. Planned before anything is known of a large import, a join would
+/// go through all contacts for each send.
+fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
+    sql(
         "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id,
            c.name, c.phone, c.email
          FROM (SELECT * FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2
@@ -273,15 +256,13 @@ async fn sends(
     .bind(id)
     .bind(page.limit())
     .bind(page.offset())
-    .load(conn)
-    .await?;
-    Ok(Some((total.n, rows)))
 }
 
 #[async_trait]
 impl CampaignStore for PgCampaigns {
     async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
-        in_tenant!(self.0, account, |conn| dangling(conn, account, campaign))
+        let rows: Vec<Word> = self.0.read_rows(account, dangling(account, campaign)).await?;
+        Ok(rows.into_iter().map(|row| row.word).collect())
     }
 
     async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError> {
@@ -294,12 +275,7 @@ impl CampaignStore for PgCampaigns {
             .filter(campaigns::id.eq(id.0))
             .filter(campaigns::deleted_at.is_null())
             .select(CampaignRow::as_select());
-        let row = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<CampaignRow> = self.0.read_row_if_any(account, one).await?;
         row.map(Campaign::try_from).transpose()
     }
 
@@ -308,9 +284,9 @@ impl CampaignStore for PgCampaigns {
         let part = ordered(matching(account, query), query)
             .limit(query.page.limit())
             .offset(query.page.offset());
-        let (total, rows) = self
+        let (total, rows): (i64, Vec<CampaignRow>) = self
             .0
-            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
+            .read_page::<i64, _, _, _>(account, all.count(), part.select(CampaignRow::as_select()))
             .await?;
         let campaigns = rows.into_iter().map(Campaign::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(query.page, campaigns, total))
@@ -343,11 +319,11 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {
-        self.0
-            .read(account, move |mut conn| {
-                Box::pin(async move { rows::counts(&mut conn, account, id).await })
-            })
-            .await
+        Ok(self
+            .0
+            .read_row_if_any::<CountsRow, _>(account, rows::counted(account, id))
+            .await?
+            .map(SendCounts::from))
     }
 
     async fn sends(
@@ -356,14 +332,17 @@ impl CampaignStore for PgCampaigns {
         id: CampaignId,
         page: PageQuery,
     ) -> Result<Option<Page<CampaignSend>>, StoreError> {
-        let found = in_tenant!(self.0, account, |conn| sends(conn, account, id, page))?;
-        let Some((total, rows)) = found else {
+        let (totals, rows) = self
+            .0
+            .read_both::<Number, SentRow, _, _>(account, total(account, id), sends(account, id, page))
+            .await?;
+        let Some(total) = totals.into_iter().next() else {
             return Ok(None);
         };
         let sends = rows
             .into_iter()
             .map(CampaignSend::try_from)
             .collect::<Result<_, StoreError>>()?;
-        Ok(Some(Page::new(page, sends, total)))
+        Ok(Some(Page::new(page, sends, total.n)))
     }
 }

@@ -1,17 +1,16 @@
 //! Contacts, always with their tags.
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, Selectable, SelectableHelper};
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Json, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
     Contact, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone, Tag, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -19,7 +18,7 @@ use uuid::Uuid;
 use super::told::telling;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
-use crate::errors::{Attempt, Fault, corrupt, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
@@ -74,8 +73,6 @@ impl ContactRow {
 #[derive(QueryableByName)]
 struct LabelRow {
     #[diesel(sql_type = SqlUuid)]
-    contact_id: Uuid,
-    #[diesel(sql_type = SqlUuid)]
     id: Uuid,
     #[diesel(sql_type = Text)]
     name: String,
@@ -83,51 +80,88 @@ struct LabelRow {
     color: Option<String>,
 }
 
-/// The tags of all these contacts in one query, each contact's by name.
-async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, rows: Vec<ContactRow>) -> Attempt<Vec<Contact>> {
-    let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
-    let mut tags: HashMap<Uuid, Vec<Tag>> = HashMap::new();
-    if !ids.is_empty() {
-        let labels: Vec<LabelRow> = sql("SELECT l.contact_id, t.id, t.name, t.color
-             FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
-             WHERE l.account_id = $1 AND l.contact_id = ANY ($2) ORDER BY lower(t.name), t.id")
-        .bind(account)
-        .bind(ids)
-        .load(conn)
-        .await?;
-        for label in labels {
-            let tag = Tag {
-                id: label.id.into(),
-                name: label.name,
-                color: label.color,
-            };
-            tags.entry(label.contact_id).or_default().push(tag);
+impl LabelRow {
+    fn tag(self) -> Tag {
+        Tag {
+            id: self.id.into(),
+            name: self.name,
+            color: self.color,
         }
     }
-    let contacts = rows.into_iter().map(|row| {
-        let tags = tags.remove(&row.id).unwrap_or_default();
-        row.with(tags)
-    });
-    Ok(contacts.collect::<Result<_, StoreError>>()?)
 }
 
-async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQuery) -> Attempt<Vec<Contact>> {
+/// The tags of a contact, by name.
+fn labels<'a>(account: AccountId, id: ContactId) -> Sql<'a> {
+    sql("SELECT t.id, t.name, t.color
+         FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
+         WHERE l.account_id = $1 AND l.contact_id = $2 ORDER BY lower(t.name), t.id")
+    .bind(account)
+    .bind(id)
+}
+
+/// A contact that was written, with its tags.
+async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> Attempt<Contact> {
+    let labels: Vec<LabelRow> = labels(account, row.id.into()).load(conn).await?;
+    Ok(row.with(labels.into_iter().map(LabelRow::tag).collect())?)
+}
+
+/// A contact of a list: one statement reads all of them with their tags.
+#[derive(QueryableByName)]
+struct ListedRow {
+    #[diesel(embed)]
+    contact: ContactRow,
+    #[diesel(sql_type = Nullable<Json>)]
+    tags: Option<Value>,
+}
+
+/// A tag of a contact of a list.
+#[derive(Deserialize)]
+struct Label {
+    id: Uuid,
+    name: String,
+    color: Option<String>,
+}
+
+impl TryFrom<ListedRow> for Contact {
+    type Error = StoreError;
+
+    fn try_from(listed: ListedRow) -> Result<Self, StoreError> {
+        let labels: Option<Vec<Label>> = listed.tags.map(serde_json::from_value).transpose().map_err(corrupt)?;
+        let tags = labels.unwrap_or_default().into_iter().map(|label| Tag {
+            id: label.id.into(),
+            name: label.name,
+            color: label.color,
+        });
+        listed.contact.with(tags.collect())
+    }
+}
+
+/// The part is cut before anybody's tags are looked up.
+fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
     let (own, belongs) = match query.filter.segment_id {
         None => (String::new(), "$6 IS NULL".to_owned()),
         Some(_) => (own("$6"), belongs()),
     };
     let search = query.filter.search.as_deref();
     let text = format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
+        "WITH part AS MATERIALIZED (
+         SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
          FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
            AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
            AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
              WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5))
            AND {belongs}
-         ORDER BY c.id DESC LIMIT $7"
+         ORDER BY c.id DESC LIMIT $7)
+         SELECT {COLUMNS}, tags FROM part LEFT JOIN (
+           SELECT l.contact_id, json_agg(json_build_object('id', t.id, 'name', t.name, 'color', t.color)
+             ORDER BY lower(t.name), t.id) AS tags
+           FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
+           WHERE l.account_id = $1 AND l.contact_id = ANY (ARRAY (SELECT id FROM part))
+           GROUP BY l.contact_id) w ON w.contact_id = part.id
+         ORDER BY id DESC"
     );
     let numbers = search.map(Phone::search_forms).unwrap_or_default();
-    let rows: Vec<ContactRow> = sql(text)
+    sql(text)
         .bind(account)
         // Without a position behind the greatest id, so that the index serves both.
         .bind(query.slice.cursor.unwrap_or(Uuid::max()))
@@ -136,24 +170,6 @@ async fn list(conn: &mut AsyncPgConnection, account: AccountId, query: &ContactQ
         .bind(query.filter.tag_id)
         .bind(query.filter.segment_id)
         .bind(query.slice.limit + 1)
-        .load(&mut *conn)
-        .await?;
-    tagged(conn, account, rows).await
-}
-
-async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId) -> Attempt<Option<Contact>> {
-    let row = contacts::table
-        .filter(contacts::account_id.eq(account.0))
-        .filter(contacts::id.eq(id.0))
-        .filter(contacts::deleted_at.is_null())
-        .select(ContactRow::as_select())
-        .first(&mut *conn)
-        .await
-        .optional()?;
-    match row {
-        None => Ok(None),
-        Some(row) => Ok(tagged(conn, account, vec![row]).await?.pop()),
-    }
 }
 
 /// Makes these the contact's tags.
@@ -216,8 +232,7 @@ pub(super) async fn insert(
         row.with(vec![])?
     } else {
         set_tags(conn, account, id, tags).await?;
-        let contact = tagged(conn, account, vec![row]).await?.pop();
-        contact.ok_or(Fault::Database(diesel::result::Error::NotFound))?
+        tagged(conn, account, row).await?
     };
     count_contacts(conn, account, Some(now), 1).await?;
     Ok(contact)
@@ -247,7 +262,7 @@ async fn update(
     if let Some(tags) = tags {
         set_tags(conn, account, id, tags).await?;
     }
-    Ok(tagged(conn, account, vec![row]).await?.pop())
+    Ok(Some(tagged(conn, account, row).await?))
 }
 
 /// When a row was made.
@@ -290,12 +305,23 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId,
 #[async_trait]
 impl ContactStore for PgContacts {
     async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError> {
-        let contacts = in_tenant!(self.0, account, |conn| list(conn, account, query))?;
+        let rows: Vec<ListedRow> = self.0.read_rows(account, list(account, query)).await?;
+        let contacts = rows.into_iter().map(Contact::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| contact.id))
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {
-        in_tenant!(self.0, account, |conn| find(conn, account, id))
+        let one = contacts::table
+            .filter(contacts::account_id.eq(account.0))
+            .filter(contacts::id.eq(id.0))
+            .filter(contacts::deleted_at.is_null())
+            .select(ContactRow::as_select());
+        let (rows, labels) = self
+            .0
+            .read_both::<ContactRow, LabelRow, _, _>(account, one, labels(account, id))
+            .await?;
+        let tags = labels.into_iter().map(LabelRow::tag).collect();
+        rows.into_iter().next().map(|row| row.with(tags)).transpose()
     }
 
     async fn insert(

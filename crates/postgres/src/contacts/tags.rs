@@ -2,7 +2,6 @@
 
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
-use diesel_async::RunQueryDsl;
 use recado_domain::contacts::{Tag, TagStore};
 use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError, TagId};
 use uuid::Uuid;
@@ -50,12 +49,7 @@ impl TagStore for PgTags {
         if let Some(after) = query.cursor {
             tags = tags.filter(tags::id.lt(after));
         }
-        let rows: Vec<TagRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(tags.select(TagRow::as_select()).load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<TagRow> = self.0.read_rows(account, tags.select(TagRow::as_select())).await?;
         let rows = rows.into_iter().map(Tag::from).collect();
         Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id))
     }

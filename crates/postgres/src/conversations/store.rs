@@ -115,8 +115,12 @@ fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
     }
 }
 
-async fn exists(conn: &mut AsyncPgConnection, account: AccountId, id: ConversationId) -> Attempt<bool> {
-    Ok(find_one(conn, account, id, "").await?.is_some())
+fn one<'a>(account: AccountId, id: ConversationId, lock: &str) -> Sql<'a> {
+    sql(format!(
+        "SELECT {CONVERSATION} FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2 {lock}"
+    ))
+    .bind(account)
+    .bind(id)
 }
 
 async fn find_one(
@@ -125,26 +129,13 @@ async fn find_one(
     id: ConversationId,
     lock: &str,
 ) -> Attempt<Option<Conversation>> {
-    let query = sql(format!(
-        "SELECT {CONVERSATION} FROM {LIVE} WHERE v.account_id = $1 AND v.id = $2 {lock}"
-    ))
-    .bind(account)
-    .bind(id);
-    let row: Option<ConversationRow> = query.get_result(conn).await.optional()?;
+    let row: Option<ConversationRow> = one(account, id, lock).get_result(conn).await.optional()?;
     Ok(row.map(Conversation::try_from).transpose()?)
 }
 
-async fn messages(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: ConversationId,
-    slice: &SliceQuery<Moment>,
-) -> Attempt<Option<Vec<Message>>> {
-    if !exists(conn, account, id).await? {
-        return Ok(None);
-    }
+fn messages<'a>(account: AccountId, id: ConversationId, slice: &SliceQuery<Moment>) -> Sql<'a> {
     let after = slice.cursor.unwrap_or(Moment::LAST);
-    let query = sql(format!(
+    sql(format!(
         "SELECT {COLUMNS} FROM messages m
          WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
          ORDER BY m.created_at DESC, m.id DESC LIMIT $5"
@@ -153,10 +144,7 @@ async fn messages(
     .bind(id)
     .bind(after.at)
     .bind(after.id)
-    .bind(slice.limit + 1);
-    let rows: Vec<MessageRow> = query.load(conn).await?;
-    let messages = rows.into_iter().map(Message::try_from);
-    Ok(Some(messages.collect::<Result<_, StoreError>>()?))
+    .bind(slice.limit + 1)
 }
 
 /// Writes a locked conversation, and counts it where its status is another one than before.
@@ -315,12 +303,7 @@ struct PendingRow {
 impl ConversationStore for PgConversations {
     async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
         let wanted = page(account, query);
-        let rows: Vec<ConversationRow> = self
-            .tenants
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(wanted.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<ConversationRow> = self.tenants.read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Conversation::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         Ok(Slice::cut(rows, query.slice.limit, |row| Moment {
@@ -335,13 +318,20 @@ impl ConversationStore for PgConversations {
         id: ConversationId,
         query: &SliceQuery<Moment>,
     ) -> Result<Option<Slice<Message>>, StoreError> {
-        let found = in_tenant!(self.tenants, account, |conn| messages(conn, account, id, query))?;
-        Ok(found.map(|rows| {
-            Slice::cut(rows, query.limit, |row| Moment {
-                at: row.created_at,
-                id: row.id.0,
-            })
-        }))
+        let (one, part) = (one(account, id, ""), messages(account, id, query));
+        let (found, rows) = self
+            .tenants
+            .read_both::<ConversationRow, MessageRow, _, _>(account, one, part)
+            .await?;
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let rows = rows.into_iter().map(Message::try_from);
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(Slice::cut(rows, query.limit, |row| Moment {
+            at: row.created_at,
+            id: row.id.0,
+        })))
     }
 
     async fn set_status(

@@ -2,10 +2,9 @@
 
 use async_trait::async_trait;
 use diesel::OptionalExtension;
-use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::{AsyncConnectionCore, AsyncPgConnection, RunQueryDsl};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
 use recado_domain::shared::{AccountId, ContactId, SegmentId, Slice, SliceQuery, StoreError};
 use serde_json::Value;
@@ -15,7 +14,7 @@ use uuid::Uuid;
 use super::membership::{CONDITIONS, count};
 use crate::errors::{Attempt, Fault, corrupt, failed};
 use crate::pool::TenantPool;
-use crate::sql::{Id, Number, bare, sql};
+use crate::sql::{Id, Number, Sql, bare, sql};
 use crate::transactions::in_tenant;
 
 /// Segments.
@@ -78,16 +77,12 @@ fn segments(part: &str) -> String {
     )
 }
 
-async fn find<C>(conn: &mut C, account: AccountId, id: SegmentId) -> Attempt<Option<Segment>>
-where
-    C: AsyncConnectionCore<Backend = Pg> + Send,
-{
-    let row: Option<SegmentRow> = sql(segments("s.id = $2"))
-        .bind(account)
-        .bind(id)
-        .get_result(conn)
-        .await
-        .optional()?;
+fn one<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
+    sql(segments("s.id = $2")).bind(account).bind(id)
+}
+
+async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> Attempt<Option<Segment>> {
+    let row: Option<SegmentRow> = one(account, id).get_result(conn).await.optional()?;
     Ok(row.map(Segment::try_from).transpose()?)
 }
 
@@ -218,22 +213,14 @@ impl SegmentStore for PgSegments {
             .bind(account)
             .bind(after)
             .bind(limit + 1);
-        let rows: Vec<SegmentRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(listed.load(&mut conn).await?) })
-            })
-            .await?;
+        let rows: Vec<SegmentRow> = self.0.read_rows(account, listed).await?;
         let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id))
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {
-        self.0
-            .read(account, move |mut conn| {
-                Box::pin(async move { find(&mut conn, account, id).await })
-            })
-            .await
+        let row: Option<SegmentRow> = self.0.read_row_if_any(account, one(account, id)).await?;
+        row.map(Segment::try_from).transpose()
     }
 
     async fn insert(

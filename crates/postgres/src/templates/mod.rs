@@ -11,7 +11,6 @@ use diesel::prelude::{
 };
 use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use futures_util::future::try_join;
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
     AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write,
@@ -249,14 +248,6 @@ fn behind(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> 
     })
 }
 
-async fn load(mut conn: &AsyncPgConnection, query: Query) -> Attempt<Vec<TemplateRow>> {
-    Ok(query.select(TemplateRow::as_select()).load(&mut conn).await?)
-}
-
-async fn count(mut conn: &AsyncPgConnection, query: Query) -> Attempt<i64> {
-    Ok(query.count().get_result(&mut conn).await?)
-}
-
 async fn update(
     conn: &mut AsyncPgConnection,
     template: &Template,
@@ -348,9 +339,9 @@ impl TemplateStore for PgTemplates {
         let part = ordered(matching(account, filter), filter)
             .limit(page.limit())
             .offset(page.offset());
-        let (total, rows) = self
+        let (total, rows): (i64, Vec<TemplateRow>) = self
             .0
-            .read(account, |conn| Box::pin(try_join(count(conn, all), load(conn, part))))
+            .read_page::<i64, _, _, _>(account, all.count(), part.select(TemplateRow::as_select()))
             .await?;
         let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
         Ok(Page::new(page, templates, total))
@@ -366,7 +357,7 @@ impl TemplateStore for PgTemplates {
         if let Some(cursor) = &slice.cursor {
             part = behind(part, filter, cursor).ok_or(StoreError::Dangling { field: "cursor" })?;
         }
-        let rows = self.0.read(account, |conn| Box::pin(load(conn, part))).await?;
+        let rows: Vec<TemplateRow> = self.0.read_rows(account, part.select(TemplateRow::as_select())).await?;
         let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(templates, slice.limit, |template: &Template| {
             cursor(filter.sort, template)
@@ -379,12 +370,7 @@ impl TemplateStore for PgTemplates {
             .filter(message_templates::id.eq(id.0))
             .filter(message_templates::deleted_at.is_null())
             .select(TemplateRow::as_select());
-        let row = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<TemplateRow> = self.0.read_row_if_any(account, one).await?;
         row.map(Template::try_from).transpose()
     }
 
@@ -426,7 +412,10 @@ impl TemplateStore for PgTemplates {
             .filter(message_templates::deleted_at.is_null())
             .filter(one_of_them)
             .into_boxed();
-        let rows = self.0.read(account, |conn| Box::pin(load(conn, named))).await?;
+        let rows: Vec<TemplateRow> = self
+            .0
+            .read_rows(account, named.select(TemplateRow::as_select()))
+            .await?;
         rows.into_iter().map(Template::try_from).collect()
     }
 
@@ -443,13 +432,9 @@ impl TemplateStore for PgTemplates {
             .filter(message_templates::meta_template_id.eq(meta_id.to_owned()))
             .filter(message_templates::deleted_at.is_null())
             .order(message_templates::id.desc())
+            .limit(1)
             .select(TemplateRow::as_select());
-        let row = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(one.first(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<TemplateRow> = self.0.read_row_if_any(account, one).await?;
         row.map(Template::try_from).transpose()
     }
 }

@@ -2,7 +2,6 @@
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use diesel_async::RunQueryDsl;
 use recado_domain::shared::{AccountId, Slice, StoreError};
 use recado_domain::webhooks::{Body, Direction, FeedQuery, LogQuery, LogStatus, WebhookLog};
 use serde_json::{Value, json};
@@ -122,11 +121,7 @@ pub(super) async fn logs(
     if let Some(kind) = query.event_type.clone() {
         statement = statement.bind(kind);
     }
-    let rows: Vec<LogRow> = pool
-        .read(account, |mut conn| {
-            Box::pin(async move { Ok(statement.load(&mut conn).await?) })
-        })
-        .await?;
+    let rows: Vec<LogRow> = pool.read_rows(account, statement).await?;
     rows.into_iter().map(|row| row.log(account)).collect()
 }
 
@@ -180,11 +175,7 @@ pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQue
         .bind(query.kind.clone())
         .bind(query.limit)
         .bind(WINDOW);
-    let rows: Vec<EventRow> = pool
-        .read(account, |mut conn| {
-            Box::pin(async move { Ok(statement.load(&mut conn).await?) })
-        })
-        .await?;
+    let rows: Vec<EventRow> = pool.read_rows(account, statement).await?;
     let last = rows.as_slice().last();
     Ok(Slice {
         next_cursor: last

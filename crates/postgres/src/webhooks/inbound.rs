@@ -53,7 +53,7 @@ impl InboundStore for PgInbound {
         .bind(account)
         .bind(id)
         .bind(message_id);
-        Ok(self.tenants.row::<Answer>(account, query).await?.yes)
+        Ok(self.tenants.read_row::<Answer, _>(account, query).await?.yes)
     }
 
     async fn log(&self, account: AccountId, receipt: &Receipt) -> Result<(), StoreError> {

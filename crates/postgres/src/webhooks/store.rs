@@ -92,15 +92,6 @@ impl Row {
     }
 }
 
-/// An endpoint beside the total.
-#[derive(QueryableByName)]
-struct Listed {
-    #[diesel(sql_type = BigInt)]
-    total: i64,
-    #[diesel(embed)]
-    row: Row,
-}
-
 /// Binds what an endpoint says: `$3` to `$14`.
 fn bound<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
     let StoredWebhook { webhook, secrets } = stored;
@@ -279,41 +270,22 @@ struct LoggedRow {
 #[async_trait]
 impl WebhookStore for PgWebhooks {
     async fn page(&self, account: AccountId, page: PageQuery) -> Result<Page<Webhook>, StoreError> {
-        let query = sql(format!(
-            "SELECT (SELECT count(*) FROM webhook_endpoints WHERE account_id = $1) AS total, {COLUMNS}
-             FROM webhook_endpoints w WHERE w.account_id = $1
+        let part = sql(format!(
+            "SELECT {COLUMNS} FROM webhook_endpoints w WHERE w.account_id = $1
              ORDER BY w.created_at DESC, w.id DESC LIMIT $2 OFFSET $3"
         ))
         .bind(account)
         .bind(page.limit())
         .bind(page.offset());
-        let beyond = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
-        let (rows, total) = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move {
-                    let rows: Vec<Listed> = query.load(&mut conn).await?;
-                    let total = match rows.as_slice().first() {
-                        Some(listed) => listed.total,
-                        None => beyond.get_result::<Number>(&mut conn).await?.n,
-                    };
-                    Ok((rows, total))
-                })
-            })
-            .await?;
-        let rows = rows.into_iter().map(|listed| listed.row);
-        let webhooks = rows.map(|row| row.stored().map(|stored| stored.webhook));
+        let all = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
+        let (total, rows) = self.0.read_page::<Number, Row, _, _>(account, all, part).await?;
+        let webhooks = rows.into_iter().map(|row| row.stored().map(|stored| stored.webhook));
         Ok(Page::new(page, webhooks.collect::<Result<_, _>>()?, total))
     }
 
     async fn find(&self, account: AccountId, id: WebhookId) -> Result<Option<StoredWebhook>, StoreError> {
         let query = one(account, id);
-        let row: Option<Row> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(query.get_result(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<Row> = self.0.read_row_if_any(account, query).await?;
         row.map(Row::stored).transpose()
     }
 
@@ -349,12 +321,7 @@ impl WebhookStore for PgWebhooks {
         let query = sql("SELECT endpoint_id, event_id FROM webhook_logs WHERE account_id = $1 AND id = $2")
             .bind(account)
             .bind(id);
-        let row: Option<LoggedRow> = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(query.get_result(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<LoggedRow> = self.0.read_row_if_any(account, query).await?;
         Ok(row.map(|row| LoggedDelivery {
             endpoint_id: row.endpoint_id.into(),
             event_id: row.event_id.map(Into::into),
@@ -382,7 +349,7 @@ impl WebhookStore for PgWebhooks {
         slice: i64,
     ) -> Result<i64, StoreError> {
         let last = sql(LAST_FAILED).bind(account).bind(id).bind(since);
-        let Some(last) = self.0.row_if_any::<FailedRow>(account, last).await? else {
+        let Some(last) = self.0.read_row_if_any::<FailedRow, _>(account, last).await? else {
             return Ok(0);
         };
         let (mut queued, mut at, mut event) = (0, since, Uuid::nil());

@@ -32,7 +32,7 @@ impl FileIdStore for PgFileIds {
         .bind(account)
         .bind(phone_number_id)
         .bind(path.to_string());
-        let found = self.0.row_if_any::<Word>(account, statement).await?;
+        let found = self.0.read_row_if_any::<Word, _>(account, statement).await?;
         Ok(found.map(|row| row.word))
     }
 

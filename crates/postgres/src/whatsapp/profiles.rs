@@ -124,17 +124,22 @@ async fn update(conn: &mut AsyncPgConnection, account: AccountId, stored: &Store
     Ok(true)
 }
 
+fn by_id(account: AccountId, id: ProfileId) -> whatsapp_profiles::BoxedQuery<'static, Pg> {
+    whatsapp_profiles::table
+        .filter(whatsapp_profiles::account_id.eq(account.0))
+        .filter(whatsapp_profiles::id.eq(id.0))
+        .into_boxed()
+}
+
 /// A number, for those who read it as part of something else.
 pub(crate) async fn one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ProfileId,
 ) -> Attempt<Option<StoredProfile>> {
-    let row = whatsapp_profiles::table
-        .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(id.0))
+    let row: Option<ProfileRow> = by_id(account, id)
         .select(ProfileRow::as_select())
-        .first(conn)
+        .get_result(conn)
         .await
         .optional()?;
     Ok(row.map(StoredProfile::from))
@@ -153,9 +158,7 @@ impl ProfileStore for PgProfiles {
         }
         let rows: Vec<ProfileRow> = self
             .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(profiles.select(ProfileRow::as_select()).load(&mut conn).await?) })
-            })
+            .read_rows(account, profiles.select(ProfileRow::as_select()))
             .await?;
         let rows = rows.into_iter().map(StoredProfile::from).collect();
         Ok(Slice::cut(rows, query.limit, |stored: &StoredProfile| {
@@ -164,20 +167,18 @@ impl ProfileStore for PgProfiles {
     }
 
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError> {
-        in_tenant!(self.0, account, |conn| one(conn, account, id))
+        let one = by_id(account, id).select(ProfileRow::as_select());
+        let row: Option<ProfileRow> = self.0.read_row_if_any(account, one).await?;
+        Ok(row.map(StoredProfile::from))
     }
 
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError> {
         let first = whatsapp_profiles::table
             .filter(whatsapp_profiles::account_id.eq(account.0))
             .order((whatsapp_profiles::created_at, whatsapp_profiles::id))
+            .limit(1)
             .select(ProfileRow::as_select());
-        let row = self
-            .0
-            .read(account, |mut conn| {
-                Box::pin(async move { Ok(first.first(&mut conn).await.optional()?) })
-            })
-            .await?;
+        let row: Option<ProfileRow> = self.0.read_row_if_any(account, first).await?;
         Ok(row.map(StoredProfile::from))
     }
 

@@ -36,6 +36,7 @@ mod pool;
 mod preview;
 mod queues;
 mod quota_races;
+mod reads;
 mod relay;
 mod reports;
 mod retries;

@@ -12,7 +12,7 @@ use crate::contacts::draft;
 use crate::support::{LEASE, NOW, World, id};
 
 /// Waits until the server has no open transaction and no locks of ours; fails after a while.
-async fn assert_quiet(world: &World) {
+pub(crate) async fn assert_quiet(world: &World) {
     let open = "SELECT count(*) FROM pg_stat_activity
       WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle'";
     for _ in 0..200 {

@@ -1,0 +1,217 @@
+//! Reads: a transaction of one account that cannot write, and that leaves as a whole, in one flush. What begins it, its
+//! queries, and what ends it are sent without waiting for each other's answers.
+//!
+//! **The end must never overtake a query.** The account's setting ends with the transaction, and a query that runs after
+//! it has no account. A query leaves at once only where its connection has it prepared; where it has not, what leaves is
+//! the preparation, and the query itself when that is answered. So the end leaves together with the queries only if all
+//! of them are prepared, and otherwise after their last row:
+//!
+//! - what is given here is queries, not a closure: none of them can depend on what another one answered, and nobody can
+//!   send one more after the end;
+//! - a query that the connection is about to prepare is told of by the driver ([`Preparing`]);
+//! - one that no connection keeps (`diesel::sql_query`) is known before, by itself;
+//! - the driver's locks, which nobody else holds, are not refused because the task has worked for a while
+//!   ([`unconstrained`]): a query that waited for one would not have left yet.
+//!
+//! And should one be overtaken all the same, the database refuses it: outside a transaction the account of a tenants'
+//! connection is a word that no policy can read ([`NO_ACCOUNT`](crate::pool::NO_ACCOUNT)).
+//!
+//! Whoever stops waiting, and every failure, closes the connection: what was sent may still run on it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+use diesel::QueryResult;
+use diesel::connection::{Instrumentation, InstrumentationEvent};
+use diesel::deserialize::FromSqlRow;
+use diesel::expression::QueryMetadata;
+use diesel::pg::Pg;
+use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::query_dsl::CompatibleType;
+use diesel::result::Error;
+use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
+use futures_util::TryStreamExt;
+use futures_util::future::{BoxFuture, try_join_all, try_join3};
+use futures_util::stream::BoxStream;
+use recado_domain::shared::{AccountId, StoreError};
+use tokio::task::unconstrained;
+
+use crate::errors::{Attempt, Fault};
+use crate::pool::{Held, TenantPool, setting};
+
+/// A row as the driver has it: small code for each type of rows, and all of the rest only once.
+type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
+type Asked<'c> = BoxFuture<'c, QueryResult<BoxStream<'static, QueryResult<Row>>>>;
+
+/// A query, whatever its rows are read as.
+trait Ask: Send {
+    /// Whether a connection that has prepared it keeps it.
+    fn is_kept(&self) -> QueryResult<bool>;
+
+    /// Leaves with the first poll, unless it has yet to be prepared.
+    fn ask<'c>(self: Box<Self>, conn: &'c AsyncPgConnection) -> Asked<'c>;
+}
+
+impl<Q> Ask for Q
+where
+    Q: Query + QueryFragment<Pg> + QueryId + Send,
+{
+    fn is_kept(&self) -> QueryResult<bool> {
+        self.is_safe_to_cache_prepared(&Pg)
+    }
+
+    fn ask<'c>(self: Box<Self>, mut conn: &'c AsyncPgConnection) -> Asked<'c> {
+        AsyncConnectionCore::load(&mut conn, *self)
+    }
+}
+
+/// A query whose rows are read as `R`.
+#[expect(private_bounds, reason = "nobody else has to know how a query leaves")]
+pub(crate) trait Reads<R>: Ask {
+    fn row(row: Row) -> QueryResult<R>;
+}
+
+impl<Q, R, S> Reads<R> for Q
+where
+    Q: Query + Ask,
+    Q::SqlType: CompatibleType<R, Pg, SqlType = S>,
+    Pg: QueryMetadata<Q::SqlType>,
+    R: FromSqlRow<S, Pg>,
+    S: 'static,
+{
+    fn row(row: Row) -> QueryResult<R> {
+        R::build_from_row(&row).map_err(Error::DeserializationError)
+    }
+}
+
+fn rows<R, Q: Reads<R>>(rows: Vec<Row>) -> Attempt<Vec<R>> {
+    Ok(rows.into_iter().map(Q::row).collect::<QueryResult<_>>()?)
+}
+
+impl TenantPool {
+    /// The rows of a query.
+    pub(crate) async fn read_rows<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Vec<R>, StoreError>
+    where
+        Q: Reads<R> + 'q,
+    {
+        let mut answers = self.read(account, vec![Box::new(query)]).await?.into_iter();
+        Ok(rows::<R, Q>(answers.next().unwrap_or_default())?)
+    }
+
+    /// The first row, if any.
+    pub(crate) async fn read_row_if_any<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Option<R>, StoreError>
+    where
+        Q: Reads<R> + 'q,
+    {
+        Ok(self.read_rows(account, query).await?.into_iter().next())
+    }
+
+    /// The one row of a query that always has one.
+    pub(crate) async fn read_row<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<R, StoreError>
+    where
+        Q: Reads<R> + 'q,
+    {
+        let row = self.read_row_if_any(account, query).await?;
+        Ok(row.ok_or(Fault::Database(Error::NotFound))?)
+    }
+
+    /// The rows of two queries. Each sees what was committed when it began, as two statements of a transaction do.
+    pub(crate) async fn read_both<'q, A, B, P, Q>(
+        &self,
+        account: AccountId,
+        first: P,
+        second: Q,
+    ) -> Result<(Vec<A>, Vec<B>), StoreError>
+    where
+        P: Reads<A> + 'q,
+        Q: Reads<B> + 'q,
+    {
+        let queries: Vec<Box<dyn Ask + 'q>> = vec![Box::new(first), Box::new(second)];
+        let mut answers = self.read(account, queries).await?.into_iter();
+        let mut next = || answers.next().unwrap_or_default();
+        Ok((rows::<A, P>(next())?, rows::<B, Q>(next())?))
+    }
+
+    /// How many there are, and a part of them.
+    pub(crate) async fn read_page<'q, N, R, P, Q>(
+        &self,
+        account: AccountId,
+        count: P,
+        part: Q,
+    ) -> Result<(i64, Vec<R>), StoreError>
+    where
+        N: Into<i64>,
+        P: Reads<N> + 'q,
+        Q: Reads<R> + 'q,
+    {
+        let (counts, rows) = self.read_both::<N, R, P, Q>(account, count, part).await?;
+        let count = counts.into_iter().next().ok_or(Fault::Database(Error::NotFound))?;
+        Ok((count.into(), rows))
+    }
+
+    /// The rows of each query, in the order of the queries.
+    async fn read(&self, account: AccountId, queries: Vec<Box<dyn Ask + '_>>) -> Result<Vec<Vec<Row>>, StoreError> {
+        let mut kept = true;
+        for query in &queries {
+            kept &= query.is_kept().map_err(Fault::from)?;
+        }
+        let mut held = Held::get(&self.0).await?;
+        let preparing = Preparing::default();
+        held.conn()?.set_instrumentation(preparing.clone());
+        let conn: &AsyncPgConnection = held.conn()?;
+        let asked = queries.into_iter().map(|query| answer(query.ask(conn)));
+        let begin = format!("BEGIN READ ONLY; {}", setting(account));
+        let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
+        let rows = unconstrained(transaction(conn, &begin, try_join_all(asked), may_leave)).await?;
+        held.give_back();
+        Ok(rows)
+    }
+}
+
+async fn answer(asked: Asked<'_>) -> QueryResult<Vec<Row>> {
+    asked.await?.try_collect().await
+}
+
+/// `may_leave` is asked after every poll of the queries: whether the end may leave before they are answered.
+async fn transaction<T>(
+    conn: &AsyncPgConnection,
+    begin: &str,
+    asked: impl Future<Output = QueryResult<T>>,
+    may_leave: impl Fn() -> bool,
+) -> Attempt<T> {
+    let (mut first, mut last) = (conn, conn);
+    let is_answered = AtomicBool::new(false);
+    let answered = || is_answered.load(Ordering::Relaxed);
+    let begun = async { first.batch_execute(begin).await.map_err(Fault::from) };
+    let asked = async {
+        let rows = asked.await?;
+        is_answered.store(true, Ordering::Relaxed);
+        Ok(rows)
+    };
+    let ended = async {
+        // Nothing has to wake this one: it is polled with the queries, after them.
+        poll_fn(|_| match answered() || may_leave() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        last.batch_execute("COMMIT").await.map_err(Fault::from)
+    };
+    // Polled in this order, so that they leave in this order.
+    let ((), rows, ()) = try_join3(begun, asked, ended).await?;
+    Ok(rows)
+}
+
+/// Whether a connection was told to prepare a statement that it has not: the driver says so before it sends anything.
+#[derive(Clone, Default)]
+struct Preparing(Arc<AtomicBool>);
+
+impl Instrumentation for Preparing {
+    fn on_connection_event(&mut self, event: InstrumentationEvent<'_>) {
+        if matches!(event, InstrumentationEvent::CacheQuery { .. }) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
