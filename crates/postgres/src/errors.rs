@@ -5,7 +5,7 @@ use recado_domain::shared::StoreError;
 use thiserror::Error as ThisError;
 
 /// How often a transaction that lost a deadlock or a serialization conflict is tried again.
-const RETRIES: usize = 3;
+pub(crate) const RETRIES: usize = 3;
 
 /// Which input field a violated uniqueness blames.
 const TAKEN: &[(&str, &str)] = &[
@@ -125,6 +125,11 @@ pub(crate) fn word<T: std::str::FromStr<Err = String>>(stored: &str) -> Result<T
     stored.parse().map_err(corrupt)
 }
 
+/// Whether all that went wrong is that another transaction was in the way.
+pub(crate) fn is_conflict(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unavailable(source) if source.is::<Conflict>())
+}
+
 /// Carries a whole transaction out, again when it lost to another one.
 pub(crate) async fn retry<T, F>(mut attempt: impl FnMut() -> F) -> Result<T, StoreError>
 where
@@ -133,7 +138,7 @@ where
     let mut left = RETRIES;
     loop {
         match attempt().await {
-            Err(StoreError::Unavailable(source)) if left > 0 && source.is::<Conflict>() => left -= 1,
+            Err(error) if left > 0 && is_conflict(&error) => left -= 1,
             done => return done,
         }
     }

@@ -38,7 +38,7 @@ use futures_util::stream::BoxStream;
 use recado_domain::shared::{AccountId, StoreError};
 use tokio::task::unconstrained;
 
-use crate::errors::{Attempt, Fault};
+use crate::errors::{Attempt, Fault, RETRIES, is_conflict};
 use crate::pool::{Held, TenantPool, setting};
 
 /// A row as the driver has it: small code for each type of rows, and all of the rest only once.
@@ -51,7 +51,7 @@ trait Ask: Send {
     fn is_kept(&self) -> QueryResult<bool>;
 
     /// Leaves with the first poll, unless it has yet to be prepared.
-    fn ask<'c>(self: Box<Self>, conn: &'c AsyncPgConnection) -> Asked<'c>;
+    fn ask<'c>(&self, conn: &'c AsyncPgConnection) -> Asked<'c>;
 }
 
 impl<Q> Ask for Q
@@ -62,8 +62,8 @@ where
         self.is_safe_to_cache_prepared(&Pg)
     }
 
-    fn ask<'c>(self: Box<Self>, mut conn: &'c AsyncPgConnection) -> Asked<'c> {
-        AsyncConnectionCore::load(&mut conn, *self)
+    fn ask<'c>(&self, mut conn: &'c AsyncPgConnection) -> Asked<'c> {
+        AsyncConnectionCore::load(&mut conn, self)
     }
 }
 
@@ -151,22 +151,31 @@ impl TenantPool {
         Ok((count.into(), rows))
     }
 
-    /// The rows of each query, in the order of the queries.
+    /// The rows of each query, in the order of the queries; again, as every transaction, when it lost to another one.
     async fn read(&self, account: AccountId, queries: Vec<Box<dyn Ask + '_>>) -> Result<Vec<Vec<Row>>, StoreError> {
         let mut kept = true;
         for query in &queries {
             kept &= query.is_kept().map_err(Fault::from)?;
         }
-        let mut held = Held::get(&self.0).await?;
-        let preparing = Preparing::default();
-        held.conn()?.set_instrumentation(preparing.clone());
-        let conn: &AsyncPgConnection = held.conn()?;
-        let asked = queries.into_iter().map(|query| answer(query.ask(conn)));
         let begin = format!("BEGIN READ ONLY; {}", setting(account));
-        let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
-        let rows = unconstrained(transaction(conn, &begin, try_join_all(asked), may_leave)).await?;
-        held.give_back();
-        Ok(rows)
+        let mut left = RETRIES;
+        loop {
+            let mut held = Held::get(&self.0).await?;
+            let preparing = Preparing::default();
+            held.conn()?.set_instrumentation(preparing.clone());
+            let conn: &AsyncPgConnection = held.conn()?;
+            let asked = try_join_all(queries.iter().map(|query| answer(query.ask(conn))));
+            let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
+            let read = unconstrained(transaction(conn, &begin, asked, may_leave)).await;
+            match read.map_err(StoreError::from) {
+                Ok(rows) => {
+                    held.give_back();
+                    return Ok(rows);
+                }
+                Err(error) if left > 0 && is_conflict(&error) => left -= 1,
+                Err(error) => return Err(error),
+            }
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The one way in which the stores reach the database for more than a pipelined read: a transaction, or a statement that
-//! is one by itself, from its beginning to its end.
+//! The one way in which the stores reach the database for more than a read (see [`reads`](crate::reads)): a transaction,
+//! or a statement that is one by itself, from its beginning to its end.
 //!
 //! **When it is tried again.** A deadlock (40P01), a serialization failure (40001), and a row that another transaction
 //! made first ([`overtaken`](crate::errors::overtaken)) take back everything that was done: nobody is to blame, and the

@@ -22,7 +22,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let trips_each = each(proxy.trips() - trips)?;
     let mut figures = vec![
         Figure::less("read: round trips to the database", trips_each, "", 1)
-            .floor(2.0)
+            .floor(1.2)
             .target(1.0),
     ];
     if let (Some(before), Some(after)) = (statements, self::statements(stage)?) {

@@ -193,6 +193,26 @@ async fn what_fails_in_a_read_closes_its_connection() {
     assert_eq!(names(&world, world.account).await, people);
 }
 
+/// Each holds what the other one waits for, and the database takes back the read, which has waited longer.
+#[tokio::test]
+async fn a_read_that_loses_a_deadlock_is_read_again() {
+    let (world, wire, people) = wired().await;
+    world.sql("BEGIN; LOCK TABLE tags IN ACCESS EXCLUSIVE MODE").await;
+    let asked = read_both(&wire.tenants, world.account, NAMES, "SELECT name AS word FROM tags");
+    let crossed = async {
+        world.blocked(1).await;
+        world.sql("LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
+        world.sql("COMMIT").await;
+    };
+    let (found, ()) = tokio::join!(asked, crossed);
+    assert_eq!(found.unwrap(), (people, vec![]));
+    let (messages, _) = wire.said();
+    assert_eq!(
+        messages.iter().filter(|message| message.starts_with("BEGIN")).count(),
+        2
+    );
+}
+
 /// Reads once, so that everything is prepared, and then again, in one flush.
 macro_rules! assert_flushed_once {
     ($wire:expr, $($read:expr),+ $(,)?) => {$(
