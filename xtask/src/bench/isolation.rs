@@ -30,7 +30,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     prepare(stage)?;
     let (threads, connections) = threads_and_connections();
     let pgbench = Pgbench::new(program, &stage.database(), connections, threads)?;
-    let point = read::scripts(stage, &pgbench, read::STATEMENT.trim())?;
+    let point = read::scripts(stage, &pgbench, read::STATEMENT.trim(), false)?;
     let rollup = rollups(stage, &pgbench)?;
     let mut figures = vec![
         compared("rls: a read of one, to that without", &point, options)?

@@ -30,11 +30,12 @@ struct Pair {
     whole: f64,
     handler: f64,
     statements: f64,
+    pipelined: f64,
 }
 
 impl Pair {
-    fn of_the_limit(&self) -> f64 {
-        self.whole * (1.0 / self.handler + 1.0 / self.statements)
+    fn of_the_limit(&self, statements: f64) -> f64 {
+        self.whole * (1.0 / self.handler + 1.0 / statements)
     }
 }
 
@@ -53,22 +54,25 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     wrk.run(&bare_url, 1)?;
     let statement = captured(stage)?;
     verify(stage, &statement)?;
-    let statements = scripts(stage, &pgbench, &statement)?;
-    statements.run(1)?;
+    let one_by_one = scripts(stage, &pgbench, &statement, false)?;
+    let pipelined = scripts(stage, &pgbench, &statement, true)?;
+    one_by_one.run(1)?;
     let mut pairs = Vec::new();
     for number in 1..=options.pairs {
         let pair = Pair {
             whole: wrk.run(&server.base, options.seconds)?,
             handler: wrk.run(&bare_url, options.seconds)?,
-            statements: statements.run(options.seconds)?,
+            statements: one_by_one.run(options.seconds)?,
+            pipelined: pipelined.run(options.seconds)?,
         };
         println!(
-            "{number}/{}: {:.0}/s; bare handler {:.0}/s; statements {:.0}/s; {:.2} of the limit",
+            "{number}/{}: {:.0}/s; bare handler {:.0}/s; statements {:.0}/s, pipelined {:.0}/s; {:.2} of the limit",
             options.pairs,
             pair.whole,
             pair.handler,
             pair.statements,
-            pair.of_the_limit()
+            pair.pipelined,
+            pair.of_the_limit(pair.statements)
         );
         pairs.push(pair);
     }
@@ -78,16 +82,19 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
 
 fn figures(pairs: &[Pair]) -> Vec<Figure> {
     let of = |value: &dyn Fn(&Pair) -> f64| median_and_spread(&pairs.iter().map(value).collect::<Vec<_>>());
-    let (ratio, spread) = of(&Pair::of_the_limit);
+    let (ratio, spread) = of(&|pair| pair.of_the_limit(pair.statements));
+    let (hard, hard_spread) = of(&|pair| pair.of_the_limit(pair.pipelined));
     let rate = |name: &str, value: &dyn Fn(&Pair) -> f64| Figure::more(format!("read: {name}"), of(value).0, "/s", 0);
     vec![
         Figure::more("read: share of the limit", ratio, "", 2)
             .spread(spread)
             .floor(0.55)
             .target(0.75),
+        Figure::more("read: share of the limit, statements in one pipeline", hard, "", 2).spread(hard_spread),
         rate("the server", &|pair| pair.whole),
         rate("a bare handler", &|pair| pair.handler),
         rate("the statements alone", &|pair| pair.statements),
+        rate("the statements alone, in one pipeline", &|pair| pair.pipelined),
     ]
 }
 
@@ -120,8 +127,8 @@ fn captured(stage: &Stage) -> Result<String> {
         .context(|| "cannot find the statement of a read".to_owned())
 }
 
-/// Writes a transaction for each target, as the server runs it: all of it in one pipeline.
-pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str) -> Result<Pgbench> {
+/// Writes a transaction for each target, as the server runs it.
+pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str, pipelined: bool) -> Result<Pgbench> {
     let mut scripts: Vec<PathBuf> = Vec::new();
     let mut variables = vec!["one=1".to_owned()];
     for (at, target) in targets().iter().enumerate() {
@@ -129,11 +136,19 @@ pub(super) fn scripts(stage: &Stage, pgbench: &Pgbench, statement: &str) -> Resu
             .replace("$1", &format!(":a{at}"))
             .replace("$2", &format!(":c{at}"))
             .replace("$3", ":one");
-        let text = format!(
-            "\\startpipeline\nBEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n\\endpipeline\n",
+        let transaction = format!(
+            "BEGIN READ ONLY;\nSET LOCAL app.account_id = '{}';\n{select};\nCOMMIT;\n",
             target.account
         );
-        let file = stage.dir().join(format!("read-{at}.sql"));
+        let (name, text) = if pipelined {
+            (
+                format!("pipelined-{at}.sql"),
+                format!("\\startpipeline\n{transaction}\\endpipeline\n"),
+            )
+        } else {
+            (format!("read-{at}.sql"), transaction)
+        };
+        let file = stage.dir().join(name);
         fs::write(&file, text).context(|| format!("cannot write {}", file.display()))?;
         scripts.push(file);
         variables.extend([
@@ -182,7 +197,9 @@ mod tests {
             whole: 10.0,
             handler: 60.0,
             statements: 30.0,
+            pipelined: 60.0,
         };
-        assert!((pair.of_the_limit() - 0.5).abs() < 1e-9);
+        assert!((pair.of_the_limit(pair.statements) - 0.5).abs() < 1e-9);
+        assert!((pair.of_the_limit(pair.pipelined) - 1.0 / 3.0).abs() < 1e-9);
     }
 }

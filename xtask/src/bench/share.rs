@@ -191,10 +191,6 @@ impl Case {
             let anew = script.replace(&format!("'{made}'"), "md5(:number::text)::uuid");
             script = format!("\\set number random(1, 9000000000000000000)\n{anew}");
         }
-        if script.starts_with("BEGIN READ ONLY") {
-            // As the server sends it.
-            script = format!("\\startpipeline\n{script}\\endpipeline\n");
-        }
         let mut scripts: Vec<PathBuf> = Vec::new();
         let targets = targets();
         for (at, target) in targets.iter().take(SCRIPTS).enumerate() {
