@@ -309,16 +309,18 @@ impl Writing {
         Ok(())
     }
 
-    /// Waits for the part that is being written, if any.
+    /// Waits for the part that is being written, if any. Whoever stops waiting leaves it under way, for [`abort`].
     async fn settle(&mut self) -> Result<(), MediaStoreError> {
-        if let Some(part) = self.under_way.take() {
-            self.spare = settled(part).await?;
+        if let Some(part) = &mut self.under_way {
+            let written = settled(part).await;
+            self.under_way = None;
+            self.spare = written?;
         }
         Ok(())
     }
 }
 
-async fn settled(part: Part) -> Result<BytesMut, MediaStoreError> {
+async fn settled(part: &mut Part) -> Result<BytesMut, MediaStoreError> {
     part.await.map_err(|error| MediaStoreError::Failed(error.into()))?
 }
 
@@ -375,8 +377,8 @@ impl Drop for Writing {
 
 async fn abort(mut upload: Box<dyn MultipartUpload>, part: Option<Part>, key: &Path) {
     // A part that arrives after it would stay; what becomes of it counts no more.
-    if let Some(part) = part {
-        settled(part).await.ok();
+    if let Some(mut part) = part {
+        settled(&mut part).await.ok();
     }
     if let Err(error) = done(upload.abort()).await {
         tracing::warn!(%error, %key, "the parts of a refused file were left in the store");
