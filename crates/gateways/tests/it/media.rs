@@ -1,11 +1,14 @@
 //! Files in a directory and in a bucket, the latter on a real server that speaks S3.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::StreamExt as _;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use recado_domain::media::{MediaFile, MediaPath, MediaStore, MediaStoreError, MediaType};
@@ -15,6 +18,7 @@ use recado_simulators::raw::{RawServer, Reply};
 use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use tokio::net::TcpListener;
+use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
 
 /// A directory of its own, gone when dropped.
@@ -79,6 +83,31 @@ pub(crate) fn in_directory(directory: &Directory) -> Arc<dyn MediaStore> {
 
 /// A server that speaks S3 on a directory, with one bucket, and the store that uses it.
 async fn in_bucket(directory: &Directory, secret: &str) -> ObjectMedia {
+    behind(Arc::new(Door::open_for(Semaphore::MAX_PERMITS)), directory, secret).await
+}
+
+/// Where parts wait before they reach the bucket, and what it has done.
+struct Door {
+    knocked: Notify,
+    open: Semaphore,
+    done: Mutex<Vec<Method>>,
+}
+
+impl Door {
+    fn open_for(parts: usize) -> Self {
+        Self {
+            knocked: Notify::new(),
+            open: Semaphore::new(parts),
+            done: Mutex::default(),
+        }
+    }
+
+    fn has_done(&self, method: &Method) -> bool {
+        self.done.lock().unwrap().contains(method)
+    }
+}
+
+async fn behind(door: Arc<Door>, directory: &Directory, secret: &str) -> ObjectMedia {
     std::fs::create_dir_all(directory.path().join("media")).unwrap();
     let mut service = S3ServiceBuilder::new(s3s_fs::FileSystem::new(directory.path()).unwrap());
     service.set_auth(SimpleAuth::from_single("AKIAEXAMPLE", "right"));
@@ -88,8 +117,21 @@ async fn in_bucket(directory: &Directory, secret: &str) -> ObjectMedia {
     tokio::spawn(async move {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            let service = service.clone();
+            let (service, door) = (service.clone(), door.clone());
             tokio::spawn(async move {
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (service, door) = (service.clone(), door.clone());
+                    async move {
+                        let method = request.method().clone();
+                        if method == Method::PUT {
+                            door.knocked.notify_one();
+                            door.open.acquire().await.unwrap().forget();
+                        }
+                        let answer = service.call(request.map(s3s::Body::from)).await;
+                        door.done.lock().unwrap().push(method);
+                        answer
+                    }
+                });
                 let server = Builder::new(TokioExecutor::new());
                 server.serve_connection(TokioIo::new(stream), service).await.ok();
             });
@@ -112,7 +154,6 @@ fn bucket_at(endpoint: &str, secret: &str) -> ObjectMedia {
 
 pub(crate) async fn put(store: &dyn MediaStore, path: &MediaPath, content: &[u8]) {
     let mut write = store.begin(path).await.unwrap();
-    // Of sizes that are kept where they lie, and of such as are collected.
     let mut rest = Bytes::copy_from_slice(content);
     for size in [100_000, 4096, 4095, 1].into_iter().cycle() {
         if rest.is_empty() {
@@ -220,6 +261,33 @@ async fn a_bucket_keeps_files_under_its_prefix() {
 async fn of_a_dropped_file_nothing_is_left_in_a_bucket() {
     let directory = Directory::new();
     leaves_nothing(Arc::new(in_bucket(&directory, "right").await), &directory).await;
+}
+
+#[tokio::test]
+async fn a_part_under_way_is_waited_for_before_the_parts_go() {
+    let (directory, door) = (Directory::new(), Arc::new(Door::open_for(0)));
+    let store = behind(door.clone(), &directory, "right").await;
+    let path = path(MediaType::Pdf);
+    let mut write = store.begin(&path).await.unwrap();
+    let mut writing = write.write(content(11_000_000).into());
+    // Two parts and a bit: the second one waits for the first, which waits at the door.
+    tokio::select! {
+        _ = &mut writing => panic!("a part is still under way"),
+        () = door.knocked.notified() => {}
+    }
+    drop(writing);
+    drop(write);
+    // Whatever was sent before these has been answered.
+    for _ in 0..20 {
+        assert_eq!(store.size(&path).await.unwrap(), None);
+    }
+    assert!(!door.has_done(&Method::DELETE), "the part would come after it");
+    door.open.add_permits(1);
+    let until = Instant::now() + Duration::from_secs(10);
+    while !door.has_done(&Method::DELETE) || directory.files().iter().any(|file| is_content(file)) {
+        assert!(Instant::now() < until, "{:?}", directory.files());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// The files of an account, and of those around it in every order that a listing has.
