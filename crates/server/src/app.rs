@@ -19,10 +19,8 @@ pub fn configure(config: &mut ServiceConfig) {
     for (spec, route) in counted_routes() {
         paths.entry(spec.path).or_default().push((spec, route));
     }
-    // A fixed path before one with an id in the same place.
-    let mut paths: Vec<_> = paths.into_iter().collect();
-    paths.sort_by_key(|(path, _)| path.contains('{'));
-    // Contexts are looked through first, and then the paths of the one: a request is compared with twenty, not with all.
+    // In their order a fixed path stands before one with an id in the same place: `{` comes after letters and digits.
+    // Contexts are looked through first, and then the paths of the one, so that a request is not compared with all.
     let mut contexts: BTreeMap<&str, Vec<Resource>> = BTreeMap::new();
     for (path, specs) in paths {
         let (context, rest) = by_context(path);

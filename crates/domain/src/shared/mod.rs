@@ -8,6 +8,7 @@ mod network;
 mod pages;
 mod ports;
 pub mod schema;
+mod strict;
 mod tenant;
 pub mod text;
 pub mod timestamp;
@@ -20,6 +21,7 @@ pub use ids::*;
 pub use network::Network;
 pub use pages::{Moment, NoPosition, Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
+pub use strict::Strict;
 pub(crate) use words::words;
 
 pub use tenant::{Actor, Role, Tenant};

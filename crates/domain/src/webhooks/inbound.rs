@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, verify};
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
-use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, WebhookId, WebhookLogId, text};
+use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookId, WebhookLogId, text};
 
 /// How long the name of a kind of event may be.
 const KIND_CHARS: usize = 100;
@@ -195,7 +195,7 @@ fn data(payload: &Value) -> Result<Map<String, Value>, FieldErrors> {
 }
 
 fn item<T: DeserializeOwned>(data: Map<String, Value>) -> Result<T, FieldErrors> {
-    serde_json::from_value(Value::Object(data)).map_err(|error| FieldErrors::one("data", error.to_string()))
+    T::deserialize(Strict::new(Value::Object(data))).map_err(|error| FieldErrors::one("data", error.to_string()))
 }
 
 /// Faults of the one item of a batch, named by their place in the call.

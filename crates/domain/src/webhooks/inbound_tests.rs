@@ -278,6 +278,12 @@ async fn wrong_input_is_named_and_logged() {
         of(json!({ "type": "order.recorded", "data": { "items": 1 } })).await,
         ["data"]
     );
+    // A whole item but for its form: an array is no object.
+    let mut order = json!({ "type": "order.recorded", "data": { "external_id": "1", "platform": "loja",
+        "status": "paid", "total": 10, "items": [["7", "Bolo", 1, 10]], "placed_at": "2026-03-01T12:00:00Z" } });
+    assert_eq!(of(order.clone()).await, ["data"]);
+    order["data"] = json!(["1"]);
+    assert_eq!(of(order).await, ["data"]);
     assert_eq!(
         of(json!({ "type": "contact.upserted", "data": { "name": "Ana" } })).await,
         ["data.phone"]
@@ -287,14 +293,14 @@ async fn wrong_input_is_named_and_logged() {
     assert_eq!(of(taken.clone()).await, ["data.wa_user_id"]);
     let logged = world.logged();
     assert!(logged.iter().all(|(_, status)| *status == 422), "{logged:?}");
-    assert_eq!(logged.len(), 7);
+    assert_eq!(logged.len(), 9);
     assert_eq!(
         (logged[0].0.as_str(), logged[1].0.as_str()),
         ("unreadable", "metric.recorded")
     );
     let receipts = world.receipts.lock().unwrap();
     assert_eq!(
-        (&receipts[1].payload, &receipts[6].payload),
+        (&receipts[1].payload, &receipts[8].payload),
         (&json!({ "type": "metric.recorded" }), &taken)
     );
     // What is no object has no place in a log, and neither has what cannot be stored.

@@ -56,7 +56,7 @@ pub(crate) fn update() -> Operation {
     let told = "Changes an account: absent fields are kept; null clears `logo_url`. Its subscription is left alone.";
     Operation::new("Change any account", told)
         .takes(id_of(ID))
-        .body(Body::json::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))
+        .body(Body::change::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))
         .answers(
             data::<AdministeredAccount<'static>>("The account as it is now.")
                 .example(json!({ "name": "Loja Centro", "logo_url": null })),

@@ -35,7 +35,7 @@ pub(crate) fn create() -> Operation {
 pub(crate) fn update() -> Operation {
     Operation::new("Change an automation", "Changes an automation: absent fields are kept.")
         .takes(id_of(ID))
-        .body(Body::json::<AutomationBody>().example(json!({ "status": "paused" })))
+        .body(Body::change::<AutomationBody>().example(json!({ "status": "paused" })))
         .answers(data::<Automation>("The automation as it is now.").example(json!({ "status": "paused" })))
 }
 

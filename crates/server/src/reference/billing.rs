@@ -77,7 +77,7 @@ pub(crate) fn change() -> Operation {
             "status": "active", "billing_type": "PIX", "cycle": "MONTHLY", "cancelled_at": null },
     });
     Operation::new("Change the subscription", told)
-        .body(Body::json::<PlanChangeBody>().example(json!({ "plan": "growth" })))
+        .body(Body::change::<PlanChangeBody>().example(json!({ "plan": "growth" })))
         .answers(data::<PlanChangeShape<'_>>("The subscription as it is now.").example(answer))
         .refuses(Fault::NotFound, NONE)
         .refuses(

@@ -57,7 +57,7 @@ pub(crate) fn update() -> Operation {
     let told = "Changes a draft or scheduled campaign: absent fields are kept, null clears.";
     Operation::new("Change a campaign", told)
         .takes(id_of(ID))
-        .body(Body::json::<CampaignBody>().example(json!({ "name": "Volta às aulas 2026", "folder_id": null })))
+        .body(Body::change::<CampaignBody>().example(json!({ "name": "Volta às aulas 2026", "folder_id": null })))
         .answers(campaign("The campaign as it is now.").example(draft()))
         .refuses(Fault::Invalid, REFERENCES)
         .refuses(Fault::Precondition, "The campaign is neither draft nor scheduled.")

@@ -54,7 +54,7 @@ pub(crate) fn update() -> Operation {
                 all attributes.";
     Operation::new("Change a contact", told)
         .takes(id_of(ID))
-        .body(Body::json::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
+        .body(Body::change::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
         .answers(data::<Contact>("The contact as it is now."))
         .refuses(Fault::Invalid, TAKEN)
         .refuses(Fault::Invalid, REFERENCES)

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use super::examples::{example_of, patched};
 use super::faults::{Fault, error_schema, header_references, headers};
 use super::operation::{
-    Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Operation, Parameter, ParameterSchema, Place,
+    Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Demand, Operation, Parameter, ParameterSchema,
+    Place,
 };
 use super::prose;
 use super::schemas::{Schemas, put};
@@ -134,7 +135,7 @@ fn request_body(body: &Body, schemas: &mut Schemas) -> Value {
 fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     let schema = match &content.schema {
         BodySchema::Written(schema) => schema.clone(),
-        BodySchema::Of(of, fields) => {
+        BodySchema::Of(of, demand, fields) => {
             let schema = schemas.of_body(*of);
             match fields {
                 [] => schema,
@@ -143,7 +144,11 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
                         .iter()
                         .map(|&field| (field.to_owned(), schemas.needed(&schema, field)))
                         .collect();
-                    json!({ "allOf": [schema], "required": fields, "properties": needed })
+                    let mut schema = json!({ "allOf": [schema], "properties": needed });
+                    if *demand == Demand::Given {
+                        put(&mut schema, "required", json!(fields));
+                    }
+                    schema
                 }
             }
         }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::faults::Fault;
+use crate::web::body::Change;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -233,9 +234,18 @@ pub(super) struct BodyContent {
 }
 
 pub(super) enum BodySchema {
-    /// A type, and the fields that the operation cannot do without.
-    Of(SchemaOf, &'static [&'static str]),
+    /// A type, what the operation demands of its fields, and which.
+    Of(SchemaOf, Demand, &'static [&'static str]),
     Written(Value),
+}
+
+/// What an operation demands of fields of a type that others read, too.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Demand {
+    /// They have to be there, and not null.
+    Given,
+    /// They may be absent, but not null.
+    NotNull,
 }
 
 impl Body {
@@ -246,7 +256,16 @@ impl Body {
 
     /// JSON of this shape, in which these fields have to be there.
     pub(crate) fn json_with<T: JsonSchema + DeserializeOwned>(fields: &'static [&'static str]) -> Self {
-        let body = Self::of("application/json", BodySchema::Of(schema_of::<T>, fields));
+        Self::demanding::<T>(Demand::Given, fields)
+    }
+
+    /// JSON of this shape for a change: every field may be absent, and null clears those that may be empty.
+    pub(crate) fn change<T: JsonSchema + DeserializeOwned + Change>() -> Self {
+        Self::demanding::<T>(Demand::NotNull, T::NEVER_NULL)
+    }
+
+    fn demanding<T: JsonSchema + DeserializeOwned>(demand: Demand, fields: &'static [&'static str]) -> Self {
+        let body = Self::of("application/json", BodySchema::Of(schema_of::<T>, demand, fields));
         #[cfg(test)]
         let body = body.read_as::<T>();
         body

@@ -42,7 +42,7 @@ impl Schemas {
         tidied(schema(&mut self.bodies).to_value())
     }
 
-    /// A field of a body that an operation cannot do without: never null there.
+    /// A field of a body that an operation does not take null for.
     pub(super) fn needed(&self, body: &Value, field: &str) -> Value {
         let name = body
             .get("$ref")

@@ -43,7 +43,7 @@ pub(crate) fn update() -> Operation {
     let told = "Changes a segment: absent fields are kept, null clears; `filters` replaces all conditions.";
     Operation::new("Change a segment", told)
         .takes(id_of(ID))
-        .body(Body::json::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
+        .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
         .answers(data::<Segment>("The segment as it is now."))
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn update() -> Operation {
                 again. While WhatsApp reviews it, it cannot be changed.";
     Operation::new("Change a template", told)
         .takes(id_of(ID))
-        .body(Body::json::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
+        .body(Body::change::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
         .answers(
             data::<Template>("The template as it is now.")
                 .example(json!({ "footer_text": "Até domingo", "meta_status": "draft" })),

@@ -51,7 +51,7 @@ pub(crate) fn update() -> Operation {
     let told = "Changes an endpoint: absent fields are kept. Switching it on again clears `disabled_at`.";
     Operation::new("Change a webhook", told)
         .takes(id_of(ID))
-        .body(Body::json::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
+        .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
         .answers(data::<Webhook>("The endpoint as it is now.").example(json!({ "events": ["*"] })))
         .refuses(Fault::Invalid, ADDRESS)
         .refuses(Fault::Conflict, "It is being changed by another request.")

@@ -43,7 +43,7 @@ pub(crate) fn update() -> Operation {
     let told = "Changes a connected number: absent fields are kept; null clears `messages_per_second`.";
     Operation::new("Change a WhatsApp number", told)
         .takes(id_of(ID))
-        .body(Body::json::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
+        .body(Body::change::<ProfileBody>().example(json!({ "name": "Loja Centro", "messages_per_second": null })))
         .answers(
             data::<Profile>("The number as it is now.")
                 .example(json!({ "name": "Loja Centro", "messages_per_second": null })),

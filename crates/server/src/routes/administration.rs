@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::team::MadeInvite;
 use crate::error::ApiError;
-use crate::web::body::{Json, MaybeJson};
+use crate::web::body::{Change, Json, JsonChange, MaybeJson};
 use crate::web::query::Params;
 use crate::web::shape::{Id, Person, Proved, nullable};
 use crate::web::support::SupportMode;
@@ -65,6 +65,10 @@ pub(crate) struct ChangedAccount {
     /// The address of whom is to be its first owner: they are invited, where nobody has been an owner yet.
     #[schemars(example = "ana@example.com")]
     owner_email: Option<String>,
+}
+
+impl Change for ChangedAccount {
+    const NEVER_NULL: &'static [&'static str] = &["name", "slug", "plan", "status", "owner_email"];
 }
 
 /// What is to be done with an account.
@@ -200,7 +204,7 @@ pub(super) async fn update(
     Proved(session): Person,
     Id(id): Id<AccountId>,
     request: HttpRequest,
-    Json(body): Json<ChangedAccount>,
+    JsonChange(body): JsonChange<ChangedAccount>,
 ) -> Result<HttpResponse, ApiError> {
     let admin = admin(&services, &session, &request);
     let patch = AccountPatch {

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
-use crate::web::body::Json;
+use crate::web::body::{Change, Json, JsonChange};
 use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
@@ -25,6 +25,10 @@ pub(crate) struct AutomationBody {
     /// Whether it runs.
     #[schemars(with = "Option<AutomationStatus>")]
     status: Option<String>,
+}
+
+impl Change for AutomationBody {
+    const NEVER_NULL: &'static [&'static str] = &["name", "status"];
 }
 
 /// Executions of an automation.
@@ -70,7 +74,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<AutomationId>,
-    Json(input): Json<AutomationBody>,
+    JsonChange(input): JsonChange<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.automations.update(&tenant, id, input.into()).await?))
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
 use crate::error::ApiError;
-use crate::web::body::{Json, MaybeJson};
+use crate::web::body::{Change, Json, JsonChange, MaybeJson};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -48,6 +48,10 @@ pub(crate) struct CampaignBody {
     /// The folder that it lies in.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
+}
+
+impl Change for CampaignBody {
+    const NEVER_NULL: &'static [&'static str] = &["name"];
 }
 
 fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<OffsetDateTime>>, D::Error> {
@@ -110,7 +114,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<CampaignId>,
-    Json(input): Json<CampaignBody>,
+    JsonChange(input): JsonChange<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.campaigns.update(&tenant, id, input.into()).await?))
 }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::web::body::{self, Json};
+use crate::web::body::{self, Change, Json, JsonChange};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -51,6 +51,10 @@ pub(crate) struct ContactBody {
     attributes: Option<Map<String, Value>>,
     /// The ids of the contact's tags.
     tag_ids: Option<Vec<TagId>>,
+}
+
+impl Change for ContactBody {
+    const NEVER_NULL: &'static [&'static str] = &["name", "opted_out", "attributes", "tag_ids"];
 }
 
 /// The tags of a contact, as they are written.
@@ -117,7 +121,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<ContactId>,
-    Json(input): Json<ContactBody>,
+    JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.contacts.update(&tenant, id, input.into()).await?))
 }

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
-use crate::web::body::Json;
+use crate::web::body::{Change, Json, JsonChange};
 use crate::web::query::Sliced;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -29,6 +29,10 @@ pub(crate) struct SegmentBody {
     /// Contacts that meet these conditions belong to it beside its members; null for its members alone.
     #[serde(default, deserialize_with = "nullable")]
     filters: Option<Option<AudienceFilters>>,
+}
+
+impl Change for SegmentBody {
+    const NEVER_NULL: &'static [&'static str] = &["name"];
 }
 
 /// Members of a segment.
@@ -82,7 +86,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<SegmentId>,
-    Json(input): Json<SegmentBody>,
+    JsonChange(input): JsonChange<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.segments.update(&tenant, id, input.into()).await?))
 }

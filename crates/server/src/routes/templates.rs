@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::web::body::{Json, MaybeJson};
+use crate::web::body::{Change, Json, JsonChange, MaybeJson};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -72,6 +72,10 @@ pub(crate) struct TemplateBody {
     /// The folder that it lies in.
     #[serde(default, deserialize_with = "nullable")]
     folder_id: Option<Option<FolderId>>,
+}
+
+impl Change for TemplateBody {
+    const NEVER_NULL: &'static [&'static str] = &["name", "category", "language", "template_type"];
 }
 
 /// Which number is meant.
@@ -153,7 +157,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<TemplateId>,
-    Json(input): Json<TemplateBody>,
+    JsonChange(input): JsonChange<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.templates.update(&tenant, id, input.into()).await?))
 }

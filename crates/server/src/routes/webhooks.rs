@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::body::{self, CALLBACK_BYTES, Json};
+use crate::web::body::{self, CALLBACK_BYTES, Change, Json, JsonChange};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -49,6 +49,10 @@ pub(crate) struct WebhookBody {
     /// Whether it is switched on; true where it is absent.
     #[schemars(example = true)]
     is_active: Option<bool>,
+}
+
+impl Change for WebhookBody {
+    const NEVER_NULL: &'static [&'static str] = &["name", "events", "direction", "is_active"];
 }
 
 impl From<WebhookBody> for WebhookInput {
@@ -202,7 +206,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<WebhookId>,
-    Json(body): Json<WebhookBody>,
+    JsonChange(body): JsonChange<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.webhooks.update(&tenant, id, body.into()).await?))
 }

@@ -15,7 +15,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
-use crate::web::body::{self, CALLBACK_BYTES, Json};
+use crate::web::body::{self, CALLBACK_BYTES, Change, Json, JsonChange};
 use crate::web::query::{Params, Sliced};
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -42,6 +42,10 @@ pub(crate) struct ProfileBody {
     #[schemars(range(min = 1, max = 1000), example = 20)]
     #[serde(default, deserialize_with = "nullable")]
     messages_per_second: Option<Option<i32>>,
+}
+
+impl Change for ProfileBody {
+    const NEVER_NULL: &'static [&'static str] = &["name", "phone_number_id", "waba_id", "access_token"];
 }
 
 impl From<ProfileBody> for ProfileInput {
@@ -79,7 +83,7 @@ pub(super) async fn update(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<ProfileId>,
-    Json(input): Json<ProfileBody>,
+    JsonChange(input): JsonChange<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
     Ok(reply::ok(services.profiles.update(&tenant, id, input.into()).await?))
 }

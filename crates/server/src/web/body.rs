@@ -9,7 +9,7 @@ use actix_web::{FromRequest, HttpRequest};
 use futures_util::StreamExt as _;
 use futures_util::future::LocalBoxFuture;
 use garde::Validate;
-use recado_domain::shared::{FieldErrors, text};
+use recado_domain::shared::{FieldErrors, Strict, text};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -31,16 +31,41 @@ pub struct Json<T>(pub T);
 /// The same where the body may be missing altogether.
 pub struct MaybeJson<T>(pub T);
 
+/// The same for a change, where a field that is absent stays as it is.
+pub struct JsonChange<T>(pub T);
+
+/// What a change may say.
+pub trait Change {
+    /// The fields that are never empty: null, which clears the others, is refused for them.
+    const NEVER_NULL: &'static [&'static str];
+}
+
+async fn json<T: DeserializeOwned + Validate<Context = ()>>(
+    request: HttpRequest,
+    payload: Payload,
+    never_null: &'static [&'static str],
+) -> Result<T, ApiError> {
+    check_media_type(&request, "application/json")?;
+    parse(&read(&request, payload, JSON_BYTES).await?, never_null)
+}
+
 impl<T: DeserializeOwned + Validate<Context = ()> + 'static> FromRequest for Json<T> {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
-        let (request, payload) = (request.clone(), payload.take());
-        Box::pin(async move {
-            check_media_type(&request, "application/json")?;
-            parse(&read(&request, payload, JSON_BYTES).await?).map(Self)
-        })
+        let body = json(request.clone(), payload.take(), &[]);
+        Box::pin(async move { body.await.map(Self) })
+    }
+}
+
+impl<T: DeserializeOwned + Change + Validate<Context = ()> + 'static> FromRequest for JsonChange<T> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let body = json(request.clone(), payload.take(), T::NEVER_NULL);
+        Box::pin(async move { body.await.map(Self) })
     }
 }
 
@@ -56,18 +81,23 @@ impl<T: DeserializeOwned + Default + Validate<Context = ()> + 'static> FromReque
                 return Ok(Self(T::default()));
             }
             check_media_type(&request, "application/json")?;
-            parse(&body).map(Self)
+            parse(&body, &[]).map(Self)
         })
     }
 }
 
-/// Refuses any other media type, and every content encoding: a body is counted as it comes.
+/// Refuses any other media type, and every content encoding: a body is counted as it comes. Where there is none at all,
+/// it is for the reader to say what is missing.
 pub fn check_media_type(request: &HttpRequest, wanted: &'static str) -> Result<(), ApiError> {
     media_type(request, &[(wanted, ())], wanted)
 }
 
-/// What the body's media type stands for; refuses what is none of the known ones, and every content encoding.
+/// What the body's media type stands for; refuses what is none of the known ones, and every content encoding. No body at
+/// all is an empty one of the first of them.
 pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &'static str) -> Result<T, ApiError> {
+    if let Some((_, first)) = known.first().filter(|_| has_no_body(request)) {
+        return Ok(*first);
+    }
     let text = |name| {
         request
             .headers()
@@ -83,6 +113,14 @@ pub fn media_type<T: Copy>(request: &HttpRequest, known: &[(&str, T)], wanted: &
         Some((_, meaning)) if plain => Ok(*meaning),
         _ => Err(ApiError::MediaType(wanted)),
     }
+}
+
+/// Whether the head announces no body, and says nothing of one.
+fn has_no_body(request: &HttpRequest) -> bool {
+    let headers = request.headers();
+    let announced = [header::CONTENT_TYPE, header::TRANSFER_ENCODING].map(|name| headers.contains_key(name));
+    let length = headers.get(header::CONTENT_LENGTH).map(|_| declared_length(request));
+    announced == [false, false] && matches!(length, None | Some(Some(0)))
 }
 
 /// What `Content-Length` says.
@@ -122,18 +160,18 @@ pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError
     }
 }
 
-fn parse<T: DeserializeOwned + Validate<Context = ()>>(body: &[u8]) -> Result<T, ApiError> {
+fn parse<T>(body: &[u8], never_null: &'static [&'static str]) -> Result<T, ApiError>
+where
+    T: DeserializeOwned + Validate<Context = ()>,
+{
     refuse_nul(body)?;
     // What is skipped is not looked at otherwise.
     if std::str::from_utf8(body).is_err() {
         return Err(FieldErrors::one("body", "must be UTF-8").into());
     }
-    // serde would read an array as a struct's fields in order.
-    if body.trim_ascii_start().starts_with(b"[") {
-        return Err(FieldErrors::one("body", "must be an object").into());
-    }
     let mut json = serde_json::Deserializer::from_slice(body);
-    let value: T = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let strict = Strict::change(&mut json, never_null);
+    let value: T = serde_path_to_error::deserialize(strict).map_err(|error| {
         let path = error.path().to_string();
         field_error(&path, error.inner())
     })?;
@@ -195,9 +233,47 @@ mod tests {
     }
 
     fn faults(body: &str) -> Vec<(String, Vec<String>)> {
-        match parse::<Outer>(body.as_bytes()) {
+        match parse::<Outer>(body.as_bytes(), &["inner"]) {
             Err(ApiError::Invalid(errors)) => errors.0.into_iter().collect(),
             other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_array_where_an_object_is_due_and_null_where_nothing_may_be_empty_are_named() {
+        let sequence = "invalid type: sequence, expected an object";
+        for (body, field, words) in [
+            (r#"{"name":"x","inner":[[1]]}"#, "inner", sequence),
+            (" [[1]]", "body", sequence),
+            (r#"{"name":"x","inner":null}"#, "inner", "must not be null"),
+        ] {
+            assert_eq!(faults(body), [(field.into(), vec![words.into()])], "{body}");
+        }
+        assert!(parse::<Outer>(br#"{"name":"x","inner":null}"#, &[]).is_ok_and(|outer| outer.inner.is_none()));
+    }
+
+    #[test]
+    fn no_body_is_told_from_one_of_no_type() {
+        use actix_web::test::TestRequest;
+        let is_none = |headers: &[(&str, &str)]| {
+            let request = headers
+                .iter()
+                .fold(TestRequest::post(), |request, header| request.insert_header(*header));
+            has_no_body(&request.to_http_request())
+        };
+        assert!(is_none(&[]) && is_none(&[("Content-Length", "0")]) && is_none(&[("Content-Encoding", "gzip")]));
+        for said in [
+            ("Content-Length", "1"),
+            ("Content-Length", "x"),
+            ("Transfer-Encoding", "chunked"),
+            ("Content-Type", ""),
+            ("Content-Type", "text/plain"),
+        ] {
+            assert!(!is_none(&[said]), "{said:?}");
+            assert!(
+                !is_none(&[said, ("Content-Length", "0")]) || said.0 == "Content-Length",
+                "{said:?}"
+            );
         }
     }
 
@@ -223,7 +299,7 @@ mod tests {
         ] {
             assert_eq!(faults(broken)[0].0, "body", "{}", broken.get(..20).unwrap_or(broken));
         }
-        let fine = parse::<Outer>(br#"{"name":"\\u0000","unknown":1}"#).unwrap();
+        let fine = parse::<Outer>(br#"{"name":"\\u0000","unknown":1}"#, &[]).unwrap();
         assert_eq!(fine.name.as_deref(), Some("\\u0000"));
         assert!(fine.inner.is_none_or(|inner| inner.ids.is_empty()));
     }

@@ -3,7 +3,7 @@
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest};
 use futures_util::future::LocalBoxFuture;
-use recado_domain::shared::FieldErrors;
+use recado_domain::shared::{FieldErrors, Strict};
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 use serde::de::DeserializeOwned;
@@ -60,11 +60,8 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, FieldErrors> {
     if body.windows(6).any(|bytes| bytes == b"\\u0000") {
         return Err(FieldErrors::one("body", "holds a NUL character"));
     }
-    if body.trim_ascii_start().starts_with(b"[") {
-        return Err(FieldErrors::one("body", "must be an object"));
-    }
     let mut json = serde_json::Deserializer::from_slice(body);
-    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+    let value = serde_path_to_error::deserialize(Strict::new(&mut json)).map_err(|error| {
         let path = error.path().to_string();
         // serde's own words repeat the value.
         match error.inner().is_data() && path != "." {
@@ -104,6 +101,7 @@ mod tests {
             (r#"{"card":{"number":4111111111111111}}"#, "card.number"),
             (r#"{"card":{"number":["4111111111111111"]}}"#, "card.number"),
             (r#"{"card":"4111111111111111"}"#, "card"),
+            (r#"{"card":["4111111111111111"]}"#, "card"),
             (r#"{"card":{"number":"4111111111111111}"#, "body"),
             (r#"{"card":{"number":"4111111111111111"}} 4111111111111111"#, "body"),
             (r#"["4111111111111111"]"#, "body"),

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
+use crate::web::body::Change;
 use crate::web::secret::secret;
 
 /// A subscription to be made.
@@ -93,6 +94,10 @@ pub(crate) struct PlanChangeBody {
     /// How often is paid; absent: as it is now.
     #[schemars(with = "Option<Cycle>")]
     cycle: Option<String>,
+}
+
+impl Change for PlanChangeBody {
+    const NEVER_NULL: &'static [&'static str] = &["cycle"];
 }
 
 impl From<SubscribeBody> for SubscribeInput {

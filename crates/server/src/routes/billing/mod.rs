@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
 use crate::spool;
-use crate::web::body::{self, CALLBACK_BYTES, Json};
+use crate::web::body::{self, CALLBACK_BYTES, JsonChange};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::secret::SecretJson;
@@ -64,7 +64,7 @@ pub(super) async fn subscription(services: Data<Services>, Proved(tenant): Calle
 pub(super) async fn change(
     services: Data<Services>,
     Proved(tenant): Caller,
-    Json(body): Json<PlanChangeBody>,
+    JsonChange(body): JsonChange<PlanChangeBody>,
 ) -> Result<HttpResponse, ApiError> {
     let change = services.billing.change(&tenant, &body.into()).await?;
     Ok(reply::ok(PlanChangeShape::from(&change)))
