@@ -196,7 +196,7 @@ impl AutomationStore for PgAutomations {
         .bind(change.name.as_deref())
         .bind(change.status.map(AutomationStatus::as_str))
         .bind(now);
-        let row = self.0.row_if_any::<AutomationRow>(account, statement).await?;
+        let row = self.0.written_if_any::<AutomationRow>(account, statement).await?;
         row.map(Automation::try_from).transpose()
     }
 

@@ -155,6 +155,6 @@ impl BrandStore for PgBrand {
         .bind(scrape.website_url.as_str())
         .bind(scrape.raw_scrape_data.clone())
         .bind(scrape.scraped_at);
-        Ok(self.0.row::<BrandRow>(account, statement).await?.into())
+        Ok(self.0.written::<BrandRow>(account, statement).await?.into())
     }
 }

@@ -7,9 +7,12 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{PoolError, QueueMode, TimeoutType};
+use diesel::ConnectionError;
+use diesel::dsl::sql;
+use diesel::sql_types::{Bool, Nullable};
 use diesel_async::pooled_connection::deadpool::{Object, Pool};
 use diesel_async::pooled_connection::{AsyncDieselConnectionManager, ManagerConfig, RecyclingMethod};
-use diesel_async::{AnsiTransactionManager, AsyncPgConnection, TransactionManager};
+use diesel_async::{AnsiTransactionManager, AsyncPgConnection, RunQueryDsl, TransactionManager};
 use futures_util::FutureExt;
 use recado_domain::shared::{AccountId, StoreError};
 use secrecy::{ExposeSecret, SecretString};
@@ -19,8 +22,20 @@ use tokio_postgres::NoTls;
 use crate::census::Census;
 use crate::errors::{Fault, failed};
 
-/// The longest that opening a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often the database looks whether whom it works for is still there. A connection whose request was given up is
+/// closed here at once, and another one may take its place: without this its statement would go on until its time is
+/// over, beyond the number of connections that the pool may have.
+const CLIENT_CHECK: Duration = Duration::from_secs(1);
+
+/// After how long without a word a connection is asked whether it is alive, how often again, and after how long
+/// without an answer it is given up: what lies in between may forget those that nobody uses, and tells nobody.
+const ASKED_AFTER: Duration = Duration::from_secs(30);
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
+const ASKED_TIMES: u32 = 3;
+const UNANSWERED: Duration = Duration::from_secs(20);
+
+/// The role of the tenants' connections, which owns nothing.
+const TENANT: &str = "recado_tenant";
 
 /// Whom a tenants' connection works for outside a transaction: no account, and no word that a policy can read. What is
 /// asked there fails; it does not find nothing, which would be an answer.
@@ -41,7 +56,9 @@ pub struct PoolConfig {
     pub lock_timeout: Duration,
     /// The longest pause inside a transaction.
     pub idle_in_transaction_timeout: Duration,
-    /// With which others its figures are read.
+    /// The longest that opening a connection may take.
+    pub connect_timeout: Duration,
+    /// Where its figures are counted, and with those of which purpose.
     pub census: Option<(Census, &'static str)>,
 }
 
@@ -55,6 +72,7 @@ impl PoolConfig {
             statement_timeout: Duration::from_secs(10),
             lock_timeout: Duration::from_secs(2),
             idle_in_transaction_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(5),
             census: None,
         }
     }
@@ -75,6 +93,7 @@ impl PoolConfig {
             ("statement_timeout", self.statement_timeout),
             ("lock_timeout", self.lock_timeout),
             ("idle_in_transaction_session_timeout", self.idle_in_transaction_timeout),
+            ("client_connection_check_interval", CLIENT_CHECK),
         ] {
             options.push_str(&format!(" -c {setting}={}", time.as_millis()));
         }
@@ -91,21 +110,28 @@ impl PoolConfig {
         } else {
             "recado platform"
         });
-        config.connect_timeout(CONNECT_TIMEOUT);
+        config.connect_timeout(self.connect_timeout);
+        config.keepalives_idle(ASKED_AFTER);
+        config.keepalives_interval(ASKED_AGAIN);
+        config.keepalives_retries(ASKED_TIMES);
+        config.tcp_user_timeout(UNANSWERED);
         Ok(config)
     }
 
     fn pool(&self, role: Option<&str>) -> Result<Connections, StoreError> {
         let config = Arc::new(self.connection(role)?);
+        let is_bound = role.is_some();
         let mut manager = ManagerConfig::default();
         manager.recycling_method = RecyclingMethod::Fast;
         manager.custom_setup = Box::new(move |_| {
             let config = config.clone();
             async move {
-                let connected = config.connect(NoTls).await;
-                let (client, connection) =
-                    connected.map_err(|error| diesel::ConnectionError::BadConnection(error.to_string()))?;
-                AsyncPgConnection::try_from_client_and_connection(client, connection).await
+                let connected = config.connect(NoTls).await.map_err(bad)?;
+                let mut opened = AsyncPgConnection::try_from_client_and_connection(connected.0, connected.1).await?;
+                if is_bound {
+                    assert_bound(&mut opened).await?;
+                }
+                Ok(opened)
             }
             .boxed()
         });
@@ -115,7 +141,7 @@ impl PoolConfig {
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(self.wait_timeout))
-            .create_timeout(Some(CONNECT_TIMEOUT))
+            .create_timeout(Some(self.connect_timeout))
             .build()
             .map_err(failed)?;
         let waited_in_vain = match &self.census {
@@ -123,6 +149,22 @@ impl PoolConfig {
             None => Arc::default(),
         };
         Ok(Connections { pool, waited_in_vain })
+    }
+}
+
+fn bad(error: impl fmt::Display) -> ConnectionError {
+    ConnectionError::BadConnection(error.to_string())
+}
+
+/// Refuses a connection that the policies do not bind: what stands between may leave out what a connection begins with,
+/// and then it would be the owner's.
+async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
+    let bound = format!("current_user = '{TENANT}' AND current_setting('app.account_id', true) = '{NO_ACCOUNT}'");
+    let is_bound = diesel::select(sql::<Nullable<Bool>>(&bound)).get_result::<Option<bool>>(opened);
+    match is_bound.await {
+        Ok(Some(true)) => Ok(()),
+        Ok(_) => Err(bad("its role, or its options, did not reach the database")),
+        Err(error) => Err(bad(error)),
     }
 }
 
@@ -157,7 +199,7 @@ pub struct PlatformPool(Connections);
 impl TenantPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
-        config.pool(Some("recado_tenant")).map(Self)
+        config.pool(Some(TENANT)).map(Self)
     }
 
     /// Begins a transaction that sees this account alone, in one round trip.
@@ -230,6 +272,12 @@ impl fmt::Debug for PlatformPool {
 #[error("the connection was given back")]
 struct GivenBack;
 
+/// Whether what went wrong may be the connection's own: a statement that it prepared, and that something else has since
+/// taken the ground from, would fail on it for ever. Such a connection is closed.
+fn is_suspect(error: &StoreError) -> bool {
+    matches!(error, StoreError::Failed(_))
+}
+
 /// A connection out of a pool. Dropped before its work is known to be over (a cancelled request, an early return), it
 /// is closed: a statement or a transaction may still run on it.
 pub(crate) struct Held(Option<Object<AsyncPgConnection>>);
@@ -251,8 +299,12 @@ impl Held {
 
     /// Ends the use of the connection with the result of its one statement.
     pub(crate) fn end<T>(self, result: Result<T, impl Into<Fault>>) -> Result<T, StoreError> {
-        self.give_back();
-        result.map_err(|fault| fault.into().into())
+        let result = result.map_err(|fault| fault.into().into());
+        match &result {
+            Err(error) if is_suspect(error) => drop(self),
+            _ => self.give_back(),
+        }
+        result
     }
 
     pub(crate) fn give_back(mut self) {
@@ -296,20 +348,26 @@ impl Transaction {
                 Ok(value)
             }
             Err(fault) => {
-                if let Err(error) = self.rollback().await {
-                    tracing::debug!(%error, "a rollback failed; its connection is closed");
+                let fault = fault.into().into();
+                match self.take_back().await {
+                    Ok(()) if !is_suspect(&fault) => self.0.give_back(),
+                    Ok(()) => {}
+                    Err(error) => tracing::debug!(%error, "a rollback failed; its connection is closed"),
                 }
-                Err(fault.into().into())
+                Err(fault)
             }
         }
     }
 
     /// Takes everything back, and keeps the connection.
     pub(crate) async fn rollback(mut self) -> Result<(), StoreError> {
-        AnsiTransactionManager::rollback_transaction(self.conn()?)
-            .await
-            .map_err(Fault::from)?;
+        self.take_back().await?;
         self.0.give_back();
         Ok(())
+    }
+
+    async fn take_back(&mut self) -> Result<(), StoreError> {
+        let rolled_back = AnsiTransactionManager::rollback_transaction(self.conn()?).await;
+        Ok(rolled_back.map_err(Fault::from)?)
     }
 }

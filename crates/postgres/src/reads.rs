@@ -10,6 +10,8 @@
 //!   send one more after the end;
 //! - a query that the connection is about to prepare is told of by the driver ([`Preparing`]);
 //! - one that no connection keeps (`diesel::sql_query`) is known before, by itself;
+//! - no parameter has a type that PostgreSQL does not bring along: the driver would first ask for its number, and tell
+//!   nobody. A read with one fails wherever it is asked for the first time, as its first test would show;
 //! - the driver's locks, which nobody else holds, are not refused because the task has worked for a while
 //!   ([`unconstrained`]): a query that waited for one would not have left yet.
 //!
@@ -33,7 +35,7 @@ use diesel::query_dsl::CompatibleType;
 use diesel::result::Error;
 use diesel_async::{AsyncConnection, AsyncConnectionCore, AsyncPgConnection, SimpleAsyncConnection};
 use futures_util::TryStreamExt;
-use futures_util::future::{BoxFuture, try_join_all, try_join3};
+use futures_util::future::{BoxFuture, join_all, try_join3};
 use futures_util::stream::BoxStream;
 use recado_domain::shared::{AccountId, StoreError};
 use tokio::task::unconstrained;
@@ -100,7 +102,7 @@ impl TenantPool {
         Ok(rows::<R, Q>(answers.next().unwrap_or_default())?)
     }
 
-    /// The first row, if any.
+    /// The first row, if any. All rows are read: the query limits itself.
     pub(crate) async fn read_row_if_any<'q, R, Q>(&self, account: AccountId, query: Q) -> Result<Option<R>, StoreError>
     where
         Q: Reads<R> + 'q,
@@ -152,6 +154,8 @@ impl TenantPool {
     }
 
     /// The rows of each query, in the order of the queries; again, as every transaction, when it lost to another one.
+    /// A loop of its own and not [`retry`](crate::errors::retry): the queries can be sent to another thread and not be
+    /// shared with one, so that a closure that borrows them makes a future that cannot be sent.
     async fn read(&self, account: AccountId, queries: Vec<Box<dyn Ask + '_>>) -> Result<Vec<Vec<Row>>, StoreError> {
         let mut kept = true;
         for query in &queries {
@@ -164,7 +168,7 @@ impl TenantPool {
             let preparing = Preparing::default();
             held.conn()?.set_instrumentation(preparing.clone());
             let conn: &AsyncPgConnection = held.conn()?;
-            let asked = try_join_all(queries.iter().map(|query| answer(query.ask(conn))));
+            let asked = all(queries.iter().map(|query| answer(query.ask(conn))).collect());
             let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
             let read = unconstrained(transaction(conn, &begin, asked, may_leave)).await;
             match read.map_err(StoreError::from) {
@@ -177,6 +181,11 @@ impl TenantPool {
             }
         }
     }
+}
+
+/// What all of them answered, or the first error in their order: after it, the others are told only that there was one.
+async fn all<T>(answers: Vec<impl Future<Output = QueryResult<T>>>) -> QueryResult<Vec<T>> {
+    join_all(answers).await.into_iter().collect()
 }
 
 async fn answer(asked: Asked<'_>) -> QueryResult<Vec<Row>> {

@@ -81,16 +81,20 @@ impl TenantPool {
         in_tenant!(self, account, |conn| (&statement).execute(conn))
     }
 
-    /// The one row of a statement that always has one.
-    pub(crate) async fn row<R>(&self, account: AccountId, statement: Sql<'_>) -> Result<R, StoreError>
+    /// The one row that a statement that writes returns. A read is [`read_row`](Self::read_row).
+    pub(crate) async fn written<R>(&self, account: AccountId, statement: Sql<'_>) -> Result<R, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,
     {
         in_tenant!(self, account, |conn| (&statement).get_result::<R>(conn))
     }
 
-    /// The first row, if any.
-    pub(crate) async fn row_if_any<R>(&self, account: AccountId, statement: Sql<'_>) -> Result<Option<R>, StoreError>
+    /// The first row that a statement that writes returns, if any.
+    pub(crate) async fn written_if_any<R>(
+        &self,
+        account: AccountId,
+        statement: Sql<'_>,
+    ) -> Result<Option<R>, StoreError>
     where
         R: QueryableByName<Pg> + Send + 'static,
     {

@@ -137,7 +137,7 @@ impl RfmStore for PgRfm {
     async fn request(&self, account: AccountId) -> Result<(), StoreError> {
         let statement = sql(
             "INSERT INTO rfm_calculations AS r (account_id, due_at) VALUES ($1, now())
-                 ON CONFLICT (account_id) DO UPDATE SET due_at = excluded.due_at WHERE r.due_at > excluded.due_at",
+             ON CONFLICT (account_id) DO UPDATE SET due_at = excluded.due_at WHERE r.due_at > excluded.due_at",
         )
         .bind(account);
         self.tenants.run(account, statement).await.map(drop)
@@ -176,7 +176,7 @@ impl RfmStore for PgRfm {
     async fn renew(&self, claim: &RfmClaim, lease: Duration) -> Result<bool, StoreError> {
         let statement = sql(
             "UPDATE rfm_calculations SET leased_until = now() + $3 * interval '1 microsecond'
-                 WHERE account_id = $1 AND worker = $2",
+             WHERE account_id = $1 AND worker = $2",
         )
         .bind(claim.account_id)
         .bind(claim.worker)
@@ -205,7 +205,7 @@ impl RfmStore for PgRfm {
     async fn postpone(&self, claim: &RfmClaim, until: OffsetDateTime) -> Result<(), StoreError> {
         let statement = sql(
             "UPDATE rfm_calculations SET due_at = $3, worker = NULL, leased_until = NULL
-                 WHERE account_id = $1 AND worker = $2",
+             WHERE account_id = $1 AND worker = $2",
         )
         .bind(claim.account_id)
         .bind(claim.worker)

@@ -70,7 +70,8 @@ impl ContactRow {
     }
 }
 
-#[derive(QueryableByName)]
+/// A tag of a contact: a row of its own, or within a list's.
+#[derive(Deserialize, QueryableByName)]
 struct LabelRow {
     #[diesel(sql_type = SqlUuid)]
     id: Uuid,
@@ -114,24 +115,12 @@ struct ListedRow {
     tags: Option<Value>,
 }
 
-/// A tag of a contact of a list.
-#[derive(Deserialize)]
-struct Label {
-    id: Uuid,
-    name: String,
-    color: Option<String>,
-}
-
 impl TryFrom<ListedRow> for Contact {
     type Error = StoreError;
 
     fn try_from(listed: ListedRow) -> Result<Self, StoreError> {
-        let labels: Option<Vec<Label>> = listed.tags.map(serde_json::from_value).transpose().map_err(corrupt)?;
-        let tags = labels.unwrap_or_default().into_iter().map(|label| Tag {
-            id: label.id.into(),
-            name: label.name,
-            color: label.color,
-        });
+        let labels: Option<Vec<LabelRow>> = listed.tags.map(serde_json::from_value).transpose().map_err(corrupt)?;
+        let tags = labels.unwrap_or_default().into_iter().map(LabelRow::tag);
         listed.contact.with(tags.collect())
     }
 }

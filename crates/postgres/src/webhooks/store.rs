@@ -362,7 +362,7 @@ impl WebhookStore for PgWebhooks {
                 .bind(last.failed_at)
                 .bind(last.event_id)
                 .bind(slice);
-            let Some(recovered) = self.0.row_if_any::<RecoveredRow>(account, statement).await? else {
+            let Some(recovered) = self.0.written_if_any::<RecoveredRow>(account, statement).await? else {
                 return Ok(queued);
             };
             queued += recovered.n;

@@ -199,6 +199,13 @@ async fn a_tenant_sees_its_own_rows_and_without_an_account_none() {
         }
         assert_eq!(count(&client, &all).await, 0, "{table} after the transaction");
     }
+    // So a connection of the product begins: what overtakes its account is refused, not answered with nothing.
+    client.batch_execute("SET app.account_id = 'none'").await.unwrap();
+    for (table, _) in tenant_tables(&world, true).await {
+        let refused = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
+        let code = refused.unwrap_err().code().map(|code| code.code().to_owned());
+        assert_eq!(code.as_deref(), Some("22P02"), "{table} for an account that is none");
+    }
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! Connections: nothing of a tenant is ever left on one, whatever happened to the request that used it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{CampaignStore, RunStore};
 use recado_domain::contacts::ContactStore;
 use recado_domain::shared::{CampaignId, StoreError};
 use recado_postgres::{PgCampaigns, PgContacts, PgRuns, PoolConfig, TenantPool};
+use secrecy::ExposeSecret as _;
 
 use crate::contacts::draft;
 use crate::support::{LEASE, NOW, World, id};
@@ -103,7 +104,7 @@ async fn one_connection_serves_many_accounts_in_turn() {
             assert_eq!(seen, account == owner);
         }
     }
-    // Refusals and faults keep the connection, too.
+    // What finds nothing keeps the connection, too.
     assert!(
         PgRuns::new(one.clone(), world.platform.clone())
             .facts(world.account, CampaignId(id()))
@@ -125,7 +126,7 @@ async fn tenants_connect_as_a_role_that_they_cannot_leave() {
     .unwrap();
     let campaigns = PgCampaigns::new(one);
     assert_eq!(campaigns.find(world.account, CampaignId(id())).await.unwrap(), None);
-    // The policies bind although the login is the owner's: without an account nothing is seen.
+    // The policies bind although the login is the owner's.
     let campaign = world.stored_draft().await;
     assert!(campaigns.find(world.account, campaign.id).await.unwrap().is_some());
     world
@@ -192,6 +193,135 @@ async fn a_server_that_hung_up_is_forgotten() {
         failures += 1;
         assert!(failures <= 4);
     }
+}
+
+#[tokio::test]
+async fn what_was_given_up_ends_soon_in_the_database_too() {
+    let world = World::new().await;
+    let config = PoolConfig {
+        size: 1,
+        statement_timeout: Duration::from_secs(60),
+        lock_timeout: Duration::from_secs(60),
+        ..world.db.config()
+    };
+    let contacts = PgContacts::new(TenantPool::new(&config).unwrap());
+    world.sql("BEGIN; LOCK TABLE contacts IN ACCESS EXCLUSIVE MODE").await;
+    // Asked by somebody else: a transaction sees one moment of this view.
+    let looker = world.db.client().await;
+    let waiting = async || -> i64 {
+        let query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+          AND application_name = 'recado tenant' AND wait_event_type = 'Lock'";
+        looker.query_one(query, &[]).await.unwrap().get(0)
+    };
+    for _ in 0..3 {
+        let mut read = std::pin::pin!(contacts.find(world.account, id().into()));
+        let before = waiting().await;
+        while waiting().await <= before {
+            let early = tokio::time::timeout(Duration::from_millis(20), &mut read).await;
+            assert!(early.is_err(), "{early:?}");
+        }
+        // Given up here, while it waits there.
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while waiting().await > 0 {
+        assert!(Instant::now() < until, "nobody waits for its answer, and it goes on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    world.sql("ROLLBACK").await;
+}
+
+#[tokio::test]
+async fn a_statement_that_its_connection_can_no_longer_use_breaks_it_once() {
+    let world = World::new().await;
+    let one = TenantPool::new(&PoolConfig {
+        size: 1,
+        ..world.db.config()
+    })
+    .unwrap();
+    let contacts = PgContacts::new(one);
+    let insert = async |name| {
+        contacts
+            .insert(world.account, id().into(), &draft(name, None), &[], NOW)
+            .await
+    };
+    insert("Ana").await.unwrap();
+    world
+        .sql("ALTER TABLE contacts ALTER COLUMN name TYPE varchar(1000)")
+        .await;
+    let mut failures = 0;
+    while let Err(error) = insert("Bia").await {
+        assert!(matches!(error, StoreError::Failed(_)), "{error:?}");
+        failures += 1;
+        assert!(failures <= 1, "the connection is asked the same again and again");
+    }
+}
+
+/// A relay that leaves a piece of what a connection begins with out, as a pooler may that was told to.
+fn without(server: u16, piece: &'static str, instead: &'static str) -> u16 {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    let relay = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = relay.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in relay.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(("127.0.0.1", server)).unwrap());
+            let mut begins = vec![0; 4096];
+            let read = client.read(&mut begins).unwrap();
+            let at = begins[..read]
+                .windows(piece.len())
+                .position(|here| here == piece.as_bytes());
+            let at = at.expect(piece);
+            begins[at..at + piece.len()].copy_from_slice(instead.as_bytes());
+            server.write_all(&begins[..read]).unwrap();
+            let (mut from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to).ok());
+            std::thread::spawn(move || std::io::copy(&mut client, &mut server).ok());
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_connection_that_the_policies_would_not_bind_is_refused() {
+    let world = World::new().await;
+    let url = world.db.config().url.expose_secret().to_owned();
+    let server = url.parse::<tokio_postgres::Config>().unwrap().get_ports()[0];
+    let campaign = world.stored_draft().await;
+    for (piece, instead, bound) in [
+        ("role=recado_tenant", "a.le=recado_tenant", false),
+        ("app.account_id=none", "app.account_ix=none", false),
+        ("jit=off", "jit=off", true),
+    ] {
+        let port = without(server, piece, instead);
+        let config = PoolConfig {
+            size: 1,
+            url: url.replace(&format!(":{server}/"), &format!(":{port}/")).into(),
+            ..world.db.config()
+        };
+        let found = PgCampaigns::new(TenantPool::new(&config).unwrap())
+            .find(world.account, campaign.id)
+            .await;
+        match bound {
+            true => assert!(found.unwrap().is_some()),
+            false => assert!(matches!(found, Err(StoreError::Unavailable(_))), "{piece}: {found:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_is_waited_for_as_long_as_was_said() {
+    let world = World::new().await;
+    // Taken by the machine, and never answered.
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let config = PoolConfig {
+        url: format!("postgres://nobody@{}/x", silent.local_addr().unwrap()).into(),
+        connect_timeout: Duration::from_millis(100),
+        ..world.db.config()
+    };
+    let campaigns = PgCampaigns::new(TenantPool::new(&config).unwrap());
+    let find = campaigns.find(world.account, CampaignId(id()));
+    let found = tokio::time::timeout(Duration::from_secs(4), find).await;
+    assert!(matches!(found, Ok(Err(StoreError::Unavailable(_)))), "{found:?}");
 }
 
 #[tokio::test]
