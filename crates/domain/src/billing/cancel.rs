@@ -40,9 +40,7 @@ impl Billing {
         match self.core.gateway.subscription(id).await {
             Ok(None) => return Ok(()),
             Ok(Some(known)) if known.deleted => return Ok(()),
-            // What is unanswered may yet be done: the worker looks again.
-            Ok(Some(_)) if matches!(fault, GatewayFault::Failed(_)) => self.core.clear(subscription).await?,
-            Ok(Some(_)) | Err(_) => {}
+            looked => self.core.undone(subscription, &fault, looked.is_ok()).await?,
         }
         Err(fault.into())
     }

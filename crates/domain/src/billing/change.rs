@@ -95,9 +95,7 @@ impl Billing {
         };
         match self.core.gateway.subscription(id).await {
             Ok(Some(known)) if known.value == Some(value) && known.cycle == cycle.as_str() => return Ok(()),
-            // What is unanswered may yet be done: the worker looks again.
-            Ok(_) if matches!(fault, GatewayFault::Failed(_)) => self.core.clear(subscription).await?,
-            Ok(_) | Err(_) => {}
+            looked => self.core.undone(subscription, &fault, looked.is_ok()).await?,
         }
         Err(fault.into())
     }

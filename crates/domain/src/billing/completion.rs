@@ -6,9 +6,9 @@ use serde_json::json;
 
 use super::effects::{SILENCE, credit, enter, is_over};
 use super::{
-    BillingError, BillingType, By, Change, GatewayPayment, GatewaySubscription, Intent, Payment, PaymentGateway,
-    PendingIntent, Subscription, SubscriptionCommand, SubscriptionState, SubscriptionStatus, SubscriptionStore,
-    Writing, plan, remaining_plan, transition,
+    BillingError, BillingType, By, Change, GatewayFault, GatewayPayment, GatewaySubscription, Intent, Payment,
+    PaymentGateway, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState, SubscriptionStatus,
+    SubscriptionStore, Writing, plan, remaining_plan, transition,
 };
 use crate::shared::{AuditAction, Clock, Event, Ids, Notification, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
@@ -107,6 +107,23 @@ impl Completion {
         let until = self.clock.now() + pause;
         after.pending = after.pending.map(|pending| PendingIntent { until, ..pending });
         self.store.write(&bare(after)).await.map(|_| ())
+    }
+
+    /// What becomes of an intent that the gateway answered with a fault, and that it had not done when it was asked, if it
+    /// could be (`looked`).
+    pub(super) async fn undone(
+        &self,
+        subscription: &Subscription,
+        fault: &GatewayFault,
+        looked: bool,
+    ) -> Result<(), StoreError> {
+        match (fault, looked) {
+            (GatewayFault::Failed(_), true) => self.clear(subscription).await,
+            // It is over with it, and nobody could be asked what came of it: whoever comes next asks.
+            (GatewayFault::Failed(_), false) => self.leave(subscription, Duration::ZERO).await,
+            // What is unanswered may yet be done: the worker looks again.
+            _ => Ok(()),
+        }
     }
 
     /// Nothing came of an intent.

@@ -125,7 +125,8 @@ impl Billing {
         match self.core.gateway.find(attempt.id).await {
             Ok(Some(made)) => Ok(made),
             Ok(None) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::AndOver)),
-            Ok(None) | Err(_) => Err((fault, Sent::Perhaps)),
+            Err(_) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::Perhaps(Duration::ZERO))),
+            Ok(None) | Err(_) => Err((fault, Sent::Perhaps(DOUBT))),
         }
     }
 
@@ -138,7 +139,7 @@ impl Billing {
         match sent {
             Sent::No => self.core.release(attempt).await?,
             Sent::AndOver => self.core.abandon(attempt).await?,
-            Sent::Perhaps => self.core.leave(attempt, DOUBT).await?,
+            Sent::Perhaps(pause) => self.core.leave(attempt, pause).await?,
         }
         Ok(fault.into())
     }
@@ -151,8 +152,8 @@ enum Sent {
     No,
     /// It made nothing that could be found, and is over with it.
     AndOver,
-    /// It may still be at it.
-    Perhaps,
+    /// What it made can be asked in so long: it may still be at it, or could not be asked.
+    Perhaps(Duration),
 }
 
 /// The row that holds the place.

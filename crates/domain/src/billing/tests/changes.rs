@@ -156,6 +156,41 @@ async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
 }
 
 #[tokio::test]
+async fn after_a_gateway_that_was_down_whoever_comes_next_goes_on() {
+    let down = || GatewayFault::Failed("503".into());
+    for made in [true, false] {
+        let strike = || {
+            if made {
+                Strike::After(down())
+            } else {
+                Strike::Before(down())
+            }
+        };
+        let world = subscribed("PIX").await;
+        world.strike("change", strike());
+        world.strike("subscription", Strike::Before(down()));
+        world
+            .billing()
+            .change(&tenant(), &to("growth", None))
+            .await
+            .unwrap_err();
+        let again = world.billing().change(&tenant(), &to("growth", None)).await;
+        match made {
+            // What it did all the same is found.
+            true => assert_eq!(invalid(again), ["plan"]),
+            false => assert_eq!(again.unwrap().new_plan, "growth"),
+        }
+        assert_eq!(world.only().plan, "growth");
+        world.strike("cancel", strike());
+        world.strike("subscription", Strike::Before(down()));
+        world.billing().cancel(&tenant()).await.unwrap_err();
+        let again = world.billing().cancel(&tenant()).await;
+        assert_eq!(again.is_err(), made, "{again:?}");
+        assert!(!world.only().status.is_live());
+    }
+}
+
+#[tokio::test]
 async fn a_crash_behind_the_gateways_answer_to_a_change_is_settled() {
     let world = subscribed("CREDIT_CARD").await;
     world.with(|state| state.writes_left = Some(1));

@@ -141,6 +141,24 @@ async fn a_fault_that_made_nothing_frees_the_place_at_once() {
 }
 
 #[tokio::test]
+async fn a_fault_that_nobody_could_look_into_is_looked_into_by_whoever_comes_next() {
+    for made in [true, false] {
+        let world = World::new();
+        let strike = if made {
+            Strike::After(broken())
+        } else {
+            Strike::Before(broken())
+        };
+        world.strike("subscribe", strike);
+        world.strike("find", Strike::Before(broken()));
+        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
+        let again = world.billing().subscribe(&tenant(), input("PIX")).await;
+        assert_eq!(again.is_err(), made, "{again:?}");
+        assert_eq!((world.charged(), world.only().status), (1, SubscriptionStatus::Pending));
+    }
+}
+
+#[tokio::test]
 async fn in_doubt_nobody_subscribes_again_until_it_is_settled() {
     for made in [true, false] {
         let world = World::new();
