@@ -63,7 +63,6 @@ mod tests {
             now: invite.created_at,
             account: account.into(),
             inviter: inviter.into(),
-            is_member: false,
         };
         let link = SecretString::from("https://recado.example/accept-invite?token=abc");
         write(&invite, &facts, &link)

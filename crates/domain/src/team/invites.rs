@@ -61,21 +61,17 @@ impl Invites {
         Ok(self.store.invites(tenant.account_id, query).await?)
     }
 
-    /// Invites an address. A pending invite to the same one is revoked.
+    /// Invites an address. A pending invite to the same one is revoked. That somebody is a member already is found out
+    /// when they accept: an address is not a person, and either may change until then.
     pub async fn create(&self, tenant: &Tenant, input: InviteInput) -> Result<NewInvite, TeamError> {
         let (email, role, lifetime) = checked(input)?;
         if !permits(tenant.role, role == Role::Owner) {
             return Err(TeamError::NotPermitted);
         }
         let (account_id, invited_by) = (tenant.account_id, tenant.actor.user_id);
-        let facts = self.store.facts(account_id, invited_by, &email).await?;
-        if facts.is_member {
-            return Err(already_member());
-        }
+        let facts = self.store.facts(account_id, invited_by).await?;
         let (insert, made) = self.issued(account_id, invited_by, &facts, (email, role, lifetime));
-        if !self.store.insert(&insert).await? {
-            return Err(already_member());
-        }
+        self.store.insert(&insert).await?;
         Ok(made)
     }
 
@@ -88,7 +84,6 @@ impl Invites {
             now: of.now,
             account: of.account.to_owned(),
             inviter: of.inviter.to_owned(),
-            is_member: false,
         };
         let terms = (email, Role::Owner, Duration::hours(HOURS));
         Ok(self.issued(of.account_id, of.invited_by, &facts, terms))
@@ -149,10 +144,6 @@ impl Invites {
 fn revocation(from: InviteStatus) -> Result<(InviteStatus, InviteStatus), TeamError> {
     let to = transition(from, InviteCommand::Revoke).ok_or(TeamError::NotFound)?;
     Ok((from, to))
-}
-
-fn already_member() -> TeamError {
-    FieldErrors::one("email", "is a member of this account already").into()
 }
 
 fn checked(input: InviteInput) -> Result<(String, Role, Duration), FieldErrors> {

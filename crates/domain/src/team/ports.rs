@@ -43,7 +43,7 @@ pub trait MemberStore: Send + Sync {
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError>;
 }
 
-/// What a new invite needs to know of the account, its maker and the address.
+/// What a new invite needs to know of the account and its maker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvitationFacts {
     /// Now, by the database's clock.
@@ -52,8 +52,6 @@ pub struct InvitationFacts {
     pub account: String,
     /// The maker's name, where it is known, else their address.
     pub inviter: String,
-    /// Whether somebody with the address is in the account already.
-    pub is_member: bool,
 }
 
 /// A new invite, to be stored.
@@ -119,12 +117,12 @@ pub trait InviteStore: Send + Sync {
     /// One invite.
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError>;
 
-    /// What a new invite to an address is decided on. Addresses are compared without regard to case.
-    async fn facts(&self, account: AccountId, actor: UserId, email: &str) -> Result<InvitationFacts, StoreError>;
+    /// What a new invite by `actor` says.
+    async fn facts(&self, account: AccountId, actor: UserId) -> Result<InvitationFacts, StoreError>;
 
-    /// Stores an invite, its token's hash and its mail, and ends a pending one to the same address, all in one
-    /// transaction. False: somebody with the address is a member by now, and nothing is stored.
-    async fn insert(&self, insert: &InviteInsert) -> Result<bool, StoreError>;
+    /// Stores an invite, its token's hash and its mail, and ends a pending one to the same address (without regard to
+    /// case), all in one transaction.
+    async fn insert(&self, insert: &InviteInsert) -> Result<(), StoreError>;
 
     /// Moves an invite from one status to another; its token opens nothing from then on.
     async fn move_on(

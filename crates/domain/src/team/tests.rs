@@ -214,12 +214,11 @@ fn input(email: &str, role: Role) -> InviteInput {
     }
 }
 
-fn invitation_facts(is_member: bool) -> InvitationFacts {
+fn invitation_facts() -> InvitationFacts {
     InvitationFacts {
         now: NOW,
         account: "Loja".into(),
         inviter: "Ana".into(),
-        is_member,
     }
 }
 
@@ -227,12 +226,12 @@ fn invitation_facts(is_member: bool) -> InvitationFacts {
 async fn an_invite_lasts_a_week_and_its_token_is_stored_as_a_hash() {
     for mails in [false, true] {
         let mut store = MockInviteStore::new();
-        store.expect_facts().returning(|_, _, _| Ok(invitation_facts(false)));
+        store.expect_facts().returning(|_, _| Ok(invitation_facts()));
         store.expect_insert().times(1).returning(move |insert| {
             assert_eq!(insert.token_hash, secret_hash(&SecretString::from("t0k3n")));
             assert_eq!(insert.superseded, (InviteStatus::Pending, InviteStatus::Revoked));
             assert_eq!((insert.invited_by, insert.mail.is_some()), (ANA, mails));
-            Ok(true)
+            Ok(())
         });
         let made = inviting(store, mails)
             .create(&tenant(Role::Admin), input(" Bia@example.com ", Role::Admin))
@@ -259,8 +258,8 @@ async fn only_an_owner_invites_an_owner() {
         assert!(matches!(refused, Err(TeamError::NotPermitted)), "{role}");
     }
     let mut store = MockInviteStore::new();
-    store.expect_facts().returning(|_, _, _| Ok(invitation_facts(false)));
-    store.expect_insert().returning(|_| Ok(true));
+    store.expect_facts().returning(|_, _| Ok(invitation_facts()));
+    store.expect_insert().returning(|_| Ok(()));
     let made = inviting(store, false)
         .create(&tenant(Role::Owner), input("b@e.example", Role::Owner))
         .await;
@@ -285,23 +284,6 @@ async fn what_is_wrong_with_an_invite_is_named_before_anything_is_read() {
         };
         assert_eq!(refused(wrong).await, ["expires_in_hours"], "{hours}");
     }
-}
-
-#[tokio::test]
-async fn a_member_cannot_be_invited_not_even_one_of_this_moment() {
-    let mut known = MockInviteStore::new();
-    known.expect_facts().returning(|_, _, _| Ok(invitation_facts(true)));
-    let refused = inviting(known, false)
-        .create(&tenant(Role::Owner), input("b@e.example", Role::Member))
-        .await;
-    assert_eq!(fields(refused), ["email"]);
-    let mut joined = MockInviteStore::new();
-    joined.expect_facts().returning(|_, _, _| Ok(invitation_facts(false)));
-    joined.expect_insert().returning(|_| Ok(false));
-    let refused = inviting(joined, false)
-        .create(&tenant(Role::Owner), input("b@e.example", Role::Member))
-        .await;
-    assert_eq!(fields(refused), ["email"]);
 }
 
 fn invite(status: InviteStatus) -> Invite {

@@ -68,8 +68,6 @@ struct FactsRow {
     account: String,
     #[diesel(sql_type = Text)]
     inviter: String,
-    #[diesel(sql_type = Bool)]
-    is_member: bool,
 }
 
 #[derive(QueryableByName)]
@@ -135,26 +133,22 @@ impl InviteStore for PgInvites {
             .transpose()
     }
 
-    async fn facts(&self, account: AccountId, actor: UserId, email: &str) -> Result<InvitationFacts, StoreError> {
+    async fn facts(&self, account: AccountId, actor: UserId) -> Result<InvitationFacts, StoreError> {
         let statement = sql(
-            "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter,
-               EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
-                 WHERE m.account_id = a.id AND NOT m.is_support AND lower(trim(p.email)) = lower($3)) AS is_member
+            "SELECT now() AS now, a.name AS account, coalesce(nullif(u.name, ''), u.email) AS inviter
              FROM accounts a JOIN users u ON u.id = $2 WHERE a.id = $1",
         )
         .bind(account)
-        .bind(actor)
-        .bind(email);
+        .bind(actor);
         let row = self.0.row::<FactsRow>(statement).await?;
         Ok(InvitationFacts {
             now: row.now,
             account: row.account,
             inviter: row.inviter,
-            is_member: row.is_member,
         })
     }
 
-    async fn insert(&self, invite: &InviteInsert) -> Result<bool, StoreError> {
+    async fn insert(&self, invite: &InviteInsert) -> Result<(), StoreError> {
         in_platform!(self.0, |conn| insert(conn, invite))
     }
 
@@ -205,21 +199,9 @@ impl InviteStore for PgInvites {
     }
 }
 
-/// False: somebody with the address is a member.
-pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<bool> {
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<()> {
     let (account, invite) = (insert.account_id, &insert.invite);
     lock(conn, account).await?;
-    let member: Answer = sql(
-        "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
-           WHERE m.account_id = $1 AND NOT m.is_support AND lower(trim(p.email)) = lower($2)) AS yes",
-    )
-    .bind(account)
-    .bind(invite.email.as_str())
-    .get_result(&mut *conn)
-    .await?;
-    if member.yes {
-        return Ok(false);
-    }
     let (from, to) = insert.superseded;
     sql("WITH superseded AS (
            UPDATE team_invites SET status = $4, updated_at = now()
@@ -254,7 +236,7 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
     if let Some(mail) = &insert.mail {
         mail::append(conn, account, mail).await?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Makes the invite of an account's first owner the only one for an owner, among changes of a team that wait for each
@@ -270,6 +252,17 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     if owned.yes {
         return Ok(None);
     }
+    let member: Answer = sql(
+        "SELECT EXISTS (SELECT FROM account_users m JOIN users p ON p.id = m.user_id
+           WHERE m.account_id = $1 AND NOT m.is_support AND lower(trim(p.email)) = lower($2)) AS yes",
+    )
+    .bind(account)
+    .bind(insert.invite.email.as_str())
+    .get_result(&mut *conn)
+    .await?;
+    if member.yes {
+        return Ok(Some(false));
+    }
     let (from, to) = insert.superseded;
     sql("WITH superseded AS (
            UPDATE team_invites SET status = $3, updated_at = now()
@@ -280,7 +273,7 @@ pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &In
     .bind(to.as_str())
     .execute(&mut *conn)
     .await?;
-    self::insert(conn, insert).await.map(Some)
+    self::insert(conn, insert).await.map(|()| Some(true))
 }
 
 async fn move_on(

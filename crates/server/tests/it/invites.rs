@@ -263,9 +263,12 @@ fn a_new_invite_to_an_address_ends_the_one_before() {
     accept(&bia, &first).refused(404, "NOT_FOUND");
     assert_eq!(accept(&bia, &second).ok()["role"], "admin");
     assert_eq!(accept(&bia, &elsewhere).ok()["account_id"], json!(other.account));
-    // A member, in whatever case, is not invited.
-    assert_eq!(invite(&ana, &bia.email.to_uppercase(), "admin").invalid(), ["email"]);
-    assert_eq!(invite(&ana, &ana.email, "admin").invalid(), ["email"]);
+    // A member may be invited, and is told when they accept.
+    for member in [&bia, &ana] {
+        let secret = invited(&ana, &member.email.to_uppercase(), "viewer");
+        assert_eq!(accept(member, &secret).invalid(), ["token"]);
+        assert_eq!(memberships(member, &ana.account), 1);
+    }
 }
 
 #[test]
