@@ -20,10 +20,10 @@ pub trait MediaStore: Send + Sync {
     /// Begins to write a file, whose exact type it also tells those who fetch it.
     async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError>;
 
-    /// A file's length; none when there is no such file.
+    /// A file's length in bytes; none when there is no such file.
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError>;
 
-    /// A file's content from a position on; none when there is no such file. Memory does not grow with the file.
+    /// A file's content from this byte on; none when there is no such file. Memory does not grow with the file.
     async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError>;
 
     /// Removes a file; no fault when there is none.
@@ -41,7 +41,7 @@ pub trait MediaWrite: Send {
     /// Takes the next piece, and waits while the store is slower than the sender: memory stays bounded.
     async fn write(&mut self, piece: Bytes) -> Result<(), MediaStoreError>;
 
-    /// Makes the file appear. After an error nothing of it is left.
+    /// Makes the file appear. After an error, and when nobody waits for it any more, nothing of it is left, soon after.
     async fn commit(self: Box<Self>) -> Result<(), MediaStoreError>;
 
     /// Takes back what was written, and returns when that is done; dropping does the same in the background.
@@ -53,7 +53,7 @@ pub trait MediaWrite: Send {
 pub struct MediaFile {
     /// Which one.
     pub path: MediaPath,
-    /// How long it is.
+    /// How many bytes it has.
     pub size: u64,
     store: Arc<dyn MediaStore>,
 }
@@ -69,7 +69,7 @@ impl MediaFile {
         }))
     }
 
-    /// Its content from a position on. A file that is gone meanwhile is a fault of the store.
+    /// Its content from this byte on. A file that is gone meanwhile is a fault of the store.
     pub async fn read(&self, from: u64) -> Result<MediaPieces, MediaStoreError> {
         let gone = || MediaStoreError::Failed(format!("{} is gone", self.path).into());
         self.store.read(&self.path, from).await?.ok_or_else(gone)

@@ -20,6 +20,8 @@ use object_store::{
 };
 use recado_domain::media::{MediaPath, MediaPieces, MediaStore, MediaStoreError, MediaWrite};
 use recado_domain::shared::AccountId;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use transport::Connector;
@@ -150,6 +152,20 @@ impl Place {
         Path::from(format!("{}{path}", self.prefix))
     }
 
+    async fn begin_parts(&self, key: &Path, headers: &Attributes) -> object_store::Result<Box<dyn MultipartUpload>> {
+        let options = PutMultipartOptions {
+            attributes: headers.clone(),
+            ..PutMultipartOptions::default()
+        };
+        if self.directory.is_none() {
+            return self.store.put_multipart_opts(key, options).await;
+        }
+        // For a directory the crate makes and syncs directories where it is called, and other requests would wait.
+        let (store, key, runtime) = (self.store.clone(), key.clone(), Handle::current());
+        let begun = move || runtime.block_on(async { store.put_multipart_opts(&key, options).await });
+        tokio::task::spawn_blocking(begun).await?
+    }
+
     fn headers(&self, path: &MediaPath) -> Attributes {
         if !self.keeps_headers {
             return Attributes::new();
@@ -273,28 +289,13 @@ struct Writing {
 }
 
 impl Writing {
-    async fn complete(&mut self) -> Result<(), MediaStoreError> {
-        if !self.pending.is_empty() {
-            self.flush().await?;
-        }
-        self.settle().await?;
-        match self.upload.as_mut() {
-            Some(upload) => done(upload.complete()).await.map(drop),
-            None => Ok(()),
-        }
-    }
-
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
         self.settle().await?;
         let part = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)).freeze();
         let upload = match self.upload.take() {
             Some(upload) => self.upload.insert(upload),
             None => {
-                let options = PutMultipartOptions {
-                    attributes: self.headers.clone(),
-                    ..PutMultipartOptions::default()
-                };
-                let upload = done(self.place.store.put_multipart_opts(&self.key, options)).await?;
+                let upload = done(self.place.begin_parts(&self.key, &self.headers)).await?;
                 self.upload.insert(upload)
             }
         };
@@ -318,6 +319,51 @@ impl Writing {
         }
         Ok(())
     }
+
+    /// The last part, where there are parts.
+    async fn collected(&mut self) -> Result<(), MediaStoreError> {
+        if self.upload.is_some() && !self.pending.is_empty() {
+            self.flush().await?;
+        }
+        self.settle().await
+    }
+
+    /// Makes the file appear, however long it takes.
+    async fn appear(&mut self) -> Result<(), MediaStoreError> {
+        let appeared = match self.upload.as_mut() {
+            Some(upload) => upload.complete().await,
+            None => {
+                let payload = std::mem::take(&mut self.pending).freeze().into();
+                let options = PutOptions {
+                    attributes: self.headers.clone(),
+                    ..PutOptions::default()
+                };
+                self.place.store.put_opts(&self.key, payload, options).await
+            }
+        };
+        appeared.map_err(|error| MediaStoreError::Failed(error.into()))?;
+        // It is there now: its parts are not to be taken back.
+        self.upload = None;
+        Ok(())
+    }
+
+    /// Takes the parts back, in a task of its own: whoever stops waiting for it does not stop it.
+    fn take_back(&mut self) -> Option<JoinHandle<()>> {
+        let upload = self.upload.take()?;
+        let runtime = Handle::try_current().ok()?;
+        let (part, key) = (self.under_way.take(), self.key.clone());
+        Some(runtime.spawn(async move { abort(upload, part, &key).await }))
+    }
+
+    /// Takes everything back, also what appeared.
+    async fn undo(&mut self) {
+        if let Some(taken_back) = self.take_back() {
+            taken_back.await.ok();
+        }
+        if let Err(error) = step(self.place.store.delete(&self.key)).await {
+            tracing::warn!(%error, key = %self.key, "a file that nobody knows of was left in the store");
+        }
+    }
 }
 
 async fn settled(part: &mut Part) -> Result<BytesMut, MediaStoreError> {
@@ -338,40 +384,37 @@ impl MediaWrite for Writing {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<(), MediaStoreError> {
-        if self.upload.is_none() {
-            let payload = std::mem::take(&mut self.pending).freeze().into();
-            let options = PutOptions {
-                attributes: self.headers.clone(),
-                ..PutOptions::default()
-            };
-            return done(self.place.store.put_opts(&self.key, payload, options))
-                .await
-                .map(drop);
+        if let Err(error) = self.collected().await {
+            self.discard().await;
+            return Err(error);
         }
-        let committed = self.complete().await;
-        match committed {
-            // It is there now: nothing is to be taken back.
-            Ok(()) => self.upload = None,
-            Err(_) => self.discard().await,
+        let (tell, told) = oneshot::channel();
+        // In a task of its own: what is given up may still succeed, and then nobody knows of the file.
+        tokio::spawn(async move {
+            let appeared = self.appear().await;
+            if appeared.is_err() {
+                self.undo().await;
+            }
+            if let Err(Ok(())) = tell.send(appeared) {
+                self.undo().await;
+            }
+        });
+        match tokio::time::timeout(STEP, told).await {
+            Ok(appeared) => appeared.map_err(|error| MediaStoreError::Failed(error.into()))?,
+            Err(_) => Err(late()),
         }
-        committed
     }
 
     async fn discard(mut self: Box<Self>) {
-        if let Some(upload) = self.upload.take() {
-            abort(upload, self.under_way.take(), &self.key).await;
+        if let Some(taken_back) = self.take_back() {
+            taken_back.await.ok();
         }
     }
 }
 
 impl Drop for Writing {
     fn drop(&mut self) {
-        let Some(upload) = self.upload.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let (part, key) = (self.under_way.take(), self.key.clone());
-        runtime.spawn(async move { abort(upload, part, &key).await });
+        self.take_back();
     }
 }
 

@@ -34,8 +34,8 @@ const FRESH: Duration = Duration::minutes(10);
 
 /// Proves sessions by RS256, ES256 and EdDSA with the keys at one address.
 ///
-/// The keys are fetched at the first token, again when a token names an unknown one (at most once a minute), and when
-/// they are ten minutes old. While the provider is down the old ones count.
+/// The keys are fetched at the first token, again when a token names an unknown one (after that first time at most once
+/// a minute), and when they are ten minutes old. While the provider is down the old ones count.
 pub struct JwksVerifier {
     ring: Arc<Ring>,
     expected: Expected,
@@ -143,9 +143,9 @@ impl Ring {
         if self.begun.try_lock().is_ok_and(|begun| !self.is_due(*begun)) {
             return self.held();
         }
-        let ring = Arc::clone(self);
+        let (ring, had_keys) = (Arc::clone(self), self.has_keys());
         // A task of its own: a client that goes away must not take the fetch along that everybody waits for.
-        if let Err(error) = tokio::spawn(async move { ring.refresh().await }).await {
+        if let Err(error) = tokio::spawn(async move { ring.refresh(had_keys).await }).await {
             tracing::error!(%error, "fetching the identity provider's keys failed");
         }
         self.held()
@@ -155,7 +155,7 @@ impl Ring {
     fn refresh_aside(self: &Arc<Self>) {
         if self.begun.try_lock().is_ok_and(|begun| self.is_due(*begun)) {
             let ring = Arc::clone(self);
-            tokio::spawn(async move { ring.refresh().await });
+            tokio::spawn(async move { ring.refresh(true).await });
         }
     }
 
@@ -168,10 +168,15 @@ impl Ring {
         begun.is_none_or(|begun| (self.clock.now() - begun).abs() >= pause)
     }
 
-    /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due.
-    async fn refresh(&self) {
+    fn has_keys(&self) -> bool {
+        matches!(self.held(), Held::Keys { .. })
+    }
+
+    /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due; who
+    /// `had_keys` not was waiting for the first ones.
+    async fn refresh(&self, had_keys: bool) {
         let mut begun = self.begun.lock().await;
-        if !self.is_due(*begun) {
+        if !self.is_due(*begun) || (!had_keys && self.has_keys()) {
             return;
         }
         let now = self.clock.now();
@@ -179,7 +184,11 @@ impl Ring {
         let fetched = self.fetch().await;
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         match (fetched, &*held) {
-            (Ok(keys), _) => {
+            (Ok(keys), before) => {
+                if matches!(before, Held::Nothing(_)) {
+                    // Nobody had named an unknown key: whoever is the first to does not wait for it.
+                    *begun = None;
+                }
                 *held = Held::Keys {
                     keys: Arc::new(keys),
                     since: now,

@@ -263,31 +263,64 @@ async fn of_a_dropped_file_nothing_is_left_in_a_bucket() {
     leaves_nothing(Arc::new(in_bucket(&directory, "right").await), &directory).await;
 }
 
+/// Waits until the bucket was told to remove something, and nothing is left.
+async fn has_gone(door: &Door, removal: Method, directory: &Directory) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !door.has_done(&removal) || directory.files().iter().any(|file| is_content(file)) {
+        assert!(Instant::now() < until, "{:?}", directory.files());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_part_under_way_is_waited_for_before_the_parts_go() {
+    for is_discarded in [false, true] {
+        let (directory, door) = (Directory::new(), Arc::new(Door::open_for(0)));
+        let store = behind(door.clone(), &directory, "right").await;
+        let path = path(MediaType::Pdf);
+        let mut write = store.begin(&path).await.unwrap();
+        let mut writing = write.write(content(11_000_000).into());
+        // Two parts and a bit: the second one waits for the first, which waits at the door.
+        tokio::select! {
+            _ = &mut writing => panic!("a part is still under way"),
+            () = door.knocked.notified() => {}
+        }
+        drop(writing);
+        if is_discarded {
+            // Who discards it does not wait for its end, either.
+            let discarded = tokio::time::timeout(Duration::from_millis(1), write.discard()).await;
+            assert!(discarded.is_err(), "a part is still under way");
+        } else {
+            drop(write);
+        }
+        // Whatever was sent before these has been answered.
+        for _ in 0..20 {
+            assert_eq!(store.size(&path).await.unwrap(), None);
+        }
+        assert!(!door.has_done(&Method::DELETE), "the part would come after it");
+        door.open.add_permits(1);
+        has_gone(&door, Method::DELETE, &directory).await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_appears_when_nobody_waits_for_it_goes() {
     let (directory, door) = (Directory::new(), Arc::new(Door::open_for(0)));
     let store = behind(door.clone(), &directory, "right").await;
     let path = path(MediaType::Pdf);
     let mut write = store.begin(&path).await.unwrap();
-    let mut writing = write.write(content(11_000_000).into());
-    // Two parts and a bit: the second one waits for the first, which waits at the door.
+    write.write(content(10).into()).await.unwrap();
+    let mut commit = write.commit();
     tokio::select! {
-        _ = &mut writing => panic!("a part is still under way"),
+        _ = &mut commit => panic!("the file is still under way"),
         () = door.knocked.notified() => {}
     }
-    drop(writing);
-    drop(write);
-    // Whatever was sent before these has been answered.
-    for _ in 0..20 {
-        assert_eq!(store.size(&path).await.unwrap(), None);
-    }
-    assert!(!door.has_done(&Method::DELETE), "the part would come after it");
+    drop(commit);
     door.open.add_permits(1);
-    let until = Instant::now() + Duration::from_secs(10);
-    while !door.has_done(&Method::DELETE) || directory.files().iter().any(|file| is_content(file)) {
-        assert!(Instant::now() < until, "{:?}", directory.files());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    // Files are removed by a list of them, which is posted.
+    has_gone(&door, Method::POST, &directory).await;
+    assert!(door.has_done(&Method::PUT));
+    assert_eq!(store.size(&path).await.unwrap(), None);
 }
 
 /// The files of an account, and of those around it in every order that a listing has.
