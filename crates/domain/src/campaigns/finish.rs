@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::events::finished_event;
 use super::status::RunResult;
-use super::{Campaign, Command, RunReport, SendCounts, Trigger, transition};
+use super::{Campaign, CampaignStatus, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
 
 /// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`, which is not told where nobody
@@ -77,12 +77,21 @@ fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) 
 }
 
 impl RunReport {
-    /// How a run stands, from the campaign and its counters. Sends not known to be accepted count as failed.
+    /// How a run stands, from the campaign and its counters. Once it is over, sends not known to be accepted count as
+    /// failed; as long as it is not, and when it was cancelled, those that nobody tried do not.
     pub fn of(campaign: &Campaign, counts: &SendCounts) -> Self {
+        let is_over = matches!(
+            campaign.status,
+            CampaignStatus::Completed | CampaignStatus::Partial | CampaignStatus::Sent
+        );
         Self {
             total: counts.total,
             sent: counts.accepted(),
-            failed: counts.total - counts.accepted(),
+            failed: if is_over {
+                counts.total - counts.accepted()
+            } else {
+                counts.failed
+            },
             simulated: campaign.simulated,
             status: campaign.status,
             paused: campaign.paused_at.is_some(),
@@ -92,7 +101,6 @@ impl RunReport {
 
 #[cfg(test)]
 mod tests {
-    use super::super::CampaignStatus;
     use super::*;
     use crate::campaigns::service::tests::{NOW, campaign, tenant};
 

@@ -149,7 +149,8 @@ pub struct RunReport {
     /// How many messages WhatsApp accepted, whatever became of them since.
     #[schemars(example = 1832)]
     pub sent: i64,
-    /// How many it did not accept; messages whose fate is not known yet are among them.
+    /// How many it did not accept; messages whose fate is not known yet are among them. Of a run that waits or was
+    /// cancelled: how many it refused.
     #[schemars(example = 8)]
     pub failed: i64,
     /// Whether nobody was called, because no WhatsApp number is connected.

@@ -17,6 +17,10 @@ use serde_json::value::RawValue;
 const WHOLE_DIGITS: u32 = 11;
 const DECIMALS: u32 = 4;
 
+/// How far from the number that was meant a binary float may be, 0.00000001: sums and products of money have errors far
+/// below it, and nobody tells a hundredth of a millionth.
+const FLOAT_NOISE: Decimal = Decimal::from_parts(1, 0, 0, false, 8);
+
 /// How many digits are published of money, percentages and averages.
 const PUBLISHED_DECIMALS: u32 = 2;
 
@@ -34,10 +38,15 @@ impl Amount {
         Decimal::from_str_exact(text).ok().filter(|_| plain).map(Self)
     }
 
-    /// Whether it is of a size that somebody may tell: below 100 billion, with at most four decimals.
-    pub fn is_tellable(self) -> bool {
-        let value = self.0.normalize();
-        value.scale() <= DECIMALS && value.trunc().abs() < Decimal::from(10_i64.pow(WHOLE_DIGITS))
+    /// What somebody may tell: below 100 billion, with at most four decimals. What binary floats make of such a number
+    /// (59.699999999999996) is taken for it.
+    pub fn told(self) -> Option<Self> {
+        let value = self
+            .0
+            .round_dp_with_strategy(DECIMALS, RoundingStrategy::MidpointNearestEven);
+        let is_meant = (value - self.0).abs() <= FLOAT_NOISE;
+        let fits = value.trunc().abs() < Decimal::from(10_i64.pow(WHOLE_DIGITS));
+        (is_meant && fits).then_some(Self(value))
     }
 
     /// Whether it is below zero.
@@ -224,10 +233,30 @@ mod tests {
     #[test]
     fn a_size_that_may_be_told() {
         for fine in ["0", "-3", "99999999999.9999", "1.20000000", "0.0001"] {
-            assert!(amount(fine).is_tellable(), "{fine}");
+            assert_eq!(amount(fine).told(), Some(amount(fine)), "{fine}");
         }
-        for wrong in ["100000000000", "-100000000000", "0.00001"] {
-            assert!(!amount(wrong).is_tellable(), "{wrong}");
+        for wrong in [
+            "100000000000",
+            "-100000000000",
+            "99999999999.99999999999",
+            "0.00001",
+            "0.00000002",
+            "7.12345",
+        ] {
+            assert_eq!(amount(wrong).told(), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_floats_make_of_an_amount_is_taken_for_it() {
+        for (float, meant) in [
+            (19.9 * 3.0, "59.7"),
+            (0.1 + 0.2, "0.3"),
+            (-(19.9 * 3.0), "-59.7"),
+            (4.35 * 100.0, "435"),
+        ] {
+            let read: Amount = serde_json::from_value(json!(float)).unwrap();
+            assert_eq!(read.told(), Some(amount(meant)), "{float}");
         }
     }
 
@@ -248,7 +277,7 @@ mod tests {
             let text = format!("{whole}.{decimals:04}");
             let read: Amount = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(read, amount(&text));
-            prop_assert!(read.is_tellable());
+            prop_assert_eq!(read.told(), Some(read));
             let written = serde_json::to_string(&read).unwrap();
             prop_assert_eq!(serde_json::from_str::<Amount>(&written).unwrap(), read);
         }

@@ -59,6 +59,9 @@ const FROZEN_AS_SENDS: i32 = 5000;
 /// The others are kept as lists of so many contacts.
 const PART: i32 = 2000;
 
+/// The id of the send of campaign `$2` to contact `c.id`: a UUID of version 8, whose content is one's own affair.
+const SEND_ID: &str = "overlay(overlay(md5($2::text || c.id::text) PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid";
+
 /// Fixes who it goes to, and returns how many. The first get their sends, and the others a place in the lists that
 /// [`unfold`] makes sends of: a list costs a hundredth of its sends, so that the first message of a large campaign does
 /// not wait for the last one's row.
@@ -73,7 +76,7 @@ pub(super) async fn freeze(
            SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {chosen} ORDER BY c.id) c
          ), sends AS (
            INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-           SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id
+           SELECT $1, {SEND_ID}, $2, c.id
            FROM chosen CROSS JOIN unnest(ids[1:$3]) WITH ORDINALITY AS c (id, place) ORDER BY c.place
          ), parts AS (
            INSERT INTO campaign_audiences (account_id, campaign_id, part, contact_ids)
@@ -92,14 +95,16 @@ pub(super) async fn freeze(
 /// Makes the sends of the first list that is left of a campaign's audience; false when none is. Their ids follow from
 /// campaign and contact. Waits for whoever makes them just now.
 pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> Attempt<bool> {
-    let made = sql("WITH part AS (
+    let made = sql(format!(
+        "WITH part AS (
            DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
              AND part = (SELECT part FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
                ORDER BY part LIMIT 1 FOR UPDATE)
            RETURNING contact_ids, created_at)
          INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, created_at)
-         SELECT $1, md5($2::text || c.id::text)::uuid, $2, c.id, p.created_at
-         FROM part p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, place) ORDER BY c.place")
+         SELECT $1, {SEND_ID}, $2, c.id, p.created_at
+         FROM part p CROSS JOIN unnest(p.contact_ids) WITH ORDINALITY AS c (id, place) ORDER BY c.place"
+    ))
     .bind(account)
     .bind(campaign)
     .execute(conn)

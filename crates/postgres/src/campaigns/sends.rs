@@ -149,6 +149,10 @@ impl HeldSend {
             // It was accepted before, even if that news comes later or never.
             self.row.sent_at.get_or_insert(at);
         }
+        if next == SendStatus::Read {
+            // And so it was on the phone.
+            self.row.delivered_at.get_or_insert(at);
+        }
     }
 
     /// Fails it because nobody ever said what became of it. That stays on record: it may have arrived.

@@ -429,7 +429,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     let report = runs.finish(run, None).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.paused, report.failed),
-        (CampaignStatus::Sending, true, 1)
+        (CampaignStatus::Sending, true, 0)
     );
     assert_eq!(world.usage().await, "0/1");
     let foreign = QueuedRun {

@@ -23,7 +23,12 @@ fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
         total,
         sent,
-        failed: total - sent,
+        // Once a run is over, who was not sent to has failed; who nobody tried before a cancel has not.
+        failed: if status == CampaignStatus::Cancelled {
+            0
+        } else {
+            total - sent
+        },
         simulated: false,
         status,
         paused: false,
@@ -34,7 +39,7 @@ fn paused(total: i64, sent: i64) -> RunEnd {
     RunEnd::Over(RunReport {
         total,
         sent,
-        failed: total - sent,
+        failed: 0,
         simulated: false,
         status: CampaignStatus::Sending,
         paused: true,

@@ -314,7 +314,12 @@ impl State {
         RunReport {
             total: counts.total,
             sent: counts.accepted(),
-            failed: counts.total - counts.accepted(),
+            failed: match stored.status {
+                CampaignStatus::Completed | CampaignStatus::Partial | CampaignStatus::Sent => {
+                    counts.total - counts.accepted()
+                }
+                _ => counts.failed,
+            },
             simulated: stored.simulated,
             status: stored.status,
             paused: stored.paused,

@@ -226,7 +226,11 @@ impl StateMachineTest for System {
             stage.clear().await;
             for (campaign, account) in CAMPAIGNS.iter().enumerate() {
                 for contact in 0..PEOPLE[*account] {
-                    let query = format!("SELECT md5('{}' || '{}')::uuid", number(campaign), number(contact));
+                    let query = format!(
+                        "SELECT overlay(overlay(md5('{}' || '{}') PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid",
+                        number(campaign),
+                        number(contact)
+                    );
                     let id: Uuid = stage.world.text(&query).await.unwrap().parse().unwrap();
                     ids.push(((campaign, contact), id.into()));
                 }
