@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 
 use super::Finding;
 
-/// The first migration after the first release; up to there every database is made anew.
-const FIRST: u32 = 28;
+/// From this one on migrations meet databases that are in use; up to there every database is made anew.
+const FIRST: u32 = 29;
 
 /// Whoever writes this into a statement says why it may be as it is.
 const SAFE: &str = "-- safe:";
@@ -184,6 +184,12 @@ fn others(statement: &Statement, made: &BTreeSet<String>) -> Vec<&'static str> {
     if (words.starts_with("UPDATE ") || words.starts_with("DELETE ")) && !safe {
         faults.push("rows are filled in by batches, in code: a migration holds its locks until its end");
     }
+    let filled = words
+        .strip_prefix("INSERT INTO ")
+        .and_then(|rest| rest.split([' ', '(']).next());
+    if filled.is_some_and(|table| has(words, "SELECT") && !made.contains(table)) && !safe {
+        faults.push("rows are made of others by batches, in code: a migration holds its locks until its end");
+    }
     if ["LOCK_TIMEOUT", "STATEMENT_TIMEOUT"]
         .iter()
         .any(|setting| has(words, setting))
@@ -280,6 +286,8 @@ mod tests {
             "ALTER TABLE contacts ADD COLUMN a text, ADD COLUMN b boolean NOT NULL DEFAULT false;",
             "ALTER TABLE contacts ADD CONSTRAINT c CHECK (a <> 'x; ALTER') NOT VALID;",
             "ALTER TABLE contacts VALIDATE CONSTRAINT c;",
+            "CREATE TABLE fresh (a int);\nINSERT INTO fresh SELECT a FROM tags;",
+            "INSERT INTO plans VALUES ('a');",
             "ALTER TABLE contacts ADD CONSTRAINT c_key UNIQUE USING INDEX c_unique;",
             "ALTER TABLE contacts DROP CONSTRAINT c, ALTER COLUMN a DROP NOT NULL;",
             "-- unused since: 0.3.0\nALTER TABLE contacts DROP COLUMN a;",
@@ -308,6 +316,7 @@ mod tests {
             "CREATE UNIQUE INDEX CONCURRENTLY i ON contacts (a);",
             "DROP INDEX i;",
             "UPDATE contacts SET a = 1;",
+            "INSERT INTO contacts (a) SELECT a FROM tags;",
             "SET lock_timeout = 0;",
             "LOCK TABLE contacts;",
         ] {

@@ -446,6 +446,23 @@ async fn an_event_is_kept_once_and_taken_in_the_order_of_its_subject() {
 }
 
 #[tokio::test]
+async fn what_came_before_its_subscription_is_due_with_it() {
+    let world = World::new().await;
+    let events = events(&world);
+    let mut early = Vec::new();
+    for subject in ["sub_1", "sub_2"] {
+        record(&events, &told("PAYMENT_OVERDUE", subject, subject)).await;
+        let event = events.claim(Some(subject.into()), LEASE).await.unwrap().unwrap();
+        events.defer(event.id, Duration::hours(1)).await.unwrap();
+        early.push(event.id);
+    }
+    subscribed(&world, world.account, "sub_1").await;
+    let due = events.claim(None, LEASE).await.unwrap();
+    assert_eq!(due.map(|event| event.id), Some(early[0]));
+    assert_eq!(events.claim(None, LEASE).await.unwrap(), None, "the other one's waits");
+}
+
+#[tokio::test]
 async fn what_is_due_is_taken_by_one() {
     let world = World::new().await;
     let work = PgBillingWork::new(world.platform.clone());

@@ -82,6 +82,10 @@ async fn old_news_changes_nothing_and_order_within_a_batch_counts() {
         let none: [usize; 0] = [];
         assert_eq!(world.deliveries().apply(world.account, &batch).await.unwrap(), none);
         assert_eq!(statuses(&world, &sends).await, ["read", "delivered", "pending"]);
+        // What was read was sent and delivered, whatever came of that news.
+        let whole = "SELECT count(*) FROM campaign_sends
+          WHERE status = 'read' AND sent_at IS NOT NULL AND delivered_at IS NOT NULL AND read_at IS NOT NULL";
+        assert_eq!(world.number(whole).await, 1);
         assert_eq!(world.usage().await, "2/1");
         world.assert_recount().await;
     }

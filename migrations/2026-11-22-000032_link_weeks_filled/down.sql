@@ -1,0 +1,1 @@
+DELETE FROM link_rollups WHERE span = 10080;
