@@ -25,6 +25,10 @@ use crate::ledger::Ledger;
 /// The largest body taken: above the largest document the messaging platform accepts.
 const LARGEST_BODY: usize = 128 * 1024 * 1024;
 
+/// How long a connection may be idle: longer than any client keeps one, as with the servers that these stand for. Else a
+/// request would now and then meet a connection that is just being closed.
+const KEEP_ALIVE: Duration = Duration::from_secs(75);
+
 /// What a simulator is: an answer for every request, the ledger the host writes, and what its control routes reach.
 pub(crate) trait Service: Send + Sync + 'static {
     /// Answers what the product asks.
@@ -369,6 +373,7 @@ fn run(bind: &str, service: Arc<dyn Service>, tell: &mpsc::Sender<Started>) {
         let bound = HttpServer::new(app)
             .workers(1)
             .disable_signals()
+            .keep_alive(KEEP_ALIVE)
             .on_connect(|stream, connection| {
                 let stream = stream.downcast_ref::<rt::net::TcpStream>();
                 if let Some(Ok(socket)) = stream.map(|stream| stream.as_fd().try_clone_to_owned()) {

@@ -132,9 +132,9 @@ pub(super) const PROOFS: &[Proof] = &[
     ),
     proof(
         "model",
-        "the stores do what a model of campaigns, sends and quota does, and planted bugs are found",
+        "stores and server do what models of them do, and planted bugs are found",
         &inside("histories", 200, 10_000),
-        &[tests("recado-postgres", OUTSIDE, &["model::"])],
+        &[tests("recado-postgres", OUTSIDE, &["model::"]), server(&["model::"])],
     ),
     proof(
         "simulation",

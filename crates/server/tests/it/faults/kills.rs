@@ -43,8 +43,15 @@ fn writer(create: Request, mark: String) -> std::thread::JoinHandle<Vec<String>>
     })
 }
 
-/// What a kill left started and unrecorded, which nobody has noted yet.
+/// What a kill left started and unrecorded, which nobody has noted yet; once the database has ended what the killed
+/// server had asked of it.
 fn left_started(server: &Server, campaign: &str) -> i64 {
+    until("the database has let go of whom was killed", || {
+        server
+            .db
+            .count("FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'recado %'")
+            == 0
+    });
     server.db.count(&format!(
         "FROM campaign_sends WHERE campaign_id = '{campaign}' AND status = 'pending' AND started_at IS NOT NULL
            AND unknown_at IS NULL"
