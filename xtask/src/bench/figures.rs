@@ -87,12 +87,15 @@ impl Figure {
     }
 
     pub(super) fn verdict(&self) -> Verdict {
-        let reaches = |bound: f64| match self.better {
-            Better::More => self.value >= bound,
-            Better::Less => self.value <= bound,
+        let within = |bound: f64, spread: f64| match self.better {
+            Better::More => self.value + spread >= bound,
+            Better::Less => self.value - spread <= bound,
         };
-        if self.spread.is_some_and(|spread| spread > WIDEST_SPREAD * self.value) {
-            return Verdict::None;
+        let reaches = |bound| within(bound, 0.0);
+        if let Some(spread) = self.spread.filter(|spread| *spread > WIDEST_SPREAD * self.value) {
+            // What does not come near its floor is below it, however wide.
+            let may_reach = self.floor.is_none_or(|floor| within(floor, spread));
+            return if may_reach { Verdict::None } else { Verdict::Below };
         }
         match (self.floor.map(reaches), self.target.map(reaches)) {
             (Some(false), _) => Verdict::Below,
@@ -213,8 +216,11 @@ mod tests {
         );
         assert_eq!(Figure::more("x", 1.0, "", 0).verdict(), Verdict::Untold);
         assert_eq!(Figure::more("x", 1.0, "", 0).target(2.0).verdict(), Verdict::Enough);
-        let wide = Figure::more("x", 0.4, "", 2).spread(0.07).floor(0.5);
-        assert_eq!(wide.verdict(), Verdict::None);
+        let wide = |value| Figure::more("x", value, "", 2).spread(0.1).floor(0.5).verdict();
+        assert_eq!(
+            [0.39, 0.45, 0.55].map(wide),
+            [Verdict::Below, Verdict::None, Verdict::None]
+        );
     }
 
     #[test]

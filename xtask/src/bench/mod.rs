@@ -151,22 +151,35 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     signals::install()?;
     let stage = Stage::start()?;
     let before = figures::Ticks::now();
-    let mut figures = Vec::new();
+    let (mut figures, mut names) = (Vec::new(), Vec::new());
+    let mut broken = None;
     for bench in &benches {
         println!("\n== {}", bench.name);
-        let found = (bench.run)(&stage, options)?;
-        print!("{}", figures::table(&found));
-        figures.extend(found);
+        match (bench.run)(&stage, options) {
+            Ok(found) => {
+                print!("{}", figures::table(&found));
+                figures.extend(found);
+                names.push(bench.name);
+            }
+            // What was measured before it is written all the same.
+            Err(error) => {
+                broken = Some(error);
+                break;
+            }
+        }
     }
     let stolen = figures::Ticks::now().stolen_since(&before);
     println!("\n{}", figures::table(&figures));
     let run = report::Run {
-        names: benches.iter().map(|bench| bench.name).collect(),
-        everything: benches.len() == BENCHES.len(),
+        everything: names.len() == BENCHES.len(),
+        names,
         options,
         stolen,
     };
     report::write(&figures, &run, &stage)?;
+    if let Some(error) = broken {
+        return Err(error);
+    }
     let below: Vec<&str> = figures
         .iter()
         .filter(|figure| figure.verdict() == Verdict::Below)

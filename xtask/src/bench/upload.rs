@@ -31,12 +31,12 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         return fail("there are no accounts");
     };
     // As everywhere, the first time is not measured: connections are opened, and the kernel finds its pages.
-    upload(stage, &server, &account, MEGABYTES)?;
+    upload(stage, &server, &account)?;
     emptied(&store)?;
     let before = memory::of(server.process.id())?.now;
     let (mut shares, mut most) = (Vec::new(), 0.0_f64);
     for number in 1..=options.pairs {
-        let (took, peak) = memory::peak_during(server.process.id(), || upload(stage, &server, &account, MEGABYTES))?;
+        let (took, peak) = memory::peak_during(server.process.id(), || upload(stage, &server, &account))?;
         // Nobody's bytes are on their way to the disk while the others' are taken.
         emptied(&store)?;
         let alone = written(&store)?;
@@ -61,14 +61,14 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Seconds that a document of so many megabytes took.
-fn upload(stage: &Stage, server: &Server, account: &str, megabytes: usize) -> Result<f64> {
+/// Seconds that a document took.
+fn upload(stage: &Stage, server: &Server, account: &str) -> Result<f64> {
     let head = format!(
         "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.pdf\"\r\n\
          Content-Type: application/pdf\r\n\r\n"
     );
     let tail = format!("\r\n--{BOUNDARY}--\r\n");
-    let length = head.len() + megabytes * PIECE + tail.len();
+    let length = head.len() + MEGABYTES * PIECE + tail.len();
     let mut request = format!(
         "POST {PATH} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\
          Content-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
@@ -87,7 +87,7 @@ fn upload(stage: &Stage, server: &Server, account: &str, megabytes: usize) -> Re
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.write_all(request.as_bytes())?;
-        for number in 0..megabytes {
+        for number in 0..MEGABYTES {
             stream.write_all(if number == 0 { &first } else { &rest })?;
         }
         stream.write_all(tail.as_bytes())?;
