@@ -1,7 +1,7 @@
 //! Verifies a webhook of Recado by the library of the standard (crate `standardwebhooks`): the body comes by standard
 //! input, exactly as it was received; secret, id, timestamp and signature are arguments.
 //!
-//! `cargo run -p recado-simulators --example verify_webhook -- whsec_... ID TIMESTAMP SIGNATURE < body`
+//! `cargo run --example verify_webhook -- whsec_... ID TIMESTAMP SIGNATURE < body`
 #![expect(clippy::print_stdout, reason = "an example says what it found")]
 
 use std::error::Error;
