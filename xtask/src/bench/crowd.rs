@@ -3,11 +3,15 @@
 //! wrk cannot keep to a pace, and does not say which answers took how long. All callers are one thread, which sleeps
 //! until an answer comes or a request is due: a thread for each would stand in line for the processors with the server.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
 
 use super::load::Request;
 use super::times::Times;
@@ -16,8 +20,11 @@ use crate::error::{Context, Result};
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether that is over for somebody.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// The most that is read at one go.
-const PIECE: usize = 16 * 1024;
+const PIECE: usize = 4 * 1024;
 
 /// Requests to one server.
 pub(super) struct Crowd {
@@ -88,57 +95,111 @@ impl Crowd {
         let began = Instant::now();
         let end = began + Duration::from_secs(seconds.into());
         let step = pace.map(|pace| Duration::from_secs_f64(f64::from(callers) / pace));
-        let mut line: Vec<Caller<'_>> = (0..callers)
-            .map(|number| Caller {
-                crowd: self,
-                next: usize::try_from(number).unwrap_or_default(),
-                due: step.map_or(began, |step| began + step * number / callers),
-                step,
-                stream: None,
-                asked: None,
-                answer: Vec::with_capacity(PIECE),
-            })
-            .collect();
+        let line = (0..callers).map(|number| Caller {
+            crowd: self,
+            next: usize::try_from(number).unwrap_or_default(),
+            due: step.map_or(began, |step| began + step * number / callers),
+            step,
+            stream: None,
+            asked: None,
+            answer: Vec::with_capacity(PIECE),
+        });
+        let mut line = Line::of(line.collect())?;
         let mut answers = Answers::default();
+        let mut looked = began;
         loop {
             let now = Instant::now();
-            for caller in &mut line {
-                caller.begin(now, end, &mut answers);
+            line.ask(now, end, &mut answers);
+            if now > looked + LOOK {
+                line.give_up(now, &mut answers);
+                looked = now;
             }
-            let Some(wake) = line.iter().filter_map(|caller| caller.wakes(now, end)).min() else {
+            let Some(wake) = line.wakes(now, end) else {
                 break;
             };
-            for number in ready(&line, wake.saturating_duration_since(Instant::now()))? {
-                if let Some(caller) = line.get_mut(number) {
-                    caller.take(&mut answers);
-                }
-            }
+            line.take(wake.saturating_duration_since(Instant::now()), &mut answers)?;
         }
         answers.seconds = began.elapsed().as_secs_f64();
         Ok(answers)
     }
 }
 
-/// Those for whom something has come, once it has or the time is over.
-fn ready(line: &[Caller<'_>], within: Duration) -> Result<Vec<usize>> {
-    let waiting = |(number, caller): (usize, &Caller<'_>)| match (&caller.stream, caller.asked) {
-        (Some(_), Some(_)) => Some(number),
-        _ => None,
-    };
-    let numbers: Vec<usize> = line.iter().enumerate().filter_map(waiting).collect();
-    let streams = numbers.iter().filter_map(|number| line.get(*number)?.stream.as_ref());
-    let mut watched: Vec<PollFd<'_>> = streams.map(|stream| PollFd::new(stream, PollFlags::IN)).collect();
-    let within = Timespec::try_from(within).context(|| "a wait is too long".to_owned())?;
-    match poll(&mut watched, Some(&within)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-        Err(error) => return Err(error).context(|| "cannot wait for answers".to_owned()),
+/// All callers. What is done for an answer does not grow with their number: the processors are the server's, too.
+struct Line<'a> {
+    callers: Vec<Caller<'a>>,
+    /// When each of those is due who wait for no answer, by their numbers.
+    due: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// Tells whom something has come for.
+    came: OwnedFd,
+    events: Vec<epoll::Event>,
+}
+
+impl<'a> Line<'a> {
+    fn of(callers: Vec<Caller<'a>>) -> Result<Self> {
+        let due = callers
+            .iter()
+            .enumerate()
+            .map(|(number, caller)| Reverse((caller.due, number)));
+        Ok(Self {
+            due: due.collect(),
+            came: epoll::create(epoll::CreateFlags::CLOEXEC).context(|| "cannot wait for answers".to_owned())?,
+            events: Vec::with_capacity(callers.len()),
+            callers,
+        })
     }
-    let came = watched.iter().map(|watched| !watched.revents().is_empty());
-    Ok(numbers
-        .into_iter()
-        .zip(came)
-        .filter_map(|(number, came)| came.then_some(number))
-        .collect())
+
+    /// Asks for all whose time it is.
+    fn ask(&mut self, now: Instant, end: Instant, answers: &mut Answers) {
+        while now < end
+            && let Some(Reverse((due, number))) = self.due.peek().copied()
+            && due <= now
+        {
+            self.due.pop();
+            if let Some(caller) = self.callers.get_mut(number)
+                && caller.ask(now, number, &self.came).is_err()
+            {
+                caller.break_off(answers);
+                self.due.push(Reverse((caller.due, number)));
+            }
+        }
+    }
+
+    /// When something is to be done, whatever comes; none: all are done.
+    fn wakes(&self, now: Instant, end: Instant) -> Option<Instant> {
+        let next = self.due.peek().map(|Reverse((due, _))| *due);
+        let next = next.filter(|due| now < end && *due < end);
+        let awaited = self.due.len() < self.callers.len();
+        next.or_else(|| awaited.then(|| now + LOOK))
+    }
+
+    /// Takes what comes within so long.
+    fn take(&mut self, within: Duration, answers: &mut Answers) -> Result<()> {
+        let within = Timespec::try_from(within).context(|| "a wait is too long".to_owned())?;
+        self.events.clear();
+        match epoll::wait(&self.came, spare_capacity(&mut self.events), Some(&within)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error).context(|| "cannot wait for answers".to_owned()),
+        }
+        for event in &self.events {
+            let number = usize::try_from(event.data.u64()).unwrap_or(usize::MAX);
+            if let Some(caller) = self.callers.get_mut(number)
+                && caller.take(answers)
+            {
+                self.due.push(Reverse((caller.due, number)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Breaks off what has not been answered in time.
+    fn give_up(&mut self, now: Instant, answers: &mut Answers) {
+        for (number, caller) in self.callers.iter_mut().enumerate() {
+            if caller.asked.is_some_and(|asked| now > asked + TIMEOUT) {
+                caller.break_off(answers);
+                self.due.push(Reverse((caller.due, number)));
+            }
+        }
+    }
 }
 
 /// Who asks, waits for the answer, and asks again.
@@ -156,68 +217,63 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Asks, where it is time to.
-    fn begin(&mut self, now: Instant, end: Instant, answers: &mut Answers) {
-        match self.asked {
-            Some(asked) if now > asked + TIMEOUT => self.break_off(answers),
-            None if self.due <= now && now < end => {
-                self.asked = Some(now);
-                self.answer.clear();
-                if self.ask().is_err() {
-                    self.break_off(answers);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// When it has to be looked at, whatever comes; none: it is done.
-    fn wakes(&self, now: Instant, end: Instant) -> Option<Instant> {
-        match self.asked {
-            Some(asked) => Some(asked + TIMEOUT),
-            None => (now < end && self.due < end).then_some(self.due),
-        }
-    }
-
-    fn ask(&mut self) -> io::Result<()> {
+    fn ask(&mut self, now: Instant, number: usize, came: &OwnedFd) -> io::Result<()> {
+        self.asked = Some(now);
+        self.answer.clear();
         let requests = &self.crowd.requests;
         let request = requests.get(self.next.checked_rem(requests.len()).unwrap_or_default());
         self.next += 1;
         let stream = match &mut self.stream {
             Some(stream) => stream,
-            held => held.insert(connect(self.crowd.port)?),
+            held => {
+                let stream = held.insert(connect(self.crowd.port)?);
+                // Closed, it is no longer watched.
+                let number = epoll::EventData::new_u64(u64::try_from(number).unwrap_or(u64::MAX));
+                epoll::add(came, &*stream, number, epoll::EventFlags::IN)?;
+                stream
+            }
         };
         // A request is small: it fits into what the kernel holds for an idle connection.
         stream.write_all(request.map(Vec::as_slice).unwrap_or_default())
     }
 
-    /// Takes what came of an answer.
-    fn take(&mut self, answers: &mut Answers) {
+    /// Takes what came of an answer, and says whether that is all of it.
+    fn take(&mut self, answers: &mut Answers) -> bool {
         let mut piece = [0; PIECE];
         let read = match self.stream.as_mut().map(|stream| stream.read(&mut piece)) {
-            Some(Ok(read)) if read > 0 => read,
-            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return,
-            _ => return self.break_off(answers),
+            Some(Ok(read)) if read > 0 && self.asked.is_some() => read,
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // Closed while nothing was asked: the next request opens another one.
+            _ if self.asked.is_none() => {
+                self.stream = None;
+                return false;
+            }
+            _ => {
+                self.break_off(answers);
+                return true;
+            }
         };
         self.answer.extend_from_slice(piece.get(..read).unwrap_or_default());
-        if let Some(head) = head(&self.answer).filter(|head| self.answer.len() >= head.ends_at + head.length) {
-            let now = Instant::now();
-            let since = |moment: Instant| now.saturating_duration_since(moment).as_secs_f64() * 1000.0;
-            let took = since(self.asked.unwrap_or(now));
-            match head {
-                Head { status: 200, .. } => {
-                    answers.served.push(took);
-                    answers.waited.push(since(self.due));
-                }
-                Head {
-                    status: 503,
-                    comes_again: true,
-                    ..
-                } => answers.refused.push(took),
-                _ => answers.broken += 1,
+        let Some(head) = head(&self.answer).filter(|head| self.answer.len() >= head.ends_at + head.length) else {
+            return false;
+        };
+        let now = Instant::now();
+        let since = |moment: Instant| now.saturating_duration_since(moment).as_secs_f64() * 1000.0;
+        let took = since(self.asked.unwrap_or(now));
+        match head {
+            Head { status: 200, .. } => {
+                answers.served.push(took);
+                answers.waited.push(since(self.due));
             }
-            self.end();
+            Head {
+                status: 503,
+                comes_again: true,
+                ..
+            } => answers.refused.push(took),
+            _ => answers.broken += 1,
         }
+        self.end();
+        true
     }
 
     fn break_off(&mut self, answers: &mut Answers) {
@@ -242,14 +298,14 @@ fn connect(port: u16) -> io::Result<TcpStream> {
 /// The head of an answer, once it is there.
 fn head(text: &[u8]) -> Option<Head> {
     let ends_at = text.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let lines = String::from_utf8_lossy(text.get(..ends_at)?).to_lowercase();
-    let of = |name: &str| {
-        lines
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
+    let head = str::from_utf8(text.get(..ends_at)?).ok()?;
+    let of = |wanted: &str| {
+        head.lines()
+            .filter_map(|line| line.split_once(": "))
+            .find_map(|(name, value)| name.eq_ignore_ascii_case(wanted).then_some(value))
     };
     Some(Head {
-        status: lines.split(' ').nth(1)?.parse().ok()?,
+        status: head.split(' ').nth(1)?.parse().ok()?,
         comes_again: of("retry-after").is_some(),
         length: of("content-length")
             .and_then(|length| length.parse().ok())
