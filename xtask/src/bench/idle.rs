@@ -19,7 +19,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     let seconds = |name: &str, time: Duration| Figure::less(format!("idle: {name}"), time.as_secs_f64(), " s", 2);
     Ok(vec![
         Figure::less("idle: memory after 100 requests", memory.now, " MiB", 1)
-            .floor(50.0)
+            .floor(48.0)
             .target(24.0),
         seconds("start to ready", ready).floor(1.0).target(0.2),
         seconds("SIGTERM to end", stopping.elapsed()).floor(2.0).target(0.3),

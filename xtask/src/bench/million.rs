@@ -107,9 +107,12 @@ fn a_million(
     holder
         .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM accounts")
         .context(|| "cannot hold a snapshot".to_owned())?;
-    // That takes more than a minute, in which versions of rows pile up.
+    // That takes half a minute and more, in which versions of rows pile up.
     let meanwhile = Small::measure(few)?;
     let late_rate = run.rate()?;
+    if crowd.left(campaign)? >= f64::from(MILLION) {
+        return fail("the million was sent before its end could be measured: this machine is faster than this bench");
+    }
     drop(holder);
     run.until_share(crowd, campaign, 0.9)?;
     let late = memory::of(server.process.id())?.now;
@@ -163,12 +166,14 @@ struct Small {
 impl Small {
     fn measure(few: &Sender) -> Result<Self> {
         let mut campaigns = Vec::new();
-        for _ in 0..3 {
+        for number in 0..3 {
+            if number > 0 {
+                // A recipient is written to once in six seconds, and an account begins five campaigns a minute.
+                sleep(Duration::from_secs(15));
+            }
             let began = Instant::now();
             few.send(PATIENCE)?;
             campaigns.push(began.elapsed().as_secs_f64());
-            // A recipient is written to once in six seconds, and an account begins five campaigns a minute.
-            sleep(Duration::from_secs(20));
         }
         campaigns.sort_by(f64::total_cmp);
         let id = few.campaign()?;

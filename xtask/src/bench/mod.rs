@@ -4,6 +4,7 @@
 //! comparable between machines or between two minutes of one. `docs/performance.md` says what is measured and how.
 
 mod analytics;
+mod audience;
 mod audit;
 mod auth;
 mod captured;
@@ -93,6 +94,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "dispatch",
         run: dispatch::run,
+    },
+    Bench {
+        name: "audience",
+        run: audience::run,
     },
     Bench {
         name: "rollups",

@@ -14,6 +14,9 @@ use crate::services::free_port;
 use crate::services::postgres::connect;
 use crate::signals;
 
+/// The longest that a limit holds somebody up.
+const LIMITED: Duration = Duration::from_secs(70);
+
 pub(super) const APP_SECRET: &str = "bench-app-secret";
 
 /// The stand-in for the messaging platform.
@@ -140,9 +143,18 @@ impl Sender {
         id_of(&self.post(201, "/api/campaigns", &campaign)?)
     }
 
+    /// Waits for its turn where the account began as many as it may in a minute.
     pub(super) fn begin(&self, id: &str) -> Result<()> {
-        self.post(200, &format!("/api/campaigns/{id}/send"), &json!({}))
-            .map(drop)
+        let path = format!("/api/campaigns/{id}/send");
+        let began = Instant::now();
+        loop {
+            let reply = self.client.post(&path, &json!({}))?;
+            match reply.status {
+                200 => return Ok(()),
+                429 if began.elapsed() < LIMITED && !signals::received() => sleep(Duration::from_secs(1)),
+                status => return fail(format!("{path} answered {status}: {}", reply.body)),
+            }
+        }
     }
 
     pub(super) fn wait_for_end(&self, id: &str, patience: Duration) -> Result<()> {
