@@ -1,4 +1,6 @@
 //! Random histories of runs: whatever happens in whatever order, counters and usage equal a recount of the sends.
+//!
+//! `RECADO_RUNS` (histories; 10,000 of them are a release's proof) and `RECADO_SEED` make the tests longer, and others.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -107,42 +109,73 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
     }
 }
 
-#[test]
-fn counters_and_usage_equal_a_recount_after_any_history() {
+/// How many histories a world has: a recount reads all that its world has seen.
+const OF_A_WORLD: u32 = 50;
+
+/// Tries as many histories as `RECADO_RUNS` says, or else so many, in worlds of so many contacts. Those that
+/// `RECADO_SEED` names are tried again by it.
+pub(crate) fn tried<S: Strategy>(
+    contacts: usize,
+    otherwise: u32,
+    shrinks: u32,
+    histories: &S,
+    play: impl AsyncFn(&World, S::Value),
+) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let world = runtime.block_on(World::new());
-    runtime.block_on(world.people(12));
-    let mut runner = TestRunner::new(Config {
-        cases: variable("RECADO_RUNS").unwrap_or(40),
-        failure_persistence: None,
-        rng_seed: variable("RECADO_SEED").map_or(RngSeed::Random, RngSeed::Fixed),
-        ..Config::default()
-    });
-    runner
-        .run(&prop::collection::vec(step(), 1..25), |steps| {
+    let mut left = variable("RECADO_RUNS").unwrap_or(otherwise);
+    for seed in variable("RECADO_SEED").unwrap_or(1_u64).. {
+        let world = runtime.block_on(World::new());
+        runtime.block_on(world.people(contacts));
+        let mut runner = TestRunner::new(Config {
+            cases: left.min(OF_A_WORLD),
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(seed),
+            max_shrink_iters: shrinks,
+            ..Config::default()
+        });
+        let played = runner.run(histories, |history| {
             runtime.block_on(async {
-                let worker = id();
-                let (campaign, run) = world.started(worker).await;
-                let query = format!(
-                    "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE campaign_id = '{}'",
-                    campaign.id
-                );
-                let ids = world.text(&query).await.unwrap();
-                let sends: Vec<SendId> = ids.split(' ').map(|id| id.parse::<Uuid>().unwrap().into()).collect();
-                for step in steps {
-                    play(&world, worker, &campaign, run, &sends, step).await;
-                    world.assert_recount().await;
-                }
+                play(&world, history).await;
                 // The next history starts with an empty queue.
                 world
                     .sql("UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'")
                     .await;
             });
             Ok(())
-        })
-        .unwrap();
-    drop(world);
+        });
+        if let Err(wrong) = played {
+            panic!("RECADO_SEED={seed}: {wrong}");
+        }
+        left = left.saturating_sub(OF_A_WORLD);
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+#[test]
+fn counters_and_usage_equal_a_recount_after_any_history() {
+    tried(
+        12,
+        40,
+        1000,
+        &prop::collection::vec(step(), 1..25),
+        async |world: &World, steps| {
+            let worker = id();
+            let (campaign, run) = world.started(worker).await;
+            let query = format!(
+                "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE campaign_id = '{}'",
+                campaign.id
+            );
+            let ids = world.text(&query).await.unwrap();
+            let sends: Vec<SendId> = ids.split(' ').map(|id| id.parse::<Uuid>().unwrap().into()).collect();
+            for step in steps {
+                play(world, worker, &campaign, run, &sends, step).await;
+                world.assert_recount().await;
+            }
+        },
+    );
 }

@@ -1,16 +1,13 @@
 //! Runs that begin, go on, fail and are cancelled at the same time, at the edge of the month's quota: whoever comes first,
 //! no more is sent and held than the month has, and nothing is held for nobody.
-//!
-//! `RECADO_RUNS` (histories) and `RECADO_SEED` make the test longer, and another one.
 
 use futures_util::future::{join_all, join3};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
 use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Refusal, RunStart, RunStore, SendResult, StartOutcome,
 };
 
-use crate::model::variable;
+use crate::histories::tried;
 use crate::support::{LEASE, World, id};
 
 const PEOPLE: i64 = 4;
@@ -129,32 +126,8 @@ async fn play(world: &World, race: &Race) {
 
 #[test]
 fn whoever_comes_first_the_month_is_never_exceeded_and_nothing_is_held_in_the_end() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let world = runtime.block_on(World::new());
-    runtime.block_on(world.people(usize::try_from(PEOPLE).unwrap()));
-    let seed = variable("RECADO_SEED").unwrap_or(3);
-    let mut runner = TestRunner::new(Config {
-        cases: variable("RECADO_RUNS").unwrap_or(25),
-        failure_persistence: None,
-        rng_seed: RngSeed::Fixed(seed),
-        max_shrink_iters: 20,
-        ..Config::default()
+    let contacts = usize::try_from(PEOPLE).unwrap();
+    tried(contacts, 25, 20, &race(), async |world: &World, race| {
+        play(world, &race).await
     });
-    let played = runner.run(&race(), |race| {
-        runtime.block_on(async {
-            play(&world, &race).await;
-            // What was started may be recorded later; here nobody does.
-            world
-                .sql("UPDATE campaign_queue SET worker = md5('x')::uuid, leased_until = 'infinity'")
-                .await;
-        });
-        Ok(())
-    });
-    if let Err(wrong) = played {
-        panic!("RECADO_SEED={seed}: {wrong}");
-    }
-    drop(world);
 }
