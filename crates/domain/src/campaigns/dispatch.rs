@@ -49,13 +49,15 @@ pub enum RunEnd {
 /// Who carries runs out.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
-    /// Names the process among all.
+    /// Names it among all. A process is another worker for every run that it takes: one that stood still for longer than
+    /// its lease, and takes its own run again, would pass for the one whose calls are still under way.
     pub id: Uuid,
     /// The pace of numbers without one of their own.
     pub delay: Duration,
 }
 
 /// Carries runs out.
+#[derive(Clone)]
 pub struct Dispatcher {
     runs: Arc<dyn RunStore>,
     templates: Arc<dyn TemplateStore>,
@@ -94,9 +96,10 @@ impl Dispatcher {
         }
     }
 
-    /// The name under which this process holds runs.
-    pub fn worker(&self) -> Uuid {
-        self.worker
+    /// The same as another worker.
+    #[must_use]
+    pub fn named(&self, worker: Uuid) -> Self {
+        Self { worker, ..self.clone() }
     }
 
     /// Takes a run that nobody holds, if there is one.

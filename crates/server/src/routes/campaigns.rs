@@ -136,8 +136,9 @@ pub(super) async fn execute(
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     let desk = &services.shared.desk;
-    let run = services.campaigns.start(&tenant, id, desk.worker()).await?;
-    Ok(reply::ok(desk.carry_out(run).await?))
+    let worker = desk.worker();
+    let run = services.campaigns.start(&tenant, id, worker).await?;
+    Ok(reply::ok(desk.carry_out(run, worker).await?))
 }
 
 /// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.

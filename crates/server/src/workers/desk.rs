@@ -31,12 +31,12 @@ const TURN: Duration = Duration::from_secs(2);
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 type Answer = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
-type HandedIn = (QueuedRun, Answer);
+type HandedIn = (QueuedRun, Option<Uuid>, Answer);
 
 /// The requests' side: hand in a run and wait for its end.
 #[derive(Clone)]
 pub struct RunDesk {
-    worker: Option<Uuid>,
+    has_workers: bool,
     stop: CancellationToken,
     sender: mpsc::Sender<HandedIn>,
     receiver: Arc<Mutex<Option<mpsc::Receiver<HandedIn>>>>,
@@ -46,18 +46,17 @@ impl RunDesk {
     /// `has_workers`: whether this process carries runs out itself, or leaves them to others.
     pub fn new(has_workers: bool, stop: CancellationToken) -> Self {
         let (sender, receiver) = mpsc::channel(HANDED_IN);
-        let worker = has_workers.then(Uuid::now_v7);
         Self {
-            worker,
+            has_workers,
             stop,
             sender,
             receiver: Arc::new(Mutex::new(Some(receiver))),
         }
     }
 
-    /// The name under which this process holds runs, if it carries them out.
+    /// Names a worker of this process, if it has some: another one for every run.
     pub fn worker(&self) -> Option<Uuid> {
-        self.worker
+        self.has_workers.then(Uuid::now_v7)
     }
 
     /// Whether the server is about to stop.
@@ -65,10 +64,11 @@ impl RunDesk {
         self.stop.is_cancelled()
     }
 
-    /// Hands a run in and waits until it is over, or waits for somebody. The run goes on without whoever waits.
-    pub async fn carry_out(&self, run: QueuedRun) -> Result<RunReport, CampaignError> {
+    /// Hands a run in, held by this worker if it is held, and waits until it is over, or waits for somebody. The run goes
+    /// on without whoever waits.
+    pub async fn carry_out(&self, run: QueuedRun, worker: Option<Uuid>) -> Result<RunReport, CampaignError> {
         let (answer, end) = oneshot::channel();
-        if self.sender.send((run, answer)).await.is_err() {
+        if self.sender.send((run, worker, answer)).await.is_err() {
             return Err(CampaignError::Interrupted);
         }
         match end.await {
@@ -125,7 +125,7 @@ pub(super) fn start_waiting(desk: &RunDesk, runs: Arc<dyn RunStore>, stop: &Canc
     let Some(mut receiver) = receiver else { return };
     let (stop, spawned) = (stop.clone(), tasks.clone());
     tasks.spawn(async move {
-        while let Some((run, answer)) = next(&mut receiver, &stop).await {
+        while let Some((run, _, answer)) = next(&mut receiver, &stop).await {
             let (runs, stop) = (runs.clone(), stop.clone());
             spawned.spawn(async move {
                 if let Some(end) = wait_elsewhere(runs.as_ref(), run, &stop).await {
@@ -147,9 +147,17 @@ struct Clerk {
 }
 
 impl Clerk {
+    /// The same with another worker.
+    fn named(&self, worker: Uuid) -> Self {
+        Self {
+            dispatcher: Arc::new(self.dispatcher.named(worker)),
+            ..self.clone()
+        }
+    }
+
     async fn answer(self, mut receiver: mpsc::Receiver<HandedIn>, tasks: TaskTracker) {
-        while let Some((run, answer)) = next(&mut receiver, &self.stop).await {
-            let clerk = self.clone();
+        while let Some((run, worker, answer)) = next(&mut receiver, &self.stop).await {
+            let clerk = self.named(worker.unwrap_or_else(Uuid::now_v7));
             tasks.spawn(async move {
                 let end = match clerk.turn(run).await {
                     // What stopped and is still sending waits for somebody, be it that its account is suspended.
@@ -179,11 +187,11 @@ impl Clerk {
             }
             return Ok(false);
         };
-        let Some(run) = self.dispatcher.take().await? else {
+        let clerk = self.named(Uuid::now_v7());
+        let Some(run) = clerk.dispatcher.take().await? else {
             return Ok(false);
         };
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        let clerk = self.clone();
         tasks.spawn(async move {
             if let Err(error) = clerk.turn(run).await {
                 clerk.drop_run(run, &error).await;

@@ -62,19 +62,15 @@ pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrac
     Ok(())
 }
 
-/// Who carries runs out here.
-fn worker(shared: &Shared) -> Worker {
-    Worker {
-        id: shared.desk.worker().unwrap_or_else(Uuid::now_v7),
-        delay: shared.config.message_delay,
-    }
-}
-
 /// Starts every worker on the current runtime. They end after `stop` is cancelled; `tasks` tells when.
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
     let runs = Arc::new(stores.runs());
     let pacer = Arc::new(TokioPacer::new(stop.clone(), Arc::new(stores.paces())));
+    let worker = Worker {
+        id: Uuid::now_v7(),
+        delay: shared.config.message_delay,
+    };
     let dispatcher = Arc::new(Dispatcher::new(
         runs.clone(),
         Arc::new(stores.templates()),
@@ -82,7 +78,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         stores.message_files(shared)?,
         shared.cipher.clone(),
         pacer.clone(),
-        worker(shared),
+        worker,
     ));
     desk::start(
         &shared.desk,

@@ -71,6 +71,36 @@ fn crash_after_crash_nobody_gets_it_twice() {
     assert_eq!(stats["total"], 60);
 }
 
+/// A server that stood still for longer than its lease finds its own run free, and takes it like anybody's.
+#[test]
+fn a_run_that_its_own_server_takes_again_is_carried_out_once() {
+    let slow = Options::platform(|platform| {
+        platform.latency_ms = 1000;
+        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
+    });
+    let server = Server::start(slow.with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(240);
+    let id = ana.plain_campaign();
+    ana.send(&id);
+    until("some were sent", || server.whatsapp.counters().accepted >= 25);
+    lease_ends(&server);
+    let open = || {
+        server
+            .db
+            .count("FROM campaign_sends WHERE status = 'pending' AND started_at IS NOT NULL AND unknown_at IS NULL")
+    };
+    let mut most = 0;
+    until("it is over", || {
+        most = most.max(open());
+        ana.status(&id) != "sending"
+    });
+    assert!(most <= 50, "{most} were in flight");
+    assert_eq!(ended(&ana, &id), "completed");
+    assert!(calls(&server).values().all(|calls| *calls == 1));
+}
+
 /// Most of its sends are made while it goes on.
 #[test]
 fn a_large_audience_survives_a_crash_whole() {
