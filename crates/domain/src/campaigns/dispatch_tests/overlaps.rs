@@ -63,7 +63,7 @@ fn nobody_is_written_to_twice_however_workers_overlap() {
             let stage = stage(seed);
             let call = seeded.below(12);
             let fault = (seeded.below(3) > 0).then(|| (seeded.below(25), Fault::ALL[seeded.below(4)]));
-            // Also by another task of its own process, which goes by the same name.
+            // Also under the same name, which no process goes by twice: even that writes to nobody twice.
             let other = if round % 2 == 0 { FIRST } else { SECOND };
             overtake(&stage, other, call, fault);
             if round % 4 < 2 {
