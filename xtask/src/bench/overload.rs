@@ -10,12 +10,6 @@ use crate::error::Result;
 /// How many callers are tried in search of the most that are served.
 const CALLERS: [u32; 4] = [8, 16, 32, 64];
 
-/// How often each number of them is tried.
-const TRIES: u32 = 3;
-
-/// More callers than there are connections to the database.
-const MANY: u32 = 32;
-
 /// Who comes with fewer callers than this share of the most has not reached it.
 const SATURATED: f64 = 0.95;
 
@@ -24,6 +18,9 @@ const OVERLOAD: u32 = 8;
 
 /// The part of what is served at most that a server is held at.
 const STEADY: f64 = 0.70;
+
+/// As many callers as there are connections to the database.
+const FEW: u32 = 8;
 
 const REFUSED_WITHIN: f64 = 250.0;
 
@@ -36,7 +33,16 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
 fn overload(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let server = stage.serve()?;
     let crowd = Crowd::new(port(&server.base)?, &stage.requests()?);
-    let saturating = saturating(&crowd, options)?;
+    crowd.call(32, None, 1)?;
+    let mut rates = Vec::new();
+    for callers in CALLERS {
+        let rate = crowd.call(callers, None, options.seconds)?.rate();
+        println!("{callers} callers: {rate:.0}/s");
+        rates.push((callers, rate));
+    }
+    let most = rates.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let enough = rates.iter().find(|(_, rate)| *rate >= SATURATED * most);
+    let saturating = enough.map_or(32, |(callers, _)| *callers);
     let (mut shares, mut crowded) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
         let peak = crowd.call(saturating, None, options.seconds)?;
@@ -54,24 +60,6 @@ fn overload(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         crowded.push(over);
     }
     Ok(overloaded(&shares, &crowded))
-}
-
-/// The fewest callers that reach the most, or nearly: more of them only wait for each other.
-fn saturating(crowd: &Crowd, options: Options) -> Result<u32> {
-    crowd.call(MANY, None, 1)?;
-    let mut best = CALLERS.map(|callers| (callers, 0.0_f64));
-    // In turns, since one try may meet a busy moment.
-    for _ in 0..TRIES {
-        for (callers, best) in &mut best {
-            *best = best.max(crowd.call(*callers, None, options.seconds)?.rate());
-        }
-    }
-    let most = best.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
-    for (callers, rate) in best {
-        println!("{callers} callers: {rate:.0}/s");
-    }
-    let enough = best.iter().find(|(_, rate)| *rate >= SATURATED * most);
-    Ok(enough.map_or(MANY, |(callers, _)| *callers))
 }
 
 fn overloaded(shares: &[f64], crowded: &[Answers]) -> Vec<Figure> {
@@ -117,27 +105,35 @@ fn steady(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         Crowd::new(port(&server.base)?, &requests),
         Crowd::new(port(&bare_url)?, &requests),
     );
-    let callers = saturating(&crowd, options)?;
-    let (mut asked, mut due, mut machine, mut many) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    crowd.call(32, None, 1)?;
+    let (mut asked, mut due, mut machine, mut few) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for number in 1..=options.pairs {
-        let most = crowd.call(callers, None, options.seconds)?.rate();
-        let answers = crowd.call(callers, Some(STEADY * most), options.seconds)?;
-        let alone = bare.call(callers, Some(STEADY * most), options.seconds)?;
-        let crowded = crowd.call(MANY, Some(STEADY * most), options.seconds)?;
+        let most = crowd.call(32, None, options.seconds)?.rate();
+        let answers = crowd.call(32, Some(STEADY * most), options.seconds)?;
+        let alone = bare.call(32, Some(STEADY * most), options.seconds)?;
+        let [served, waited, alone] = [answers.served(), answers.waited(), alone.served()];
         println!(
-            "{number}/{}: {callers} callers {most:.0}/s at most; at 70 % of it",
-            options.pairs
+            "{number}/{}: {most:.0}/s at most; at 70 % of it half are answered within {:.2} ms, 99 % within {:.2} ms \
+             ({:.2} and {:.2} ms from when they were due); a bare handler {:.2} and {:.2} ms",
+            options.pairs,
+            served.at(50),
+            served.at(99),
+            waited.at(50),
+            waited.at(99),
+            alone.at(50),
+            alone.at(99)
         );
-        for (what, ratios, times) in [
-            ("answers", &mut asked, answers.served()),
-            ("from when they were due", &mut due, answers.waited()),
-            ("a bare handler", &mut machine, alone.served()),
-            ("more callers", &mut many, crowded.served()),
-        ] {
-            let (half, slowest) = (times.at(50), times.at(99));
-            println!("  {what}: half within {half:.2} ms, 99 % within {slowest:.2} ms");
-            ratios.push(slowest / half);
+        for (ratios, times) in [(&mut asked, &served), (&mut due, &waited), (&mut machine, &alone)] {
+            ratios.push(times.at(99) / times.at(50));
         }
+        let most = crowd.call(FEW, None, options.seconds)?.rate();
+        let served = crowd.call(FEW, Some(STEADY * most), options.seconds)?.served();
+        println!(
+            "  {FEW} callers: {most:.0}/s; at 70 % of it {:.2} and {:.2} ms",
+            served.at(50),
+            served.at(99)
+        );
+        few.push(served.at(99) / served.at(50));
     }
     // The spread of a tail is wide by its nature: it is told, and does not take the verdict away.
     let figure =
@@ -147,6 +143,6 @@ fn steady(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         figure(name, &asked).floor(10.0).target(5.0),
         figure(&format!("{name}, from when they were due"), &due),
         figure("the same of a bare handler, as many a second", &machine),
-        figure(&format!("the same of {MANY} callers, as many a second"), &many),
+        figure(&format!("the same of {FEW} callers, at 70 % of their most"), &few),
     ])
 }

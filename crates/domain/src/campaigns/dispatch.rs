@@ -49,8 +49,8 @@ pub enum RunEnd {
 /// Who carries runs out.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
-    /// Names it among all. A process is another worker for every run that it takes: one that stood still for longer than
-    /// its lease, and takes its own run again, would pass for the one whose calls are still under way.
+    /// Names it among all. A process is another worker for every run that it takes: under one name, a process that stood
+    /// still for longer than its lease and takes its own run again would pass for the one whose calls are under way.
     pub id: Uuid,
     /// The pace of numbers without one of their own.
     pub delay: Duration,

@@ -147,7 +147,7 @@ pub(crate) fn tried<S: Strategy>(
             Ok(())
         });
         if let Err(wrong) = played {
-            panic!("RECADO_SEED={seed}: {wrong}");
+            panic!("RECADO_SEED={seed} RECADO_RUNS={OF_A_WORLD}: {wrong}");
         }
         left = left.saturating_sub(OF_A_WORLD);
         if left == 0 {
