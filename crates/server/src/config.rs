@@ -70,7 +70,7 @@ impl AiAccess {
 pub struct Config {
     /// `DATABASE_URL`.
     pub database_url: SecretString,
-    /// `DATABASE_POOL_SIZE`: connections for requests.
+    /// `DATABASE_POOL_SIZE`: connections for what requests ask within an account.
     pub database_pool_size: usize,
     /// `REDIS_URL`; none: requests are counted in this process.
     pub redis_url: Option<SecretString>,

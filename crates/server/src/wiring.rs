@@ -59,7 +59,11 @@ use crate::web::origin::{Origin, OwnOrigins};
 use crate::workers::{Relays, RunDesk};
 use administration::AdminServices;
 
-/// Platform connections of each worker thread.
+/// The fewest tenants' connections that a worker thread has.
+const FEWEST_CONNECTIONS: usize = 2;
+
+/// Platform connections of each worker thread: beside those that the operator grants to requests, few of which need one,
+/// so that these few take none from all others.
 const PLATFORM_CONNECTIONS: usize = 2;
 
 /// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
@@ -417,8 +421,7 @@ impl Services {
     /// The services of one of `threads` worker threads. Connects to nothing yet.
     pub fn new(shared: &Shared, threads: usize) -> anyhow::Result<Self> {
         let connections = shared.config.database_pool_size / threads.max(1);
-        let tenant_connections = connections.saturating_sub(PLATFORM_CONNECTIONS).max(2);
-        let stores = shared.request_stores(tenant_connections)?;
+        let stores = shared.request_stores(connections.max(FEWEST_CONNECTIONS))?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = people::accounts(shared, &stores);
         let api_keys = people::api_keys(shared, &stores);

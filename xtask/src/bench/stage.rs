@@ -21,9 +21,8 @@ use crate::{paths, process, secrets, signals, token};
 
 const READY: Duration = Duration::from_secs(60);
 
-/// What `DATABASE_POOL_SIZE` is when nobody says otherwise, and how many of a thread's share are not the tenants'.
+/// What `DATABASE_POOL_SIZE` is when nobody says otherwise.
 const POOL: usize = 16;
-const PLATFORM_CONNECTIONS: usize = 2;
 
 /// Stopped and removed in the order of the fields.
 pub(super) struct Stage {
@@ -218,10 +217,7 @@ pub(super) fn port(base: &str) -> Result<u16> {
 /// Worker threads of the server, and how many tenant connections they have together.
 pub(super) fn threads_and_connections() -> (usize, usize) {
     let threads = available_parallelism().map_or(2, std::num::NonZero::get);
-    (
-        threads,
-        (POOL / threads).saturating_sub(PLATFORM_CONNECTIONS).max(2) * threads,
-    )
+    (threads, (POOL / threads).max(2) * threads)
 }
 
 fn build() -> Result<()> {
