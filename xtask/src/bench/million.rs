@@ -13,9 +13,8 @@ use super::figures::Figure;
 use super::memory;
 use super::sending::{Platform, Sender, frozen, people};
 use super::stage::{Server, Stage};
-use crate::error::{Context, Result, fail};
+use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
-use crate::services::postgres::connect;
 use crate::signals;
 
 const MILLION: u32 = 1_000_000;
@@ -49,7 +48,7 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     println!("a million contacts");
     people(stage, &large, MILLION)?;
     let campaign = frozen(stage, &large, false)?;
-    figures.extend(a_million(&server, &platform, [&crowd, &few], &campaign, stage)?);
+    figures.extend(a_million(&server, &platform, [&crowd, &few], &campaign)?);
     Ok(figures)
 }
 
@@ -90,28 +89,13 @@ fn first_messages(stage: &Stage, platform: &Platform, sender: &Sender) -> Result
     ])
 }
 
-fn a_million(
-    server: &Server,
-    platform: &Platform,
-    [crowd, few]: [&Sender; 2],
-    campaign: &str,
-    stage: &Stage,
-) -> Result<Vec<Figure>> {
+fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], campaign: &str) -> Result<Vec<Figure>> {
     let alone = Small::measure(few)?;
     let idle = memory::of(server.process.id())?.now;
     let run = Watched { server, platform };
     run.until_share(crowd, campaign, 0.05)?;
     let (early_rate, early) = (run.rate()?, memory::of(server.process.id())?.now);
-    println!("somebody holds an old snapshot");
-    let mut holder = connect(&stage.database())?;
-    holder
-        .batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM accounts")
-        .context(|| "cannot hold a snapshot".to_owned())?;
-    // That takes half a minute and more, in which versions of rows pile up.
     let meanwhile = Small::measure(few)?;
-    let held_rate = run.rate()?;
-    drop(holder);
-    let freed_rate = run.rate()?;
     if crowd.left(campaign)? >= f64::from(MILLION) {
         return fail("the million was sent before its end could be measured: this machine is faster than this bench");
     }
@@ -130,14 +114,6 @@ fn a_million(
             .floor(128.0)
             .target(57.0),
         Figure::more("million: messages a second at the beginning", early_rate, "", 0),
-        Figure::more(
-            "million: speed with a snapshot held, to that before and after",
-            2.0 * held_rate / (early_rate + freed_rate),
-            "",
-            2,
-        )
-        .floor(0.85)
-        .target(0.97),
         Figure::less(
             "million: ten messages of another account, in times of alone",
             meanwhile.campaign / alone.campaign,

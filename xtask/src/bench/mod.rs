@@ -29,6 +29,7 @@ mod report;
 mod rollups;
 mod sending;
 mod share;
+mod snapshot;
 mod stage;
 mod statuses;
 mod times;
@@ -142,6 +143,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "million",
         run: million::run,
+    },
+    Bench {
+        name: "snapshot",
+        run: snapshot::run,
     },
 ];
 
