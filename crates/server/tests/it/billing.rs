@@ -49,6 +49,13 @@ pub fn becomes(user: &User<'_>, status: &str) -> Value {
     })
 }
 
+/// Waits for the gateway's word about the first payment by card: after the end it would begin the subscription anew.
+pub fn paid(user: &User<'_>) {
+    until("the payment is heard of", || {
+        notices(user).iter().any(|(_, title)| title == "Payment confirmed")
+    });
+}
+
 /// What people were told, the newest first.
 pub fn notices(user: &User<'_>) -> Vec<(String, String)> {
     let list = user.get("/api/notifications?limit=100").ok();
