@@ -1,5 +1,5 @@
-//! A campaign to a million contacts: what memory it takes, whether it goes on as it began, and what it costs a small
-//! account that sends ten messages meanwhile.
+//! A campaign to a million contacts: what memory it takes from its beginning to its end, and what it costs a small account
+//! that sends ten messages meanwhile.
 //!
 //! No plan allows a million messages a month, so that the run is made by hand; the time to the first message is measured
 //! with as many as the largest plan allows.
