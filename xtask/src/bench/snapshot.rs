@@ -23,11 +23,11 @@ const HELD: Duration = Duration::from_secs(10 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
 
 pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
-    let account = accounts().into_iter().nth(5).unwrap_or_default();
+    let account = accounts().into_iter().nth(11).unwrap_or_default();
     let platform = Platform::start(stage, OTHER_LOG)?;
     let server = platform.serve(stage, SERVER_LOG)?;
     let sender = Sender::new(stage, &server, &account)?;
-    sender.connect_number("106540352242927", None)?;
+    sender.connect_number("106540352242928", None)?;
     println!("{CONTACTS} contacts");
     people(stage, &account, CONTACTS)?;
     let mut holder = connect(&stage.database())?;
