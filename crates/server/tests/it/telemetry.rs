@@ -278,6 +278,23 @@ fn a_database_that_is_away_or_says_nothing_holds_up_no_scrape() {
     }
 }
 
+/// What an operator grants to requests is the tenants'; those that belong to no account have theirs beside it.
+#[test]
+fn the_tenants_have_all_connections_that_are_granted() {
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let threads = u32::try_from(threads).unwrap();
+    let of_tenants = (8 / threads).max(2) * threads;
+    let (_server, port) = start(Options::default().with("DATABASE_POOL_SIZE", "8"));
+    seen(port, "the pools of all threads", |figures| {
+        [("tenant", of_tenants), ("platform", 2 * threads)]
+            .iter()
+            .all(|(role, expected)| {
+                let labels = ["pool=\"requests\"", &format!("role=\"{role}\"")];
+                figures.sum("recado_pool_connections_max", &labels) == Some(f64::from(*expected))
+            })
+    });
+}
+
 #[test]
 fn a_limiter_that_is_down_is_seen() {
     let options = Options::default().with("REDIS_URL", "redis://127.0.0.1:9");
