@@ -252,6 +252,9 @@ pub trait Pacer: Send + Sync {
     /// Waits until so long before the moment. False: the server stops, nothing may leave.
     async fn until(&self, moment: Moment, lead: Duration) -> bool;
 
+    /// How long ago the moment was; negative: so long it is until then.
+    fn since(&self, moment: Moment) -> Duration;
+
     /// Waits. False: the server stops.
     async fn rest(&self, time: Duration) -> bool;
 

@@ -297,3 +297,35 @@ async fn a_numbers_places_are_given_out_once() {
     }
     assert_eq!(reserve("2").await, Duration::ZERO);
 }
+
+#[tokio::test]
+async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
+    let world = World::new().await;
+    world
+        .sql(
+            "CREATE TABLE seen (of text, commit text);
+             GRANT INSERT ON seen TO PUBLIC;
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+               RETURN NULL;
+             END $$;
+             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON number_paces
+               DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see();
+             CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON campaign_sends
+               DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()",
+        )
+        .await;
+    world.people(2).await;
+    let worker = id();
+    let (_, run) = world.started(worker).await;
+    let paces = PgPaces::new(world.platform.clone());
+    for _ in 0..2 {
+        paces.reserve("1", Duration::seconds(10)).await.unwrap();
+        world.in_flight(run, worker, 1).await;
+    }
+    let seen = "SELECT string_agg(DISTINCT of || ' ' || commit, ', ' ORDER BY of || ' ' || commit) FROM seen";
+    assert_eq!(
+        world.text(seen).await.as_deref(),
+        Some("campaign_sends on, number_paces off")
+    );
+}

@@ -52,11 +52,14 @@ impl Pacer for TokioPacer {
     }
 
     async fn until(&self, moment: Moment, lead: time::Duration) -> bool {
-        let wait = moment.0 - lead - duration(self.epoch.elapsed());
-        let Ok(wait) = std::time::Duration::try_from(wait) else {
+        let Ok(wait) = std::time::Duration::try_from(-self.since(moment) - lead) else {
             return !self.stopping();
         };
         self.sleep_until(Instant::now() + wait).await
+    }
+
+    fn since(&self, moment: Moment) -> time::Duration {
+        duration(self.epoch.elapsed()) - moment.0
     }
 
     async fn rest(&self, time: time::Duration) -> bool {
@@ -140,10 +143,13 @@ mod tests {
         let moment = pacer.reserve("a", portion).await.unwrap();
         assert!(pacer.until(moment, time::Duration::milliseconds(50)).await);
         assert_eq!(began.elapsed().as_millis(), 150);
+        assert_eq!(pacer.since(moment).whole_milliseconds(), -50);
         assert!(pacer.until(moment, time::Duration::milliseconds(500)).await);
         assert_eq!(began.elapsed().as_millis(), 150);
         assert!(pacer.until(moment, time::Duration::ZERO).await);
         assert_eq!(began.elapsed().as_millis(), 200);
+        pacer.rest(time::Duration::milliseconds(30)).await;
+        assert_eq!(pacer.since(moment).whole_milliseconds(), 30);
     }
 
     #[tokio::test(start_paused = true)]

@@ -345,6 +345,19 @@ async fn each_portion_asks_the_number_for_its_place() {
 }
 
 #[tokio::test]
+async fn a_place_that_a_slow_start_missed_is_not_used() {
+    let left = async |late, no_other| {
+        let stage = Stage::new(60, |to, _| accepted(to)).per_second(1000);
+        stage.miss_places_by(Duration::milliseconds(late), no_other);
+        assert_eq!(stage.carry_out().await, over(60, 60, CampaignStatus::Completed));
+        stage.left_at()
+    };
+    assert_eq!(left(10, false).await, [1, 2, 3]);
+    assert_eq!(left(11, false).await, [2, 4, 6]);
+    assert_eq!(left(11, true).await, [1, 3, 5], "what was started leaves");
+}
+
+#[tokio::test]
 async fn a_slow_pace_claims_no_more_than_leaves_in_ten_seconds() {
     for (delay, claimed) in [(1, vec![10, 2]), (4, vec![2; 6]), (60, vec![1; 12])] {
         let mut stage = Stage::new(12, |to, _| accepted(to));

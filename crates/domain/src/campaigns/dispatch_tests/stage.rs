@@ -116,6 +116,10 @@ struct TestPacer {
     runs: Arc<FakeRuns>,
     asked: Mutex<Vec<(String, Portion)>>,
     rests: Mutex<Vec<Duration>>,
+    /// The places that portions left at: how many were asked for until then.
+    left: Mutex<Vec<i64>>,
+    /// How late every first place of a portion is missed by, and whether no other one can be had.
+    missed: Mutex<(Duration, bool)>,
     /// How many requests for places are granted before the server stops.
     granted: Mutex<Option<usize>>,
     /// The server stops just before so many-th messages (from 1) leave.
@@ -132,13 +136,20 @@ impl Pacer for TestPacer {
             Some(granted) => *granted -= 1,
             None => {}
         }
+        let mut asked = self.asked.lock().unwrap();
         if !self.stopping() {
-            self.asked.lock().unwrap().push((phone_number_id.to_owned(), portion));
+            asked.push((phone_number_id.to_owned(), portion));
         }
-        Ok(Moment(Duration::ZERO))
+        if self.missed.lock().unwrap().1 && asked.len().is_multiple_of(2) {
+            return Err(StoreError::Unavailable("down".into()));
+        }
+        Ok(Moment(Duration::seconds(asked.len().try_into().unwrap())))
     }
 
-    async fn until(&self, _: Moment, lead: Duration) -> bool {
+    async fn until(&self, moment: Moment, lead: Duration) -> bool {
+        if lead.is_zero() {
+            self.left.lock().unwrap().push(moment.0.whole_seconds());
+        }
         if lead.is_zero()
             && let Some(departures) = self.departures.lock().unwrap().as_mut()
         {
@@ -146,6 +157,10 @@ impl Pacer for TestPacer {
             self.stopping.fetch_or(*departures == 0, Ordering::Relaxed);
         }
         !self.stopping()
+    }
+
+    fn since(&self, _: Moment) -> Duration {
+        self.missed.lock().unwrap().0
     }
 
     async fn rest(&self, time: Duration) -> bool {
@@ -238,6 +253,8 @@ impl Stage {
         let pacer = Arc::new(TestPacer {
             runs: runs.clone(),
             asked: Mutex::default(),
+            left: Mutex::default(),
+            missed: Mutex::default(),
             rests: Mutex::default(),
             granted: Mutex::default(),
             departures: Mutex::default(),
@@ -288,6 +305,11 @@ impl Stage {
     pub(super) fn restart(&self) {
         self.stop_after(None);
         *self.pacer.departures.lock().unwrap() = None;
+    }
+
+    /// Every portion is so late for its place.
+    pub(super) fn miss_places_by(&self, late: Duration, no_other: bool) {
+        *self.pacer.missed.lock().unwrap() = (late, no_other);
     }
 
     /// Another run waits for a place.
@@ -363,6 +385,11 @@ impl Stage {
             ledger.entry(message.to.clone()).or_default().push(outcome.clone());
         }
         ledger
+    }
+
+    /// Which of the places that were asked for (from 1) portions left at.
+    pub(super) fn left_at(&self) -> Vec<i64> {
+        self.pacer.left.lock().unwrap().clone()
     }
 
     pub(super) fn asked(&self) -> Vec<(String, Portion)> {
