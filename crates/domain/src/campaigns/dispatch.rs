@@ -32,7 +32,7 @@ const CLAIM: i64 = 1000;
 /// Sends are marked as started so long before they may leave, so that none is late because of that.
 const START_LEAD: Duration = Duration::milliseconds(100);
 
-/// A place may be missed by a little ([`Pace::portion`]): so much of that may be the store's, the rest is the network's.
+/// A place may be missed by a little ([`Pace::portion`]): so much of that may be ours, the rest is the network's.
 const MISSED: Duration = Duration::milliseconds(10);
 
 /// How long a run may go, or rest, before it looks again whether it was cancelled, and shows that its worker lives.
@@ -337,12 +337,8 @@ impl Dispatcher {
         let started = match flights.meanwhile(starting).await {
             Ok(started) => started,
             Err(error) => {
-                let lasting = |result: &SendResult| {
-                    matches!(
-                        result,
-                        SendResult::Sent { .. } | SendResult::Failed { .. } | SendResult::Unknown
-                    )
-                };
+                use SendResult::{Failed, Sent, Unknown};
+                let lasting = |result: &SendResult| matches!(result, Sent { .. } | Failed { .. } | Unknown);
                 flights.settle(results.into_iter().filter(|(_, result)| lasting(result)));
                 return Err(error);
             }
@@ -376,16 +372,21 @@ impl Dispatcher {
         flights.meanwhile(reserving).await.map(Some)
     }
 
-    /// Waits for the moment, or another one where a slow start missed it: two portions close together are too many for
-    /// their second. False: the server stops, nothing may leave.
+    /// Waits for the moment, or another one where that was missed for a slow start or a busy machine: two portions close
+    /// together are too many for their second. False: the server stops, nothing may leave.
     async fn departs(&self, mut moment: Moment, script: &Script, flights: &mut Flights<'_>) -> bool {
-        // What the store has been told of leaves even if it fails now.
-        if self.pacer.since(moment) > MISSED
-            && let Ok(Some(another)) = self.moment(script, flights).await
-        {
-            moment = another;
+        let mut missed = 0;
+        while flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await {
+            // What was started leaves in the end, even if the store fails now.
+            if missed == 2 || self.pacer.since(moment) <= MISSED {
+                return true;
+            }
+            let Ok(Some(another)) = self.moment(script, flights).await else {
+                return true;
+            };
+            (moment, missed) = (another, missed + 1);
         }
-        flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await
+        false
     }
 
     /// Waits for all calls, and writes what came of them.

@@ -345,16 +345,21 @@ async fn each_portion_asks_the_number_for_its_place() {
 }
 
 #[tokio::test]
-async fn a_place_that_a_slow_start_missed_is_not_used() {
-    let left = async |late, no_other| {
-        let stage = Stage::new(60, |to, _| accepted(to)).per_second(1000);
-        stage.miss_places_by(Duration::milliseconds(late), no_other);
-        assert_eq!(stage.carry_out().await, over(60, 60, CampaignStatus::Completed));
-        stage.left_at()
+async fn a_place_that_was_missed_is_not_used() {
+    let waited = async |first, late, no_other| {
+        let stage = Stage::new(50, |to, _| accepted(to)).per_second(1000);
+        stage.miss_places(first, Duration::milliseconds(late), no_other);
+        assert_eq!(stage.carry_out().await, over(50, 50, CampaignStatus::Completed));
+        stage.waited_for()
     };
-    assert_eq!(left(10, false).await, [1, 2, 3]);
-    assert_eq!(left(11, false).await, [2, 4, 6]);
-    assert_eq!(left(11, true).await, [1, 3, 5], "what was started leaves");
+    assert_eq!(waited(1, 10, false).await, [1, 2], "a little does not matter");
+    assert_eq!(waited(1, 11, false).await, [1, 2, 3, 4], "the second one is in time");
+    assert_eq!(
+        waited(5, 11, false).await,
+        [1, 2, 3, 4, 5, 6],
+        "but it is not tried for ever"
+    );
+    assert_eq!(waited(1, 11, true).await, [1, 3], "what was started leaves");
 }
 
 #[tokio::test]

@@ -116,10 +116,10 @@ struct TestPacer {
     runs: Arc<FakeRuns>,
     asked: Mutex<Vec<(String, Portion)>>,
     rests: Mutex<Vec<Duration>>,
-    /// The places that portions left at: how many were asked for until then.
-    left: Mutex<Vec<i64>>,
-    /// How late every first place of a portion is missed by, and whether no other one can be had.
-    missed: Mutex<(Duration, bool)>,
+    /// The places that portions waited for until they could leave: how many were asked for until then.
+    waited: Mutex<Vec<i64>>,
+    /// What so many first places of a portion are missed by, and whether no others can be had.
+    missed: Mutex<(i64, Duration, bool)>,
     /// How many requests for places are granted before the server stops.
     granted: Mutex<Option<usize>>,
     /// The server stops just before so many-th messages (from 1) leave.
@@ -140,7 +140,8 @@ impl Pacer for TestPacer {
         if !self.stopping() {
             asked.push((phone_number_id.to_owned(), portion));
         }
-        if self.missed.lock().unwrap().1 && asked.len().is_multiple_of(2) {
+        let (first, _, no_other) = *self.missed.lock().unwrap();
+        if no_other && i64::try_from(asked.len()).unwrap() % (first + 1) != 1 {
             return Err(StoreError::Unavailable("down".into()));
         }
         Ok(Moment(Duration::seconds(asked.len().try_into().unwrap())))
@@ -148,7 +149,7 @@ impl Pacer for TestPacer {
 
     async fn until(&self, moment: Moment, lead: Duration) -> bool {
         if lead.is_zero() {
-            self.left.lock().unwrap().push(moment.0.whole_seconds());
+            self.waited.lock().unwrap().push(moment.0.whole_seconds());
         }
         if lead.is_zero()
             && let Some(departures) = self.departures.lock().unwrap().as_mut()
@@ -159,8 +160,13 @@ impl Pacer for TestPacer {
         !self.stopping()
     }
 
-    fn since(&self, _: Moment) -> Duration {
-        self.missed.lock().unwrap().0
+    fn since(&self, moment: Moment) -> Duration {
+        let (first, late, _) = *self.missed.lock().unwrap();
+        if moment.0.whole_seconds() % (first + 1) == 0 {
+            Duration::ZERO
+        } else {
+            late
+        }
     }
 
     async fn rest(&self, time: Duration) -> bool {
@@ -253,7 +259,7 @@ impl Stage {
         let pacer = Arc::new(TestPacer {
             runs: runs.clone(),
             asked: Mutex::default(),
-            left: Mutex::default(),
+            waited: Mutex::default(),
             missed: Mutex::default(),
             rests: Mutex::default(),
             granted: Mutex::default(),
@@ -307,9 +313,9 @@ impl Stage {
         *self.pacer.departures.lock().unwrap() = None;
     }
 
-    /// Every portion is so late for its place.
-    pub(super) fn miss_places_by(&self, late: Duration, no_other: bool) {
-        *self.pacer.missed.lock().unwrap() = (late, no_other);
+    /// So many first places of every portion are missed by so much. `no_other`: the store fails when it is asked for another.
+    pub(super) fn miss_places(&self, first: i64, late: Duration, no_other: bool) {
+        *self.pacer.missed.lock().unwrap() = (first, late, no_other);
     }
 
     /// Another run waits for a place.
@@ -387,9 +393,9 @@ impl Stage {
         ledger
     }
 
-    /// Which of the places that were asked for (from 1) portions left at.
-    pub(super) fn left_at(&self) -> Vec<i64> {
-        self.pacer.left.lock().unwrap().clone()
+    /// Which of the places that were asked for (from 1) portions waited for before they left.
+    pub(super) fn waited_for(&self) -> Vec<i64> {
+        self.pacer.waited.lock().unwrap().clone()
     }
 
     pub(super) fn asked(&self) -> Vec<(String, Portion)> {
