@@ -11,13 +11,41 @@ pub(crate) mod redis;
 pub(crate) use find::{postgres as find_postgres, wrk_or_install};
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::error::{Context, Result};
+use crate::error::{Result, fail};
 
-/// A port nobody listens on. Somebody may take it before we use it; who starts a service then tries again.
+/// A port nobody listens on, below those that the system gives to clients, so that no connection takes it before it is
+/// used. Another server may; who starts a service then tries again.
 pub(crate) fn free_port() -> Result<u16> {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .context(|| "cannot find a free port".to_owned())
+    const PORTS: u16 = 12_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Processes that look at the same time begin at different ones.
+    let first = u16::try_from(std::process::id() % 600).unwrap_or(0) * 20;
+    for _ in 0..PORTS {
+        let port = 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed) % PORTS) % PORTS;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    fail("cannot find a free port")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_port_is_found_twice_or_while_it_is_taken() {
+        let ports: Vec<u16> = (0..50).map(|_| free_port().unwrap()).collect();
+        let (low, high) = (ports.iter().min().unwrap(), ports.iter().max().unwrap());
+        assert!((20_000..32_000).contains(low) && *high < 32_000);
+        let mut different = ports.clone();
+        different.sort_unstable();
+        different.dedup();
+        assert_eq!(different.len(), ports.len());
+        let next = (ports.last().unwrap() - 20_000 + 1) % 12_000 + 20_000;
+        let _taken = TcpListener::bind(("127.0.0.1", next));
+        assert_ne!(free_port().unwrap(), next);
+    }
 }
