@@ -16,7 +16,7 @@ pub use exports::*;
 pub use figures::*;
 pub use insights::*;
 pub use model::*;
-pub use period::{Period, Stretch, Window, Zone};
+pub use period::{Period, Piece, Stretch, Window, Zone};
 pub use ports::*;
 pub use rfm::*;
 pub use service::{Analytics, Span};

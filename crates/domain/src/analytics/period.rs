@@ -100,6 +100,17 @@ fn stretch(start: OffsetDateTime, end: OffsetDateTime, offset: jiff::tz::Offset)
     Stretch { start, end, offset }
 }
 
+/// A part of a window, as the sums of one grain have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Both of its ends are where one of its sums begins.
+    pub grain: Grain,
+    pub start: OffsetDateTime,
+    pub end: OffsetDateTime,
+    /// Or else they are taken off.
+    pub adds: bool,
+}
+
 /// The days of a period, and the moments at which they begin. Those moments are whole quarters of an hour of UTC in
 /// every zone of the present.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,18 +169,12 @@ impl Window {
         midnight(self.end)
     }
 
-    /// The first week of UTC that begins in it; where there is no whole one, the end of its whole days.
-    pub fn first_whole_week(&self) -> OffsetDateTime {
-        let first = self.first_whole_day();
-        let week = Grain::Week.begin(first);
-        let begin = if week == first { week } else { week + Duration::WEEK };
-        begin.min(self.end_of_whole_days())
-    }
-
-    /// Where its last whole week of UTC ends; where there is none, the end of its whole days.
-    pub fn end_of_whole_weeks(&self) -> OffsetDateTime {
-        let end = Grain::Week.begin(self.end_of_whole_days());
-        end.max(self.first_whole_week())
+    /// The window as few sums of [`Grain::MANY`]. Its weeks are those from and to where one begins nearest; what they have
+    /// too much is taken off again, what they lack is added, both day by day, and of days by the quarter of an hour.
+    pub fn pieces(&self) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        cover(self.start, self.end, true, &Grain::MANY, &mut pieces);
+        pieces
     }
 
     /// The longest that all of its days are made of.
@@ -179,6 +184,32 @@ impl Window {
             .into_iter()
             .find(fits)
             .unwrap_or(Grain::Quarter)
+    }
+}
+
+/// Nothing where `end` is not after `start`.
+fn cover(start: OffsetDateTime, end: OffsetDateTime, adds: bool, grains: &[Grain], pieces: &mut Vec<Piece>) {
+    let [finer @ .., grain] = grains else { return };
+    if start >= end {
+        return;
+    }
+    let (first, last) = (grain.nearest(start), grain.nearest(end));
+    if first >= last {
+        return cover(start, end, adds, finer, pieces);
+    }
+    pieces.push(Piece {
+        grain: *grain,
+        start: first,
+        end: last,
+        adds,
+    });
+    for (start, end, adds) in [
+        (start, first, adds),
+        (first, start, !adds),
+        (last, end, adds),
+        (end, last, !adds),
+    ] {
+        cover(start, end, adds, finer, pieces);
     }
 }
 
@@ -193,6 +224,8 @@ fn date(day: jiff::civil::Date) -> Option<Date> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
     use time::macros::{date, datetime};
 
@@ -237,18 +270,48 @@ mod tests {
     }
 
     #[test]
-    fn whole_weeks_lie_between_thursdays() {
-        let quarter = Window::new(Period::Quarter, &Zone::UTC, datetime!(2026-03-01 12:00 UTC)).unwrap();
-        assert_eq!(quarter.start(), datetime!(2025-12-02 0:00 UTC));
-        assert_eq!(quarter.first_whole_week(), datetime!(2025-12-04 0:00 UTC));
-        assert_eq!(quarter.end_of_whole_weeks(), datetime!(2026-02-26 0:00 UTC));
-        // Six whole days of UTC hold none.
-        let paulo = window("America/Sao_Paulo", datetime!(2026-03-01 12:00 UTC));
-        assert_eq!(paulo.first_whole_week(), datetime!(2026-02-26 0:00 UTC));
-        assert_eq!(paulo.end_of_whole_weeks(), datetime!(2026-02-26 0:00 UTC));
-        let none = window("America/Sao_Paulo", datetime!(2026-03-05 12:00 UTC));
-        assert_eq!(none.end_of_whole_days(), datetime!(2026-03-06 0:00 UTC));
-        assert_eq!(none.first_whole_week(), none.end_of_whole_weeks());
+    fn a_window_is_its_nearest_weeks_and_what_these_lack_or_have_too_much() {
+        let pieces = |period, zone: &str, now| -> Vec<String> {
+            let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
+            let pieces = window.pieces().into_iter().map(|piece| {
+                let Piece {
+                    grain,
+                    start,
+                    end,
+                    adds,
+                } = piece;
+                let sums = (end - start).whole_minutes() / i64::from(grain.minutes());
+                format!("{} {sums} {grain:?} from {start}", if adds { '+' } else { '-' })
+            });
+            pieces.map(|piece| piece.replace(":00.0 +00:00:00", "")).collect()
+        };
+        // Tuesday to Sunday; the weeks begin on Thursdays.
+        assert_eq!(
+            pieces(Period::Quarter, "UTC", datetime!(2026-03-01 12:00 UTC)),
+            [
+                "+ 13 Week from 2025-12-04 0:00",
+                "+ 2 Day from 2025-12-02 0:00",
+                "- 3 Day from 2026-03-02 0:00"
+            ]
+        );
+        // Thursday to Tuesday, whose days begin three hours late.
+        assert_eq!(
+            pieces(Period::Quarter, "America/Sao_Paulo", datetime!(2026-11-24 12:00 UTC)),
+            [
+                "+ 13 Week from 2026-08-27 0:00",
+                "- 12 Quarter from 2026-08-27 0:00",
+                "- 1 Day from 2026-11-25 0:00",
+                "+ 12 Quarter from 2026-11-25 0:00"
+            ]
+        );
+        assert_eq!(
+            pieces(Period::Week, "UTC", datetime!(2026-03-01 12:00 UTC)),
+            [
+                "+ 1 Week from 2026-02-26 0:00",
+                "+ 3 Day from 2026-02-23 0:00",
+                "- 3 Day from 2026-03-02 0:00"
+            ]
+        );
     }
 
     #[test]
@@ -336,11 +399,31 @@ mod tests {
             prop_assert!(window.bounds[window.dates.len() - 1] <= now && now < window.end());
             prop_assert!(window.start() <= window.first_whole_day());
             prop_assert!(window.first_whole_day() <= window.end_of_whole_days());
-            let weeks = [window.first_whole_week(), window.end_of_whole_weeks()];
-            prop_assert!([window.first_whole_day(), weeks[0], weeks[1], window.end_of_whole_days()].is_sorted());
-            prop_assert!(weeks[0] == weeks[1] || weeks.iter().all(|week| Grain::Week.begins_at(*week)));
-            prop_assert!(weeks[1] - weeks[0] >= window.end_of_whole_days() - window.first_whole_day() - Duration::days(12));
             prop_assert!(window.bounds.iter().all(|bound| window.grain().begins_at(*bound)));
+        }
+
+        /// All ends of pieces cancel each other but those of the window.
+        #[test]
+        fn pieces_make_up_the_window(
+            seconds in 1_577_836_800_i64..1_956_528_000,
+            zone in prop::sample::select(vec!["UTC", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe"]),
+            period in prop::sample::select(Period::ALL),
+        ) {
+            let now = OffsetDateTime::from_unix_timestamp(seconds).unwrap();
+            let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
+            let mut ends = BTreeMap::new();
+            let mut rows = BTreeMap::new();
+            for Piece { grain, start, end, adds } in window.pieces() {
+                prop_assert!(start < end && grain.begins_at(start) && grain.begins_at(end));
+                let sign = if adds { 1 } else { -1 };
+                *ends.entry(start).or_insert(0) += sign;
+                *ends.entry(end).or_insert(0) -= sign;
+                *rows.entry(grain).or_insert(0) += (end - start).whole_minutes() / i64::from(grain.minutes());
+            }
+            ends.retain(|_, count| *count != 0);
+            prop_assert_eq!(ends.into_iter().collect::<Vec<_>>(), [(window.start(), 1), (window.end(), -1)]);
+            let most = |grain: Grain, most: i64| rows.get(&grain).is_none_or(|rows| *rows <= most);
+            prop_assert!(most(Grain::Week, 13) && most(Grain::Day, 8) && most(Grain::Quarter, 96), "{:?}", rows);
         }
     }
 }

@@ -62,6 +62,11 @@ impl Grain {
         whole.checked_sub(Duration::seconds(since)).unwrap_or(whole)
     }
 
+    /// The moment at which a sum begins that is nearest to this one.
+    pub fn nearest(self, moment: OffsetDateTime) -> OffsetDateTime {
+        self.begin(moment.saturating_add(Duration::minutes(self.minutes().into()) / 2))
+    }
+
     /// Whether a sum begins at this moment.
     pub fn begins_at(self, moment: OffsetDateTime) -> bool {
         self.begin(moment) == moment

@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, MetricEventId, StoreError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::window::{Figures, over};
+use super::window::{Figures, over, with_pieces};
 use super::{metrics, sales};
 use crate::pool::TenantPool;
 use crate::sql::{Sql, sql};
@@ -59,10 +59,8 @@ impl AnalyticsStore for PgAnalytics {
         let statement = over(sales::revenue(), account, window)
             .bind(window.dates.as_slice().first().copied())
             .bind(window.dates.as_slice().last().copied())
-            .bind(links)
-            .bind(window.first_whole_week())
-            .bind(window.end_of_whole_weeks());
-        self.always(account, statement).await
+            .bind(links);
+        self.always(account, with_pieces(statement, window)).await
     }
 
     async fn ecommerce(
@@ -71,11 +69,8 @@ impl AnalyticsStore for PgAnalytics {
         window: &Window,
         products: i64,
     ) -> Result<EcommerceFigures, StoreError> {
-        let statement = over(sales::ecommerce(), account, window)
-            .bind(products)
-            .bind(window.first_whole_week())
-            .bind(window.end_of_whole_weeks());
-        self.always(account, statement).await
+        let statement = over(sales::ecommerce(), account, window).bind(products);
+        self.always(account, with_pieces(statement, window)).await
     }
 
     async fn automations(

@@ -46,16 +46,30 @@ pub(super) fn whole(table: &str) -> String {
     )
 }
 
-/// The same of a roll-up that is kept by the week, too; `weeks` are the parameters at which its whole weeks begin and end.
-pub(super) fn whole_by_weeks(table: &str, weeks: [&str; 2]) -> String {
-    let [first, end] = weeks;
+/// Binds the window's pieces, for [`in_pieces`].
+pub(super) fn with_pieces<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
+    let pieces = window.pieces();
+    statement
+        .bind(pieces.iter().map(|piece| piece.grain.minutes()).collect::<Vec<_>>())
+        .bind(pieces.iter().map(|piece| piece.start).collect::<Vec<_>>())
+        .bind(pieces.iter().map(|piece| piece.end).collect::<Vec<_>>())
+        .bind(pieces.iter().map(|piece| piece.adds).collect::<Vec<_>>())
+}
+
+/// The rows of a roll-up that is kept by the week, too, and whether each adds to the window's sums; `bound`: the
+/// parameters of its pieces. What is asked for of them are [`net`] sums.
+pub(super) fn in_pieces(table: &str, bound: [&str; 4]) -> String {
+    let [spans, starts, ends, adds] = bound;
     format!(
-        "(SELECT * FROM {table} WHERE account_id = $1 AND span = 10080 AND at >= {first} AND at < {end}
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= $6 AND at < {first}
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 1440 AND at >= {end} AND at < $7
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $4 AND at < $6
-          UNION ALL SELECT * FROM {table} WHERE account_id = $1 AND span = 15 AND at >= $7 AND at < $5) AS t"
+        "(SELECT r.*, p.adds
+          FROM unnest({spans}, {starts}, {ends}, {adds}) AS p (span, first, after, adds)
+          JOIN {table} r ON r.account_id = $1 AND r.span = p.span AND r.at >= p.first AND r.at < p.after) AS t"
     )
+}
+
+/// A sum of rows in pieces.
+pub(super) fn net(column: &str) -> String {
+    format!("(coalesce(sum({column}) FILTER (WHERE adds), 0) - coalesce(sum({column}) FILTER (WHERE NOT adds), 0))")
 }
 
 /// An array with an object for every day of the window: `sums` are SQL expressions over a day's rows, which are null
