@@ -124,6 +124,9 @@ pub struct Window {
 }
 
 impl Window {
+    /// The most pieces: weeks, and at each end days and quarters.
+    pub const PIECES: usize = 5;
+
     /// The period that ends with the day of `now`. None where the calendar ends.
     pub fn new(period: Period, zone: &Zone, now: OffsetDateTime) -> Option<Self> {
         let today = zone.date_of(now)?;
@@ -169,7 +172,7 @@ impl Window {
         midnight(self.end)
     }
 
-    /// The window as few sums of [`Grain::MANY`]. Its weeks are those from and to where one begins nearest; what they have
+    /// The window as few sums of [`Grain::MANY`], in no more than [`Self::PIECES`]. Its weeks are those from and to where one begins nearest; what they have
     /// too much is taken off again, what they lack is added, both day by day, and of days by the quarter of an hour.
     pub fn pieces(&self) -> Vec<Piece> {
         let mut pieces = Vec::new();
@@ -413,6 +416,7 @@ mod tests {
             let window = Window::new(period, &zone.parse().unwrap(), now).unwrap();
             let mut ends = BTreeMap::new();
             let mut rows = BTreeMap::new();
+            prop_assert!(window.pieces().len() <= Window::PIECES);
             for Piece { grain, start, end, adds } in window.pieces() {
                 prop_assert!(start < end && grain.begins_at(start) && grain.begins_at(end));
                 let sign = if adds { 1 } else { -1 };

@@ -57,14 +57,19 @@ pub(super) fn with_pieces<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
 }
 
 /// The rows of a roll-up that is kept by the week, too, and whether each adds to the window's sums; `bound`: the
-/// parameters of its pieces. What is asked for of them are [`net`] sums.
+/// parameters of its pieces. What is asked for of them are [`net`] sums. Each piece is a query of its own, since a join
+/// with all of them is planned as if it read most of the roll-up, and then does.
 pub(super) fn in_pieces(table: &str, bound: [&str; 4]) -> String {
     let [spans, starts, ends, adds] = bound;
-    format!(
-        "(SELECT r.*, p.adds
-          FROM unnest({spans}, {starts}, {ends}, {adds}) AS p (span, first, after, adds)
-          JOIN {table} r ON r.account_id = $1 AND r.span = p.span AND r.at >= p.first AND r.at < p.after) AS t"
-    )
+    // What is beyond the end of an array is null, of which there are no rows.
+    let piece = |at: usize| {
+        format!(
+            "SELECT *, ({adds})[{at}] AS adds FROM {table}
+             WHERE account_id = $1 AND span = ({spans})[{at}] AND at >= ({starts})[{at}] AND at < ({ends})[{at}]"
+        )
+    };
+    let pieces: Vec<String> = (1..=Window::PIECES).map(piece).collect();
+    format!("({}) AS t", pieces.join(" UNION ALL "))
 }
 
 /// A sum of rows in pieces.
