@@ -300,7 +300,13 @@ async fn a_numbers_places_are_given_out_once() {
 
 #[tokio::test]
 async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
-    let world = World::new().await;
+    let mut world = World::new().await;
+    let database = world.text("current_database()").await.unwrap();
+    // Whatever the server of the tests does; connections that there are already do not hear of it.
+    world
+        .sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
+        .await;
+    world.platform = world.db.platform_pool();
     world
         .sql(
             "CREATE TABLE seen (of text, commit text);
