@@ -172,8 +172,9 @@ impl Window {
         midnight(self.end)
     }
 
-    /// The window as few sums of [`Grain::MANY`], in no more than [`Self::PIECES`]. Its weeks are those from and to where one begins nearest; what they have
-    /// too much is taken off again, what they lack is added, both day by day, and of days by the quarter of an hour.
+    /// The window as few sums of [`Grain::MANY`], in no more than [`Self::PIECES`]. Its weeks are those from and to where
+    /// one begins nearest; what they have too much is taken off again, what they lack is added, both day by day, and of
+    /// days by the quarter of an hour.
     pub fn pieces(&self) -> Vec<Piece> {
         let mut pieces = Vec::new();
         cover(self.start, self.end, true, &Grain::MANY, &mut pieces);

@@ -372,19 +372,21 @@ impl Dispatcher {
         flights.meanwhile(reserving).await.map(Some)
     }
 
-    /// Waits for the moment, or another one where that was missed for a slow start or a busy machine: two portions close
-    /// together are too many for their second. False: the server stops, nothing may leave.
+    /// Waits for the moment, or another one where a slow start or a busy machine missed it: two portions close together
+    /// are too many for their second. Not where places are far apart: what was started would wait beyond lease and cancel.
+    /// False: the server stops, nothing may leave.
     async fn departs(&self, mut moment: Moment, script: &Script, flights: &mut Flights<'_>) -> bool {
-        let mut missed = 0;
+        let far = script.pace.portion().time > START_LEAD + MISSED;
+        let mut others = if far { 0 } else { 2 };
         while flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await {
             // What was started leaves in the end, even if the store fails now.
-            if missed == 2 || self.pacer.since(moment) <= MISSED {
+            if others == 0 || self.pacer.since(moment) <= MISSED {
                 return true;
             }
             let Ok(Some(another)) = self.moment(script, flights).await else {
                 return true;
             };
-            (moment, missed) = (another, missed + 1);
+            (moment, others) = (another, others - 1);
         }
         false
     }

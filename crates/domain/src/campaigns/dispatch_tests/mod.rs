@@ -346,12 +346,14 @@ async fn each_portion_asks_the_number_for_its_place() {
 
 #[tokio::test]
 async fn a_place_that_was_missed_is_not_used() {
-    let waited = async |first, late, no_other| {
-        let stage = Stage::new(50, |to, _| accepted(to)).per_second(1000);
+    let waited_at = async |rate, contacts: usize, (first, late, no_other)| {
+        let stage = Stage::new(contacts, |to, _| accepted(to)).per_second(rate);
         stage.miss_places(first, Duration::milliseconds(late), no_other);
-        assert_eq!(stage.carry_out().await, over(50, 50, CampaignStatus::Completed));
+        stage.carry_out().await;
+        assert_eq!(stage.called(), all_phones(contacts));
         stage.waited_for()
     };
+    let waited = async |first, late, no_other| waited_at(1000, 50, (first, late, no_other)).await;
     assert_eq!(waited(1, 10, false).await, [1, 2], "a little does not matter");
     assert_eq!(waited(1, 11, false).await, [1, 2, 3, 4], "the second one is in time");
     assert_eq!(
@@ -360,6 +362,9 @@ async fn a_place_that_was_missed_is_not_used() {
         "but it is not tried for ever"
     );
     assert_eq!(waited(1, 11, true).await, [1, 3], "what was started leaves");
+    let missed = (1, 11, false);
+    assert_eq!(waited_at(10, 2, missed).await, [1, 2, 3, 4]);
+    assert_eq!(waited_at(9, 2, missed).await, [1, 2], "the next place is far away");
 }
 
 #[tokio::test]
