@@ -208,7 +208,8 @@ impl From<CountsRow> for SendCounts {
 }
 
 /// The counters of a campaign; where there are none its sends are counted (there are none before its run, unless they
-/// came with a backup or by another tool). No row when there is no such campaign.
+/// came with a backup or by another tool), and only there: where the sends join, it would be too late to ask. No row when
+/// there is no such campaign.
 pub(super) fn counted<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
     sql(
         "SELECT coalesce(n.total, r.total) AS total, coalesce(n.pending, r.pending) AS pending,
@@ -222,8 +223,9 @@ pub(super) fn counted<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
                count(*) FILTER (WHERE s.status = 'delivered') AS delivered,
                count(*) FILTER (WHERE s.status = 'read') AS read,
                count(*) FILTER (WHERE s.status = 'failed') AS failed
-             FROM campaign_sends s WHERE s.account_id = c.account_id AND s.campaign_id = c.id
-           ) r ON n.campaign_id IS NULL
+             FROM campaign_sends s
+             WHERE s.account_id = c.account_id AND s.campaign_id = c.id AND n.campaign_id IS NULL
+           ) r ON true
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL",
     )
     .bind(account)
