@@ -1,5 +1,5 @@
-//! A campaign to a million contacts: what memory it takes from its beginning to its end, and what it costs a small account
-//! that sends ten messages meanwhile.
+//! A campaign to a million contacts: what memory it takes from its beginning to its end, what it costs a small account
+//! that sends ten messages meanwhile, and whether its statistics take longer to read.
 //!
 //! No plan allows a million messages a month, so that the run is made by hand; the time to the first message is measured
 //! with as many as the largest plan allows.
@@ -13,6 +13,7 @@ use super::figures::Figure;
 use super::memory;
 use super::sending::{Platform, Sender, frozen, people};
 use super::stage::{Server, Stage};
+use super::times::in_turns;
 use crate::error::{Result, fail};
 use crate::scratch::{OTHER_LOG, SERVER_LOG};
 use crate::signals;
@@ -103,6 +104,9 @@ fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], c
     let late = memory::of(server.process.id())?.now;
     crowd.wait_for_end(campaign, PATIENCE)?;
     let peak = memory::of(server.process.id())?.peak;
+    let statistics = |id: &str| format!("/api/campaigns/{id}/stats");
+    let ten = few.send(PATIENCE)?;
+    let (of_ten, of_million) = in_turns((&few.client, &statistics(&ten)), (&crowd.client, &statistics(campaign)))?;
     Ok(vec![
         Figure::less("million: memory beyond idle", peak - idle, " MiB", 1)
             .floor(48.0)
@@ -114,6 +118,14 @@ fn a_million(server: &Server, platform: &Platform, [crowd, few]: [&Sender; 2], c
             .floor(128.0)
             .target(57.0),
         Figure::more("million: messages a second at the beginning", early_rate, "", 0),
+        Figure::less(
+            "million: its statistics, in times of those of ten messages",
+            of_million.at(50) / of_ten.at(50),
+            "",
+            2,
+        )
+        .floor(1.5)
+        .target(1.1),
         Figure::less(
             "million: ten messages of another account, in times of alone",
             meanwhile.campaign / alone.campaign,
