@@ -1,6 +1,6 @@
 //! The statements of revenue, of e-commerce and of automations.
 
-use super::window::{count, daily, in_pieces, money, net, whole};
+use super::window::{count, daily, in_pieces, money, whole};
 
 /// The names of those that something is owed to. Ids go by time, so that these are neighbours in a table: they are read
 /// at one go, since looking up each by itself costs the height of an index each time.
@@ -41,11 +41,11 @@ pub(super) fn revenue() -> String {
     );
     format!(
         "WITH owed AS (
-           SELECT kind, origin_id AS id, {orders}::bigint AS orders, {revenue} AS revenue
-           FROM {attributions} GROUP BY kind, origin_id HAVING {orders} <> 0),
+           SELECT kind, origin_id AS id, sum(orders)::bigint AS orders, sum(revenue) AS revenue
+           FROM {attributions} GROUP BY kind, origin_id HAVING sum(orders) <> 0),
          named AS MATERIALIZED ({campaigns} UNION ALL {automations}),
          clicked AS (
-           SELECT link_id AS id, {clicks}::bigint AS clicks FROM {clicked} GROUP BY link_id HAVING {clicks} <> 0),
+           SELECT link_id AS id, sum(clicks)::bigint AS clicks FROM {clicked} GROUP BY link_id HAVING sum(clicks) <> 0),
          links_shown AS (
            SELECT l.id, l.short_code, l.original_url, coalesce(k.clicks, 0) AS clicks, coalesce(o.orders, 0) AS orders,
              coalesce(o.revenue, 0) AS revenue
@@ -61,11 +61,8 @@ pub(super) fn revenue() -> String {
                ORDER BY revenue DESC, clicks DESC, id), '[]') FROM links_shown))::text AS figures
          FROM (SELECT {owed_campaigns} AS campaigns, {owed_automations} AS automations
            FROM owed JOIN named USING (kind, id)) AS c",
-        attributions = in_pieces("attribution_rollups", PIECES),
-        orders = net("orders"),
-        revenue = net("revenue"),
-        clicked = in_pieces("link_rollups", PIECES),
-        clicks = net("clicks"),
+        attributions = in_pieces("attribution_rollups", "kind, origin_id", &["orders", "revenue"], PIECES),
+        clicked = in_pieces("link_rollups", "link_id", &["clicks"], PIECES),
         campaigns = named("campaign", "campaigns"),
         automations = named("automation", "automations"),
         owed_campaigns = credits("campaign"),
@@ -89,8 +86,8 @@ pub(super) fn ecommerce() -> String {
              sum(revenue) AS revenue
            FROM {orders} GROUP BY platform),
          products AS (
-           SELECT product_id, {quantity} AS quantity, {revenue} AS revenue
-           FROM {products} GROUP BY product_id HAVING {quantity} <> 0
+           SELECT product_id, sum(quantity) AS quantity, sum(revenue) AS revenue
+           FROM {products} GROUP BY product_id HAVING sum(quantity) <> 0
            ORDER BY revenue DESC, product_id LIMIT $8)
          SELECT json_build_object('days', {days},
            'platforms', (SELECT coalesce(json_agg(json_build_object('platform', platform, 'orders', paid,
@@ -103,9 +100,12 @@ pub(super) fn ecommerce() -> String {
              sum(refunded) AS refunded FROM sold) AS s,
            (SELECT sum(carts) AS carts, sum(recovered) AS recovered FROM {all_carts}) AS c",
         orders = whole("order_rollups"),
-        products = in_pieces("product_rollups", ["$9", "$10", "$11", "$12"]),
-        quantity = net("quantity"),
-        revenue = net("revenue"),
+        products = in_pieces(
+            "product_rollups",
+            "product_id",
+            &["quantity", "revenue"],
+            ["$9", "$10", "$11", "$12"]
+        ),
         placed = count("placed", "placed"),
         pending = count("pending", "pending"),
         cancelled = count("cancelled", "cancelled"),

@@ -2,7 +2,7 @@
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::Text;
-use recado_domain::analytics::Window;
+use recado_domain::analytics::{Piece, Window};
 use recado_domain::shared::{AccountId, StoreError};
 use serde::de::DeserializeOwned;
 
@@ -49,32 +49,32 @@ pub(super) fn whole(table: &str) -> String {
 /// Binds the window's pieces, for [`in_pieces`].
 pub(super) fn with_pieces<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
     let pieces = window.pieces();
+    let sign = |piece: &Piece| if piece.adds { 1_i32 } else { -1 };
     statement
         .bind(pieces.iter().map(|piece| piece.grain.minutes()).collect::<Vec<_>>())
         .bind(pieces.iter().map(|piece| piece.start).collect::<Vec<_>>())
         .bind(pieces.iter().map(|piece| piece.end).collect::<Vec<_>>())
-        .bind(pieces.iter().map(|piece| piece.adds).collect::<Vec<_>>())
+        .bind(pieces.iter().map(sign).collect::<Vec<_>>())
 }
 
-/// The rows of a roll-up that is kept by the week, too, and whether each adds to the window's sums; `bound`: the
-/// parameters of its pieces. What is asked for of them are [`net`] sums. Each piece is a query of its own, since a join
-/// with all of them is planned as if it read most of the roll-up, and then does.
-pub(super) fn in_pieces(table: &str, bound: [&str; 4]) -> String {
-    let [spans, starts, ends, adds] = bound;
+/// The rows of a roll-up that is kept by the week, too: `keys` as they are, and each of `sums` with the sign that it has
+/// in the window's; `bound`: the parameters of its pieces. Each piece is a query of its own, since a join with all of them
+/// is planned as if it read most of the roll-up, and then does.
+pub(super) fn in_pieces(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
+    let [spans, starts, ends, signs] = bound;
     // What is beyond the end of an array is null, of which there are no rows.
     let piece = |at: usize| {
+        let signed: String = sums
+            .iter()
+            .map(|sum| format!(", {sum} * ({signs})[{at}] AS {sum}"))
+            .collect();
         format!(
-            "SELECT *, ({adds})[{at}] AS adds FROM {table}
+            "SELECT {keys}{signed} FROM {table}
              WHERE account_id = $1 AND span = ({spans})[{at}] AND at >= ({starts})[{at}] AND at < ({ends})[{at}]"
         )
     };
     let pieces: Vec<String> = (1..=Window::PIECES).map(piece).collect();
     format!("({}) AS t", pieces.join(" UNION ALL "))
-}
-
-/// A sum of rows in pieces.
-pub(super) fn net(column: &str) -> String {
-    format!("(coalesce(sum({column}) FILTER (WHERE adds), 0) - coalesce(sum({column}) FILTER (WHERE NOT adds), 0))")
 }
 
 /// An array with an object for every day of the window: `sums` are SQL expressions over a day's rows, which are null
