@@ -51,7 +51,7 @@ pub(super) async fn totals(conn: &mut AsyncPgConnection) -> Attempt<Totals> {
     let row: TotalsRow = sql(
         "SELECT (SELECT count(*) FROM accounts WHERE deleting_at IS NULL) AS accounts,
            (SELECT count(*) FROM users) AS users,
-           (SELECT count(*) FROM contacts WHERE deleted_at IS NULL) AS contacts,
+           (SELECT coalesce(sum(contacts), 0)::bigint FROM contact_counts) AS contacts,
            (SELECT coalesce(sum(conversations), 0)::bigint FROM conversation_counts) AS conversations",
     )
     .get_result(conn)

@@ -84,7 +84,7 @@ impl From<UsageRow> for Usage {
 macro_rules! usage_columns {
     () => {
         concat!(
-            "(SELECT count(*) FROM contacts WHERE account_id = $1 AND deleted_at IS NULL) AS contacts,
+            "(SELECT coalesce(sum(contacts), 0)::bigint FROM contact_counts WHERE account_id = $1) AS contacts,
            coalesce((SELECT sent + tests FROM message_usage
              WHERE account_id = $1 AND month = date_trunc('month', now() AT TIME ZONE 'UTC')::date), 0) + ",
             replies_of_month!("date_trunc('month', now() AT TIME ZONE 'UTC')"),

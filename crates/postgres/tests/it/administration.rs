@@ -194,6 +194,7 @@ async fn conversations_of_deleted_contacts_are_in_no_figure() {
             "INSERT INTO conversations (account_id, id, contact_id, last_message_at)
                SELECT '{0}', md5(id::text)::uuid, id, now() FROM contacts WHERE account_id = '{0}';
              UPDATE contacts SET deleted_at = now() WHERE id = (SELECT id FROM contacts ORDER BY id LIMIT 1);
+             UPDATE contact_counts SET contacts = contacts - 1;
              INSERT INTO conversation_counts (account_id, status, conversations)
                VALUES ('{0}', 'open', 1), ('{0}', 'closed', 0)",
             world.account

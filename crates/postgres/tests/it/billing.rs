@@ -274,12 +274,11 @@ async fn an_attempt_can_be_taken_back_once() {
 async fn usage_is_counted_where_the_change_is_written() {
     let world = World::new().await;
     let other = world.another_account().await;
-    world.people(7).await;
-    world.people_of(other, 3).await;
     let account = world.account;
     world
         .sql(&format!(
-            "UPDATE contacts SET deleted_at = now() WHERE account_id = '{account}' AND name = 'Contact 1';
+            "INSERT INTO contact_counts (account_id, day, contacts) VALUES
+               ('{account}', '2026-01-01', 4), ('{account}', '2026-01-02', 2), ('{other}', '2026-01-01', 3);
              INSERT INTO message_usage_slots (account_id, month, sent, reserved) VALUES
                ('{account}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, 42, 7), ('{account}', '2020-01-01', 9, 0);
              INSERT INTO message_rollups (account_id, span, at, sent, delivered, read, failed, received)
