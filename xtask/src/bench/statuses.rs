@@ -3,9 +3,11 @@
 //!
 //! One campaign is sent to the end, in silence. Then a second one is sent to the same contacts, and meanwhile the
 //! statuses of the first come in, batch by batch, as fast as they are answered. What is compared happened in the same
-//! seconds.
+//! seconds: what comes in after the last message has left does not count.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::thread::{ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -27,7 +29,7 @@ const CONTACTS: u32 = 20_000;
 const NUMBER: &str = "106540352242922";
 
 /// Statuses in one callback, and callbacks under way at a time.
-const BATCH: usize = 50;
+const BATCH: u32 = 50;
 const CALLERS: usize = 4;
 
 /// The longest that a campaign may take.
@@ -46,27 +48,38 @@ pub(super) fn run(stage: &Stage, _: Options) -> Result<Vec<Figure>> {
     println!("another one, and {} statuses of the first", CONTACTS * 3);
     let second = sender.campaign()?;
     let told = Told::default();
+    let before = platform.accepted()?;
     let began = Instant::now();
     sender.begin(&second)?;
-    std::thread::scope(|scope| {
+    let meanwhile = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..CALLERS)
             .map(|_| scope.spawn(|| tell(&server, &callbacks, &told)))
             .collect();
+        let mut meanwhile = told.meanwhile(began, 0);
+        while meanwhile.sent < CONTACTS && !callers.iter().all(ScopedJoinHandle::is_finished) {
+            sleep(Duration::from_millis(5));
+            meanwhile = told.meanwhile(began, platform.accepted()? - before);
+        }
         callers.into_iter().try_for_each(|caller| match caller.join() {
             Ok(done) => done,
             Err(_) => fail("a caller panicked"),
-        })
+        })?;
+        Ok(meanwhile)
     })?;
-    let took = began.elapsed().as_secs_f64();
-    let dispatched = sender.left(&second)?;
     sender.wait_for_end(&second, PATIENCE)?;
     sender.disconnect_number(&number)?;
-    Ok(figures(&told, took, dispatched))
+    Ok(figures(&told, &meanwhile))
 }
 
-fn figures(told: &Told, took: f64, dispatched: f64) -> Vec<Figure> {
-    let taken = (told.callbacks.load(Ordering::Relaxed) * BATCH).to_string();
-    let rate = taken.parse::<f64>().unwrap_or_default() / took;
+/// What was done until there was nothing left to send, or nothing left to tell.
+struct Meanwhile {
+    seconds: f64,
+    taken: u32,
+    sent: u32,
+}
+
+fn figures(told: &Told, meanwhile: &Meanwhile) -> Vec<Figure> {
+    let (taken, sent) = (f64::from(meanwhile.taken), f64::from(meanwhile.sent));
     let mut times = told.times.lock().map(|times| times.clone()).unwrap_or_default();
     times.sort_by(f64::total_cmp);
     let median = times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY);
@@ -74,11 +87,16 @@ fn figures(told: &Told, took: f64, dispatched: f64) -> Vec<Figure> {
     let share =
         late.parse::<f64>().unwrap_or_default() * 100.0 / times.len().max(1).to_string().parse::<f64>().unwrap_or(1.0);
     vec![
-        Figure::more("statuses: messages sent a second meanwhile", dispatched / took, "", 0),
-        Figure::more("statuses: taken in a second", rate, "", 0),
+        Figure::more(
+            "statuses: messages sent a second meanwhile",
+            sent / meanwhile.seconds,
+            "",
+            0,
+        ),
+        Figure::more("statuses: taken in a second", taken / meanwhile.seconds, "", 0),
         Figure::more(
             "statuses: taken in for each that the sending causes",
-            rate * took / (3.0 * dispatched),
+            taken / (3.0 * sent),
             "",
             2,
         )
@@ -102,9 +120,18 @@ fn figures(told: &Told, took: f64, dispatched: f64) -> Vec<Figure> {
 #[derive(Default)]
 struct Told {
     next: AtomicUsize,
-    callbacks: AtomicUsize,
-    refused: AtomicU64,
-    times: std::sync::Mutex<Vec<f64>>,
+    taken: AtomicU32,
+    times: Mutex<Vec<f64>>,
+}
+
+impl Told {
+    fn meanwhile(&self, began: Instant, sent: u32) -> Meanwhile {
+        Meanwhile {
+            seconds: began.elapsed().as_secs_f64(),
+            taken: self.taken.load(Ordering::Relaxed),
+            sent,
+        }
+    }
 }
 
 fn tell(server: &Server, callbacks: &[String], told: &Told) -> Result<()> {
@@ -123,10 +150,9 @@ fn tell(server: &Server, callbacks: &[String], told: &Told) -> Result<()> {
             .send(body)
             .context(|| "a callback was not answered".to_owned())?;
         if answer.status().as_u16() != 200 {
-            told.refused.fetch_add(1, Ordering::Relaxed);
             return fail(format!("a callback was answered with {}", answer.status()));
         }
-        told.callbacks.fetch_add(1, Ordering::Relaxed);
+        told.taken.fetch_add(BATCH, Ordering::Relaxed);
         if let Ok(mut times) = told.times.lock() {
             times.push(began.elapsed().as_secs_f64());
         }
@@ -149,7 +175,7 @@ fn statuses(stage: &Stage, account: &str, campaign: &str) -> Result<Vec<String>>
     }
     let mut callbacks = Vec::new();
     for word in ["sent", "delivered", "read"] {
-        for batch in sends.chunks(BATCH) {
+        for batch in sends.chunks(usize::try_from(BATCH).unwrap_or(usize::MAX)) {
             let statuses: Vec<Value> = batch
                 .iter()
                 .map(|(send, message)| {
