@@ -207,6 +207,14 @@ impl TenantPool {
         Transaction::begin(&self.0, &format!("BEGIN; {}", setting(account))).await
     }
 
+    /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
+    /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
+    /// later, the note among it.
+    pub(crate) async fn begin_repeatable(&self, account: AccountId) -> Result<Transaction, StoreError> {
+        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", setting(account));
+        Transaction::begin(&self.0, &begin).await
+    }
+
     /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
         usage(&self.0.pool)

@@ -69,7 +69,12 @@ impl CallbackStore for PgCallbacks {
     }
 
     async fn forget(&self, id: CallbackId) -> Result<(), StoreError> {
-        let statement = sql("DELETE FROM whatsapp_callbacks WHERE id = $1").bind(id);
+        // The commit does not wait for the disk: a callback that a crash brings back is processed once more.
+        let statement = sql(
+            "DELETE FROM whatsapp_callbacks USING set_config('synchronous_commit', 'off', true)
+             WHERE id = $1",
+        )
+        .bind(id);
         self.0.run(statement).await?;
         Ok(())
     }

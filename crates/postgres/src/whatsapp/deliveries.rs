@@ -11,7 +11,7 @@ use crate::contacts::withdraw;
 use crate::conversations::{find_message, lock_messages, write_messages};
 use crate::errors::Attempt;
 use crate::pool::TenantPool;
-use crate::transactions::in_tenant;
+use crate::transactions::in_transaction;
 
 /// Delivery news, applied to campaign sends and to replies.
 #[derive(Clone, Debug)]
@@ -29,7 +29,8 @@ impl DeliveryStore for PgDeliveries {
         if news.is_empty() {
             return Ok(vec![]);
         }
-        in_tenant!(self.0, account, |conn| apply(conn, account, news))
+        // Its callback is kept until this is done, and news that is told twice changes nothing.
+        in_transaction!(self.0.begin_repeatable(account), |conn| apply(conn, account, news))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use recado_domain::whatsapp::{CallbackStore, DeliveryNews, DeliveryStore};
+use recado_postgres::PgCallbacks;
 use time::Duration;
 
 use crate::support::{NOW, World, id};
@@ -218,4 +219,29 @@ async fn who_stopped_marketing_is_opted_out_by_the_answer_or_the_news() {
         0
     );
     world.assert_recount().await;
+}
+
+/// Of a callback, that it came waits for the disk. What came of it does not: it is done again if that is lost.
+#[tokio::test]
+async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
+    let (mut world, _, sends) = in_flight().await;
+    world
+        .see_commits(&[("whatsapp_callbacks", "INSERT"), ("campaign_sends", "UPDATE")])
+        .await;
+    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callback = id().into();
+    callbacks.store(callback, b"{}", Duration::minutes(1)).await.unwrap();
+    let batch = [news(Some(sends[0]), "m0", SendStatus::Delivered)];
+    world.deliveries().apply(world.account, &batch).await.unwrap();
+    assert_eq!(world.commits_seen().await, "campaign_sends off, whatsapp_callbacks on");
+    world
+        .sql(
+            "TRUNCATE seen;
+             CREATE CONSTRAINT TRIGGER at_end AFTER DELETE ON whatsapp_callbacks
+               DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()",
+        )
+        .await;
+    callbacks.forget(callback).await.unwrap();
+    assert_eq!(world.commits_seen().await, "whatsapp_callbacks off");
+    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
 }

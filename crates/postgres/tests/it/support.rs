@@ -205,6 +205,37 @@ impl World {
         row.unwrap_or_else(|error| panic!("{query}: {error:?}")).get(0)
     }
 
+    /// From now on it is written down how changes of these tables are committed, as [`Self::commits_seen`] tells it;
+    /// waiting for the disk, where nobody says otherwise.
+    pub(crate) async fn see_commits(&mut self, tables: &[(&str, &str)]) {
+        let database = self.text("current_database()").await.unwrap();
+        // Whatever the server of the tests does; connections that there are already do not hear of it.
+        self.sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
+            .await;
+        (self.tenants, self.platform) = (self.db.tenant_pool(), self.db.platform_pool());
+        self.sql(
+            "CREATE TABLE seen (of text, commit text);
+             GRANT INSERT ON seen TO PUBLIC;
+             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+               RETURN NULL;
+             END $$",
+        )
+        .await;
+        for (table, change) in tables {
+            self.sql(&format!(
+                "CREATE CONSTRAINT TRIGGER at_commit AFTER {change} ON {table}
+                   DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()"
+            ))
+            .await;
+        }
+    }
+
+    pub(crate) async fn commits_seen(&self) -> String {
+        let seen = "SELECT string_agg(DISTINCT of || ' ' || commit, ', ' ORDER BY of || ' ' || commit) FROM seen";
+        self.text(seen).await.unwrap_or_default()
+    }
+
     /// So many contacts with a phone, `Contact 1` first.
     pub(crate) async fn people(&self, count: usize) {
         self.people_of(self.account, count).await;

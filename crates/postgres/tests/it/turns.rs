@@ -301,25 +301,8 @@ async fn a_numbers_places_are_given_out_once() {
 #[tokio::test]
 async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
     let mut world = World::new().await;
-    let database = world.text("current_database()").await.unwrap();
-    // Whatever the server of the tests does; connections that there are already do not hear of it.
     world
-        .sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
-        .await;
-    world.platform = world.db.platform_pool();
-    world
-        .sql(
-            "CREATE TABLE seen (of text, commit text);
-             GRANT INSERT ON seen TO PUBLIC;
-             CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-               INSERT INTO public.seen VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
-               RETURN NULL;
-             END $$;
-             CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT OR UPDATE ON number_paces
-               DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see();
-             CREATE CONSTRAINT TRIGGER at_commit AFTER UPDATE ON campaign_sends
-               DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()",
-        )
+        .see_commits(&[("number_paces", "INSERT OR UPDATE"), ("campaign_sends", "UPDATE")])
         .await;
     world.people(2).await;
     let worker = id();
@@ -329,9 +312,5 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
         paces.reserve("1", Duration::seconds(10)).await.unwrap();
         world.in_flight(run, worker, 1).await;
     }
-    let seen = "SELECT string_agg(DISTINCT of || ' ' || commit, ', ' ORDER BY of || ' ' || commit) FROM seen";
-    assert_eq!(
-        world.text(seen).await.as_deref(),
-        Some("campaign_sends on, number_paces off")
-    );
+    assert_eq!(world.commits_seen().await, "campaign_sends on, number_paces off");
 }
