@@ -8,7 +8,7 @@ WITH held AS (
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
   FROM unnest($5, $6) AS w (id, message_id)
-  WHERE s.account_id = $1 AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
+  WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
     AND s.started_at IS NOT NULL
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
 ), told AS (
@@ -49,17 +49,17 @@ WITH held AS (
       SELECT started_at FROM campaign_sends
       WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id OFFSET 0) o
     ) + $7 * interval '1 microsecond' AS free_at
-  FROM unnest($4) AS w (id) JOIN campaign_sends s ON s.account_id = $1 AND s.id = w.id
+  FROM unnest($4) AS w (id) JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id
   WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held)
 ), started AS (
   UPDATE campaign_sends s SET started_at = now() FROM next n
-  WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL
+  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL
     AND (n.free_at <= now()) IS NOT FALSE
   RETURNING s.id, EXISTS (SELECT 1 FROM contacts c WHERE c.account_id = $1 AND c.id = s.contact_id
     AND c.deleted_at IS NULL AND c.opted_out_at IS NULL AND c.phone IS NOT NULL) AS reachable
 ), deferred AS (
   UPDATE campaign_sends s SET retry_at = n.free_at FROM next n
-  WHERE s.account_id = $1 AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL AND n.free_at > now()
+  WHERE s.account_id = (SELECT $1) AND s.id = n.id AND s.status = 'pending' AND s.started_at IS NULL AND n.free_at > now()
 )
 SELECT EXISTS (SELECT 1 FROM held) AS goes_on, ARRAY (SELECT id FROM started) AS started,
   ARRAY (SELECT id FROM started WHERE NOT reachable) AS unreachable
