@@ -225,7 +225,7 @@ pub(crate) async fn lock_sends(
                AND m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
            now() AS now
          FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-         WHERE s.account_id = (SELECT $1) AND s.id = ANY ($2 || ARRAY (
+         WHERE s.account_id = $1 AND s.id = ANY ($2 || ARRAY (
            SELECT m.send_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)))
          ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s",
     )
@@ -372,7 +372,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
          FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
            AS w (id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at,
              error_code, error_message, wa_message_id, never_confirmed)
-         WHERE s.account_id = (SELECT $1) AND s.id = w.id",
+         WHERE s.account_id = $1 AND s.id = w.id",
     )
     .bind(account)
     .bind(sends.iter().map(|send| send.row.id).collect::<Vec<_>>())

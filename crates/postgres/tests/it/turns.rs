@@ -6,7 +6,7 @@ use recado_domain::campaigns::{
     Claim, PAIR_INTERVAL, PaceStore as _, QueuedRun, RunStore as _, SendResult, SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
-use recado_domain::whatsapp::{DeliveryNews, DeliveryStore as _, ProfileStore as _};
+use recado_domain::whatsapp::{DeliveryStore as _, ProfileStore as _};
 use recado_postgres::{PgPaces, PgProfiles};
 use time::Duration;
 use uuid::Uuid;
@@ -320,7 +320,7 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
 /// The planner knows of other accounts' sends alone, as where somebody sends for the first time and a server has just
 /// started. It then expects one send of the account, so that going through all of them looks cheaper than one by its key.
 #[tokio::test]
-async fn sends_of_an_account_that_the_planner_has_not_seen_are_looked_up_by_their_keys() {
+async fn a_turn_of_an_account_that_the_planner_has_not_seen_looks_sends_up_by_their_keys() {
     const SENDS: usize = 2000;
     const PART: usize = 40;
     let mut world = World::new().await;
@@ -353,24 +353,19 @@ async fn sends_of_an_account_that_the_planner_has_not_seen_are_looked_up_by_thei
         .collect();
     world.sql("SELECT pg_stat_force_next_flush()").await;
     world.sql("SELECT pg_stat_reset()").await;
-    (world.tenants, world.platform) = (world.db.tenant_pool(), world.db.platform_pool());
-    let started = world.start_sends(run, worker, &sends[..PART]).await;
-    let batch: Vec<DeliveryNews> = started
-        .iter()
-        .map(|send| news(Some(*send), &send.to_string(), SendStatus::Delivered))
-        .collect();
-    world.deliveries().apply(world.account, &batch).await.unwrap();
+    world.platform = world.db.platform_pool();
+    assert_eq!(world.start_sends(run, worker, &sends[..PART]).await.len(), PART);
     // A connection tells what it read when it ends.
-    (world.tenants, world.platform) = (world.db.tenant_pool(), world.db.platform_pool());
+    world.platform = world.db.platform_pool();
     let figure = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'campaign_sends'");
     let deadline = Instant::now() + std::time::Duration::from_secs(20);
-    while world.number(&figure("n_tup_upd")).await < i64::try_from(2 * PART).unwrap() {
+    while world.number(&figure("n_tup_upd")).await < i64::try_from(PART).unwrap() {
         assert!(Instant::now() < deadline, "nothing is told of the sends");
         world.sql("SELECT pg_stat_clear_snapshot()").await;
     }
     let read = world.number(&figure("seq_tup_read + idx_tup_fetch")).await;
     assert!(
         read < i64::try_from(SENDS).unwrap(),
-        "{read} sends were read to change {PART} twice"
+        "{read} sends were read to start {PART}"
     );
 }
