@@ -210,7 +210,7 @@ impl TenantPool {
     /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
     /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
     /// later, the note among it.
-    pub(crate) async fn begin_repeatable(&self, account: AccountId) -> Result<Transaction, StoreError> {
+    pub(crate) async fn begin_replayable(&self, account: AccountId) -> Result<Transaction, StoreError> {
         let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", setting(account));
         Transaction::begin(&self.0, &begin).await
     }
