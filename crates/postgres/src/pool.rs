@@ -41,6 +41,9 @@ const TENANT: &str = "recado_tenant";
 /// asked there fails; it does not find nothing, which would be an answer.
 pub(crate) const NO_ACCOUNT: &str = "none";
 
+/// Plans know nothing of what they are carried out with.
+const PLANNED_FOR_ALL: &str = "SET LOCAL plan_cache_mode = force_generic_plan";
+
 /// How a pool connects, and how long anything may take.
 #[derive(Clone, Debug)]
 pub struct PoolConfig {
@@ -207,11 +210,19 @@ impl TenantPool {
         Transaction::begin(&self.0, &format!("BEGIN; {}", setting(account))).await
     }
 
-    /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
-    /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
-    /// later, the note among it.
-    pub(crate) async fn begin_replayable(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", setting(account));
+    /// The same, for work on many rows that looks each of them up by its key. Its statements are planned for any account
+    /// and any keys. Planned for this account, of which the planner may not know yet, they would go through all of its
+    /// rows instead: it expects one. What chooses rows in any other way belongs into [`begin`](Self::begin).
+    pub(crate) async fn begin_batch(&self, account: AccountId) -> Result<Transaction, StoreError> {
+        Transaction::begin(&self.0, &format!("BEGIN; {PLANNED_FOR_ALL}; {}", setting(account))).await
+    }
+
+    /// A batch that is kept and done again until somebody notes that it was done, without harm if it was: its commit does
+    /// not wait for the disk. What a crash of the database takes from it, it takes from all that is written later, the
+    /// note among it.
+    pub(crate) async fn begin_replayable_batch(&self, account: AccountId) -> Result<Transaction, StoreError> {
+        let account = setting(account);
+        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {PLANNED_FOR_ALL}; {account}");
         Transaction::begin(&self.0, &begin).await
     }
 

@@ -23,7 +23,7 @@ use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
 use crate::sql::{Sql, Word, anywhere, bare, sql};
-use crate::transactions::in_tenant;
+use crate::transactions::{in_batch, in_tenant};
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -349,7 +349,7 @@ impl ContactStore for PgContacts {
         if rows.is_empty() {
             return Ok(Upserted::default());
         }
-        in_tenant!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
+        in_batch!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
     }
 
     async fn upsert_one(

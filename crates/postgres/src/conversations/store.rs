@@ -23,7 +23,7 @@ use crate::contacts::learn_wa_ids;
 use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Sql, sql};
-use crate::transactions::in_tenant;
+use crate::transactions::{in_batch, in_tenant};
 use crate::whatsapp::one_profile;
 
 /// Conversations and their messages.
@@ -372,7 +372,7 @@ impl ConversationStore for PgConversations {
         }
         let mut failed = 0;
         for (account, ids) in pending {
-            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
+            failed += in_batch!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
         }
         Ok(failed)
     }

@@ -20,7 +20,7 @@ fn amount(text: &str) -> Amount {
     Amount::parse(text).unwrap()
 }
 
-fn order(external_id: &str, status: OrderStatus, total: &str) -> OrderDraft {
+pub(crate) fn order(external_id: &str, status: OrderStatus, total: &str) -> OrderDraft {
     let item = OrderItem {
         product_id: "p".into(),
         name: "Bolo".into(),
@@ -44,7 +44,7 @@ fn order(external_id: &str, status: OrderStatus, total: &str) -> OrderDraft {
     }
 }
 
-fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> EventDraft {
+pub(crate) fn event(metric: &str, contact: Uuid, at: time::OffsetDateTime) -> EventDraft {
     EventDraft {
         id: id().into(),
         metric_name: metric.into(),

@@ -50,6 +50,7 @@ mod templates;
 mod trial;
 mod turns;
 mod unfolding;
+mod unseen;
 mod upserts;
 mod webhook_events;
 mod webhook_telling;

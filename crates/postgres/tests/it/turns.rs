@@ -1,7 +1,5 @@
 //! What a run under way does most: results written and sends started in one statement, and the pace it goes at.
 
-use std::time::Instant;
-
 use recado_domain::campaigns::{
     Claim, PAIR_INTERVAL, PaceStore as _, QueuedRun, RunStore as _, SendResult, SendStatus,
 };
@@ -315,57 +313,4 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
         world.in_flight(run, worker, 1).await;
     }
     assert_eq!(world.commits_seen().await, "campaign_sends on, number_paces off");
-}
-
-/// The planner knows of other accounts' sends alone, as where somebody sends for the first time and a server has just
-/// started. It then expects one send of the account, so that going through all of them looks cheaper than one by its key.
-#[tokio::test]
-async fn a_turn_of_an_account_that_the_planner_has_not_seen_looks_sends_up_by_their_keys() {
-    const SENDS: usize = 2000;
-    const PART: usize = 40;
-    let mut world = World::new().await;
-    let other = world.another_account().await;
-    world
-        .sql(&format!(
-            "SET session_replication_role = replica;
-             INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
-               SELECT '{other}', md5(i::text)::uuid, '{other}', md5(i::text)::uuid FROM generate_series(1, 20000) i;
-             SET session_replication_role = origin;
-             ANALYZE campaign_sends"
-        ))
-        .await;
-    world.people(SENDS).await;
-    let worker = id();
-    let (_, run) = world.started(worker).await;
-    let sends: Vec<SendId> = world
-        .client
-        .query(
-            &format!(
-                "SELECT id::text FROM campaign_sends WHERE account_id = '{}'",
-                world.account
-            ),
-            &[],
-        )
-        .await
-        .unwrap()
-        .iter()
-        .map(|row| SendId(row.get::<_, String>(0).parse().unwrap()))
-        .collect();
-    world.sql("SELECT pg_stat_force_next_flush()").await;
-    world.sql("SELECT pg_stat_reset()").await;
-    world.platform = world.db.platform_pool();
-    assert_eq!(world.start_sends(run, worker, &sends[..PART]).await.len(), PART);
-    // A connection tells what it read when it ends.
-    world.platform = world.db.platform_pool();
-    let figure = |column: &str| format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'campaign_sends'");
-    let deadline = Instant::now() + std::time::Duration::from_secs(20);
-    while world.number(&figure("n_tup_upd")).await < i64::try_from(PART).unwrap() {
-        assert!(Instant::now() < deadline, "nothing is told of the sends");
-        world.sql("SELECT pg_stat_clear_snapshot()").await;
-    }
-    let read = world.number(&figure("seq_tup_read + idx_tup_fetch")).await;
-    assert!(
-        read < i64::try_from(SENDS).unwrap(),
-        "{read} sends were read to start {PART}"
-    );
 }
