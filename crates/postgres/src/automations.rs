@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Id, column, sql};
-use crate::transactions::{in_batch, in_tenant};
+use crate::transactions::in_tenant;
 
 /// Automations.
 #[derive(Clone, Debug)]
@@ -207,6 +207,6 @@ impl AutomationStore for PgAutomations {
         executions: &[Execution],
         now: OffsetDateTime,
     ) -> Result<Option<Recorded>, StoreError> {
-        in_batch!(self.0, account, |conn| record(conn, account, id, executions, now))
+        in_tenant!(self.0, account, |conn| record(conn, account, id, executions, now))
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::outbox::PgOutbox;
 use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Number, sql};
+use crate::sql::{Number, first, sql};
 
 /// Notifications of one account at a time.
 #[derive(Clone, Debug)]
@@ -106,13 +106,14 @@ impl NotificationStore for PgNotifications {
         let limit = query.slice.limit;
         self.catch_up(account).await;
         let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
-        let wanted = sql(format!(
+        let ordered = format!(
             "SELECT {COLUMNS} FROM notifications n
-             WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC LIMIT $3"
-        ))
-        .bind(account)
-        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
-        .bind(limit + 1);
+             WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC"
+        );
+        let wanted = sql(first(ordered, "$3"))
+            .bind(account)
+            .bind(query.slice.cursor.unwrap_or(Uuid::max()))
+            .bind(limit + 1);
         let rows: Vec<NotificationRow> = self.tenants.read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Notification::from).collect();
         Ok(Slice::cut(rows, limit, |row: &Notification| row.id))

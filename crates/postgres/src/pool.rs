@@ -41,8 +41,11 @@ const TENANT: &str = "recado_tenant";
 /// asked there fails; it does not find nothing, which would be an answer.
 pub(crate) const NO_ACCOUNT: &str = "none";
 
-/// Plans know nothing of what they are carried out with.
-const PLANNED_FOR_ALL: &str = "SET LOCAL plan_cache_mode = force_generic_plan";
+/// How a tenant's statements are planned: with what a connection begins with, once for all accounts, keys and pages.
+/// Planned for its values, a statement goes through all rows of an account of which the planner does not know yet: it
+/// expects one.
+const FOR_ALL: &str = "";
+const FOR_VALUES: &str = "SET LOCAL plan_cache_mode = auto; ";
 
 /// How a pool connects, and how long anything may take.
 #[derive(Clone, Debug)]
@@ -105,7 +108,9 @@ impl PoolConfig {
         if let Some(role) = role {
             // Starting workers takes longer than what is asked, too, and they take the processors from others.
             options.push_str(&format!(" -c max_parallel_workers_per_gather=0 -c role={role}"));
-            options.push_str(&format!(" -c app.account_id={NO_ACCOUNT}"));
+            options.push_str(&format!(
+                " -c app.account_id={NO_ACCOUNT} -c plan_cache_mode=force_generic_plan"
+            ));
         }
         config.options(options.trim_start());
         config.application_name(if role.is_some() {
@@ -193,7 +198,10 @@ pub struct PoolUsage {
 
 /// Connections that see one account at a time: the role they run as owns nothing.
 #[derive(Clone)]
-pub struct TenantPool(pub(crate) Connections);
+pub struct TenantPool {
+    pub(crate) connections: Connections,
+    planning: &'static str,
+}
 
 /// The owner's connections, which row-level security does not bind.
 #[derive(Clone)]
@@ -202,33 +210,43 @@ pub struct PlatformPool(Connections);
 impl TenantPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
-        config.pool(Some(TENANT)).map(Self)
+        let connections = config.pool(Some(TENANT))?;
+        Ok(Self {
+            connections,
+            planning: FOR_ALL,
+        })
+    }
+
+    /// The same connections, for work that chooses rows by what they hold, as those of a window of time or an audience:
+    /// each statement is planned for what it asks, wherever that seems to be worth it.
+    #[must_use]
+    pub(crate) fn planned_for_values(&self) -> Self {
+        let connections = self.connections.clone();
+        let planning = FOR_VALUES;
+        Self { connections, planning }
+    }
+
+    /// What names the account to the policies, and says how to plan. The value is typed: no text reaches the statement.
+    pub(crate) fn settings(&self, AccountId(account): AccountId) -> String {
+        format!("{}SET LOCAL app.account_id = '{account}'", self.planning)
     }
 
     /// Begins a transaction that sees this account alone, in one round trip.
     pub(crate) async fn begin(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        Transaction::begin(&self.0, &format!("BEGIN; {}", setting(account))).await
+        Transaction::begin(&self.connections, &format!("BEGIN; {}", self.settings(account))).await
     }
 
-    /// The same, for work on many rows that looks each of them up by its key. Its statements are planned for any account
-    /// and any keys. Planned for this account, of which the planner may not know yet, they would go through all of its
-    /// rows instead: it expects one. What chooses rows in any other way belongs into [`begin`](Self::begin).
-    pub(crate) async fn begin_batch(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        Transaction::begin(&self.0, &format!("BEGIN; {PLANNED_FOR_ALL}; {}", setting(account))).await
-    }
-
-    /// A batch that is kept and done again until somebody notes that it was done, without harm if it was: its commit does
-    /// not wait for the disk. What a crash of the database takes from it, it takes from all that is written later, the
-    /// note among it.
-    pub(crate) async fn begin_replayable_batch(&self, account: AccountId) -> Result<Transaction, StoreError> {
-        let account = setting(account);
-        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {PLANNED_FOR_ALL}; {account}");
-        Transaction::begin(&self.0, &begin).await
+    /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
+    /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
+    /// later, the note among it.
+    pub(crate) async fn begin_replayable(&self, account: AccountId) -> Result<Transaction, StoreError> {
+        let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", self.settings(account));
+        Transaction::begin(&self.connections, &begin).await
     }
 
     /// How the pool stands.
     pub fn usage(&self) -> PoolUsage {
-        usage(&self.0.pool)
+        usage(&self.connections.pool)
     }
 }
 
@@ -258,11 +276,6 @@ impl PlatformPool {
     pub fn usage(&self) -> PoolUsage {
         usage(&self.0.pool)
     }
-}
-
-/// Names the account to the policies. The value is typed: no text reaches the statement.
-pub(crate) fn setting(AccountId(account): AccountId) -> String {
-    format!("SET LOCAL app.account_id = '{account}'")
 }
 
 pub(crate) fn usage(pool: &Pool<AsyncPgConnection>) -> PoolUsage {

@@ -41,7 +41,7 @@ use recado_domain::shared::{AccountId, StoreError};
 use tokio::task::unconstrained;
 
 use crate::errors::{Attempt, Fault, RETRIES, is_conflict};
-use crate::pool::{Held, TenantPool, setting};
+use crate::pool::{Held, TenantPool};
 
 /// A row as the driver has it: small code for each type of rows, and all of the rest only once.
 type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
@@ -161,10 +161,10 @@ impl TenantPool {
         for query in &queries {
             kept &= query.is_kept().map_err(Fault::from)?;
         }
-        let begin = format!("BEGIN READ ONLY; {}", setting(account));
+        let begin = format!("BEGIN READ ONLY; {}", self.settings(account));
         let mut left = RETRIES;
         loop {
-            let mut held = Held::get(&self.0).await?;
+            let mut held = Held::get(&self.connections).await?;
             let preparing = Preparing::default();
             held.conn()?.set_instrumentation(preparing.clone());
             let conn: &AsyncPgConnection = held.conn()?;

@@ -2,6 +2,7 @@
 //! language of diesel cannot say (claims, batches, joins with arrays).
 
 use std::borrow::Cow;
+use std::fmt::Display;
 
 use diesel::pg::Pg;
 use diesel::prelude::QueryableByName;
@@ -24,6 +25,15 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
         binds: Vec::new(),
     }
 }
+
+/// The first rows of a statement that orders them; `limit` is the parameter that says how many. Of it alone the planner
+/// would expect a tenth of all rows, which it may rather sort than take one by one from where they lie in order.
+pub(crate) fn first(ordered: impl Display, limit: &str) -> String {
+    format!("SELECT * FROM ({ordered} LIMIT {MOST}) AS first LIMIT {limit}")
+}
+
+/// More than any page has.
+const MOST: i64 = 200;
 
 /// One type for every statement, whatever it binds: nested types would cost minutes of compilation.
 pub(crate) struct Sql<'a> {

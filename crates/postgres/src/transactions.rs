@@ -20,7 +20,7 @@ use recado_domain::shared::{AccountId, StoreError};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::Sql;
 
-/// What [`in_tenant!`], [`in_batch!`] and [`in_platform!`] do, in a transaction that begins in any other way.
+/// What [`in_tenant!`] and [`in_platform!`] do, in a transaction that begins in any other way.
 macro_rules! in_transaction {
     ($begin:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
@@ -52,15 +52,7 @@ macro_rules! in_tenant {
     };
 }
 
-/// `in_batch!(pool, account, |conn| work)`: the same, for many rows that are looked up by their keys
-/// ([`begin_batch`](crate::pool::TenantPool::begin_batch)).
-macro_rules! in_batch {
-    ($pool:expr, $account:expr, $($work:tt)+) => {
-        $crate::transactions::in_transaction!($pool.begin_batch($account), $($work)+)
-    };
-}
-
-/// `in_platform!(pool, |conn| work)`: a transaction of the owner.
+/// `in_platform!(pool, |conn| work)`: the same, of the owner.
 macro_rules! in_platform {
     ($pool:expr, $($work:tt)+) => {
         $crate::transactions::in_transaction!($pool.begin(), $($work)+)
@@ -81,7 +73,7 @@ macro_rules! on_platform {
     };
 }
 
-pub(crate) use {in_batch, in_platform, in_tenant, in_transaction, on_platform};
+pub(crate) use {in_platform, in_tenant, in_transaction, on_platform};
 
 impl TenantPool {
     /// Carries one statement out, and returns how many rows it changed.

@@ -25,7 +25,7 @@ pub struct PgExports(TenantPool);
 
 impl PgExports {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+        Self(pool.planned_for_values())
     }
 }
 

@@ -17,7 +17,7 @@ pub struct PgInsights(TenantPool);
 
 impl PgInsights {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+        Self(pool.planned_for_values())
     }
 
     async fn read<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {

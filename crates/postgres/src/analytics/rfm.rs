@@ -28,7 +28,10 @@ pub struct PgRfm {
 impl PgRfm {
     /// `platform` looks for what is due, across accounts.
     pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
-        Self { tenants, platform }
+        Self {
+            tenants: tenants.planned_for_values(),
+            platform,
+        }
     }
 }
 

@@ -34,7 +34,7 @@ struct Feed {
 
 impl PgAnalytics {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool)
+        Self(pool.planned_for_values())
     }
 
     /// None where the statement answers no row.

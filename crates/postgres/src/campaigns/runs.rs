@@ -26,19 +26,25 @@ use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, corrupt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
-use crate::transactions::{in_batch, in_platform, in_tenant, on_platform};
+use crate::transactions::{in_platform, in_tenant, on_platform};
 use crate::{templates, whatsapp};
 
 /// Runs.
 #[derive(Clone, Debug)]
 pub struct PgRuns {
     tenants: TenantPool,
+    /// For sends that are named.
+    sends: TenantPool,
     platform: PlatformPool,
 }
 
 impl PgRuns {
     pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
-        Self { tenants, platform }
+        Self {
+            sends: tenants.clone(),
+            tenants: tenants.planned_for_values(),
+            platform,
+        }
     }
 }
 
@@ -140,7 +146,7 @@ impl RunStore for PgRuns {
         if results.is_empty() {
             return Ok(());
         }
-        in_batch!(self.tenants, run.account_id, |conn| record(conn, run, results))
+        in_tenant!(self.sends, run.account_id, |conn| record(conn, run, results))
     }
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
@@ -185,7 +191,7 @@ impl RunStore for PgRuns {
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
         let mut failed = 0;
         for (account, sends) in self.in_doubt(ttl, limit).await? {
-            failed += in_batch!(self.tenants, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
+            failed += in_tenant!(self.sends, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
         }
         Ok(failed)
     }

@@ -315,7 +315,9 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError> {
-        in_tenant!(self.0, account, |conn| preview::survey(conn, account, id, first))
+        in_tenant!(self.0.planned_for_values(), account, |conn| preview::survey(
+            conn, account, id, first
+        ))
     }
 
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError> {

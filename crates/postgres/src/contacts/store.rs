@@ -22,8 +22,8 @@ use crate::errors::{Attempt, corrupt, word};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Sql, Word, anywhere, bare, sql};
-use crate::transactions::{in_batch, in_tenant};
+use crate::sql::{Sql, Word, anywhere, bare, first, sql};
+use crate::transactions::in_tenant;
 
 /// Contacts.
 #[derive(Clone, Debug)]
@@ -132,22 +132,25 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
         Some(_) => (own("$6"), belongs()),
     };
     let search = query.filter.search.as_deref();
-    let text = format!(
-        "WITH part AS MATERIALIZED (
-         SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
+    let ordered = format!(
+        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
          FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
            AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
            AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
              WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5))
            AND {belongs}
-         ORDER BY c.id DESC LIMIT $7)
+         ORDER BY c.id DESC"
+    );
+    let text = format!(
+        "WITH part AS MATERIALIZED ({part})
          SELECT {COLUMNS}, tags FROM part LEFT JOIN (
            SELECT l.contact_id, json_agg(json_build_object('id', t.id, 'name', t.name, 'color', t.color)
              ORDER BY lower(t.name), t.id) AS tags
            FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
            WHERE l.account_id = $1 AND l.contact_id = ANY (ARRAY (SELECT id FROM part))
            GROUP BY l.contact_id) w ON w.contact_id = part.id
-         ORDER BY id DESC"
+         ORDER BY id DESC",
+        part = first(ordered, "$7")
     );
     let numbers = search.map(Phone::search_forms).unwrap_or_default();
     sql(text)
@@ -349,7 +352,7 @@ impl ContactStore for PgContacts {
         if rows.is_empty() {
             return Ok(Upserted::default());
         }
-        in_batch!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
+        in_tenant!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
     }
 
     async fn upsert_one(

@@ -20,7 +20,7 @@ use crate::contacts::telling;
 use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
 use crate::sql::{Word, column, sql};
-use crate::transactions::in_batch;
+use crate::transactions::in_tenant;
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
 const ATTEMPTS: usize = 3;
@@ -40,7 +40,7 @@ impl InboxStore for PgInbox {
     async fn receive(&self, account: AccountId, phone_number_id: &str, arrivals: &[Arrival]) -> Result<(), StoreError> {
         let mut left = ATTEMPTS;
         loop {
-            let received = in_batch!(self.0, account, |conn| receive(
+            let received = in_tenant!(self.0, account, |conn| receive(
                 conn,
                 account,
                 phone_number_id,

@@ -22,8 +22,8 @@ use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::learn_wa_ids;
 use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Sql, sql};
-use crate::transactions::{in_batch, in_tenant};
+use crate::sql::{Sql, first, sql};
+use crate::transactions::in_tenant;
 use crate::whatsapp::one_profile;
 
 /// Conversations and their messages.
@@ -100,15 +100,16 @@ fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
     } else {
         ""
     };
-    let page = sql(format!(
+    let ordered = format!(
         "SELECT {CONVERSATION} FROM {LIVE}
          WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){wanted}
-         ORDER BY v.last_message_at DESC, v.id DESC LIMIT $4"
-    ))
-    .bind(account)
-    .bind(after.at)
-    .bind(after.id)
-    .bind(query.slice.limit + 1);
+         ORDER BY v.last_message_at DESC, v.id DESC"
+    );
+    let page = sql(first(ordered, "$4"))
+        .bind(account)
+        .bind(after.at)
+        .bind(after.id)
+        .bind(query.slice.limit + 1);
     match query.status {
         None => page,
         Some(status) => page.bind(status.as_str()),
@@ -135,16 +136,17 @@ async fn find_one(
 
 fn messages<'a>(account: AccountId, id: ConversationId, slice: &SliceQuery<Moment>) -> Sql<'a> {
     let after = slice.cursor.unwrap_or(Moment::LAST);
-    sql(format!(
+    let ordered = format!(
         "SELECT {COLUMNS} FROM messages m
          WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
-         ORDER BY m.created_at DESC, m.id DESC LIMIT $5"
-    ))
-    .bind(account)
-    .bind(id)
-    .bind(after.at)
-    .bind(after.id)
-    .bind(slice.limit + 1)
+         ORDER BY m.created_at DESC, m.id DESC"
+    );
+    sql(first(ordered, "$5"))
+        .bind(account)
+        .bind(id)
+        .bind(after.at)
+        .bind(after.id)
+        .bind(slice.limit + 1)
 }
 
 /// Writes a locked conversation, and counts it where its status is another one than before.
@@ -372,7 +374,7 @@ impl ConversationStore for PgConversations {
         }
         let mut failed = 0;
         for (account, ids) in pending {
-            failed += in_batch!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
+            failed += in_tenant!(self.tenants, account, |conn| fail_pending(conn, account, ids.clone()))?;
         }
         Ok(failed)
     }

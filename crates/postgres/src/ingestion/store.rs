@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::{carts, events, orders, spend};
 use crate::pool::TenantPool;
-use crate::transactions::in_batch;
+use crate::transactions::in_tenant;
 
 /// What is told of an account's customers.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl IngestionStore for PgIngestion {
         drafts: &[OrderDraft],
         now: OffsetDateTime,
     ) -> Result<Recording, StoreError> {
-        in_batch!(self.0, account, |conn| orders::record(conn, account, ids, drafts, now))
+        in_tenant!(self.0, account, |conn| orders::record(conn, account, ids, drafts, now))
     }
 
     async fn carts(
@@ -38,7 +38,7 @@ impl IngestionStore for PgIngestion {
         drafts: &[CartDraft],
         now: OffsetDateTime,
     ) -> Result<Recorded, StoreError> {
-        in_batch!(self.0, account, |conn| carts::record(conn, account, ids, drafts, now))
+        in_tenant!(self.0, account, |conn| carts::record(conn, account, ids, drafts, now))
     }
 
     async fn ad_spend(
@@ -47,7 +47,7 @@ impl IngestionStore for PgIngestion {
         entries: &[AdSpend],
         now: OffsetDateTime,
     ) -> Result<Recorded, StoreError> {
-        in_batch!(self.0, account, |conn| spend::record(conn, account, entries, now))
+        in_tenant!(self.0, account, |conn| spend::record(conn, account, entries, now))
     }
 
     async fn events(
@@ -56,6 +56,6 @@ impl IngestionStore for PgIngestion {
         drafts: &[EventDraft],
         now: OffsetDateTime,
     ) -> Result<Recording, StoreError> {
-        in_batch!(self.0, account, |conn| events::record(conn, account, drafts, now))
+        in_tenant!(self.0, account, |conn| events::record(conn, account, drafts, now))
     }
 }

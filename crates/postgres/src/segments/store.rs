@@ -15,7 +15,7 @@ use super::membership::{CONDITIONS, count};
 use crate::errors::{Attempt, Fault, corrupt, failed};
 use crate::pool::TenantPool;
 use crate::sql::{Id, Number, Sql, bare, sql};
-use crate::transactions::{in_batch, in_tenant};
+use crate::transactions::in_tenant;
 
 /// Segments.
 #[derive(Clone, Debug)]
@@ -258,7 +258,7 @@ impl SegmentStore for PgSegments {
         id: SegmentId,
         contacts: &[ContactId],
     ) -> Result<MembersAdded, StoreError> {
-        in_batch!(self.0, account, |conn| add_members(conn, account, id, contacts))
+        in_tenant!(self.0, account, |conn| add_members(conn, account, id, contacts))
     }
 
     async fn remove_members(
@@ -267,6 +267,6 @@ impl SegmentStore for PgSegments {
         id: SegmentId,
         contacts: &[ContactId],
     ) -> Result<bool, StoreError> {
-        in_batch!(self.0, account, |conn| remove_members(conn, account, id, contacts))
+        in_tenant!(self.0, account, |conn| remove_members(conn, account, id, contacts))
     }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::errors::word;
 use crate::pool::TenantPool;
-use crate::sql::sql;
+use crate::sql::{first, sql};
 
 /// How much of the feed one look goes through: whoever asks for a kind that is rare gets there in several.
 const WINDOW: i64 = 5000;
@@ -109,9 +109,14 @@ pub(super) async fn logs(
     let mut statement = sql(format!(
         "SELECT l.id, l.endpoint_id, l.direction, l.event_type, l.message_id, l.payload, l.event_id, v.payload AS data,
            v.occurred_at, l.response_status, l.attempt, l.duration_ms, l.error, l.next_attempt_at, l.created_at
-         FROM (SELECT * FROM webhook_logs l WHERE {wanted} ORDER BY l.created_at DESC, l.id DESC LIMIT $2) l
-         LEFT JOIN webhook_events v ON v.account_id = l.account_id AND v.id = l.event_id
-         ORDER BY l.created_at DESC, l.id DESC"
+         FROM ({latest}) l
+         LEFT JOIN LATERAL (SELECT payload, occurred_at FROM webhook_events
+           WHERE account_id = $1 AND id = l.event_id OFFSET 0) v ON true
+         ORDER BY l.created_at DESC, l.id DESC",
+        latest = first(
+            format!("SELECT * FROM webhook_logs l WHERE {wanted} ORDER BY l.created_at DESC, l.id DESC"),
+            "$2"
+        )
     ))
     .bind(account)
     .bind(query.limit);
@@ -145,36 +150,43 @@ struct EventRow {
 
 /// Goes through a window of positions: what matches in it, up to the limit, and the last row gone through. A cursor is an
 /// id, which tells nobody how much happens elsewhere; that of an event which is not kept any more still is a moment.
-const SLICE: &str = "WITH start AS MATERIALIZED (
-       SELECT coalesce(
-         (SELECT position FROM webhook_events WHERE account_id = $1 AND id = $2),
-         (SELECT min(position) - 1 FROM webhook_events WHERE account_id = $1 AND id > $2 AND position IS NOT NULL),
-         (SELECT max(position) FROM webhook_events WHERE account_id = $1), 0) AS position),
-     seen AS MATERIALIZED (
-       SELECT v.position, v.id, $3 IS NULL OR v.type = $3 AS matches
-       FROM webhook_events v
-       WHERE v.account_id = $1 AND v.position > (SELECT position FROM start)
-       ORDER BY v.position LIMIT $5),
-     numbered AS (
-       SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.position) AS n FROM seen s),
-     slice AS MATERIALIZED (
-       SELECT position, id, matches FROM numbered
-       WHERE n < $4 OR (n = $4 AND matches)),
-     last AS (SELECT max(position) AS position FROM slice)
-     SELECT v.id, v.type AS kind, v.payload AS data, v.occurred_at, s.matches,
-       EXISTS (SELECT FROM webhook_events f WHERE f.account_id = $1 AND f.position > last.position) AS followed
-     FROM last JOIN slice s ON s.matches OR s.position = last.position
-     JOIN webhook_events v ON v.account_id = $1 AND v.id = s.id
-     ORDER BY s.position";
+fn looking(for_kind: bool) -> String {
+    let after =
+        "FROM webhook_events WHERE account_id = $1 AND position > (SELECT position FROM start) ORDER BY position";
+    let seen = match for_kind {
+        true => format!("SELECT position, id, type = $4 AS matches {after} LIMIT {WINDOW}"),
+        false => first(format!("SELECT position, id, true AS matches {after}"), "$3"),
+    };
+    format!(
+        "WITH start AS MATERIALIZED (
+           SELECT coalesce(
+             (SELECT position FROM webhook_events WHERE account_id = $1 AND id = $2),
+             (SELECT min(position) - 1 FROM webhook_events WHERE account_id = $1 AND id > $2 AND position IS NOT NULL),
+             (SELECT max(position) FROM webhook_events WHERE account_id = $1), 0) AS position),
+         seen AS MATERIALIZED ({seen}),
+         numbered AS (
+           SELECT s.*, count(*) FILTER (WHERE s.matches) OVER (ORDER BY s.position) AS n FROM seen s),
+         slice AS MATERIALIZED (
+           SELECT position, id, matches FROM numbered
+           WHERE n < $3 OR (n = $3 AND matches)),
+         last AS (SELECT max(position) AS position FROM slice)
+         SELECT v.id, v.type AS kind, v.payload AS data, v.occurred_at, s.matches,
+           last.position < (SELECT max(position) FROM webhook_events WHERE account_id = $1) AS followed
+         FROM last JOIN slice s ON s.matches OR s.position = last.position
+         CROSS JOIN LATERAL (SELECT * FROM webhook_events WHERE account_id = $1 AND id = s.id OFFSET 0) v
+         ORDER BY s.position"
+    )
+}
 
 pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError> {
     let after = query.after.map_or(Uuid::nil(), Uuid::from);
-    let statement = sql(SLICE)
+    let mut statement = sql(looking(query.kind.is_some()))
         .bind(account)
         .bind(after)
-        .bind(query.kind.clone())
-        .bind(query.limit)
-        .bind(WINDOW);
+        .bind(query.limit);
+    if let Some(kind) = query.kind.clone() {
+        statement = statement.bind(kind);
+    }
     let rows: Vec<EventRow> = pool.read_rows(account, statement).await?;
     let last = rows.as_slice().last();
     Ok(Slice {

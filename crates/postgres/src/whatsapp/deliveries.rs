@@ -30,9 +30,7 @@ impl DeliveryStore for PgDeliveries {
             return Ok(vec![]);
         }
         // Its callback is kept until this is done, and news that is told twice changes nothing.
-        in_transaction!(self.0.begin_replayable_batch(account), |conn| apply(
-            conn, account, news
-        ))
+        in_transaction!(self.0.begin_replayable(account), |conn| apply(conn, account, news))
     }
 }
 

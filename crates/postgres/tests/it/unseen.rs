@@ -4,13 +4,17 @@
 use std::time::{Duration, Instant};
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
-use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
-use recado_domain::conversations::{Arrival, InboundMessage, InboundNews, InboxStore, Sender};
+use recado_domain::contacts::{ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone};
+use recado_domain::conversations::{
+    Arrival, ConversationQuery, ConversationStatus, ConversationStore, InboundMessage, InboundNews, InboxStore, Sender,
+};
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
+use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::SegmentStore;
-use recado_domain::shared::{Amount, ContactId, SendId};
+use recado_domain::shared::{AccountId, Amount, ContactId, Moment, SendId, SliceQuery};
+use recado_domain::webhooks::{FeedQuery, LogQuery, WebhookStore};
 use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
-use recado_postgres::{PgInbox, PgIngestion, PgProfiles, PgSegments};
+use recado_postgres::{PgConversations, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks};
 use uuid::Uuid;
 
 use crate::contacts::draft;
@@ -22,6 +26,18 @@ use crate::whatsapp::profile;
 /// How many rows of each table the account has, and how many of them are asked about.
 const ROWS: usize = 2000;
 const PART: usize = 40;
+
+const SLICE: SliceQuery = SliceQuery {
+    cursor: None,
+    limit: 40,
+};
+
+fn newest() -> SliceQuery<Moment> {
+    SliceQuery {
+        cursor: None,
+        limit: SLICE.limit,
+    }
+}
 
 /// Of this account there are so many rows of every table, but a few tags: their names are no keys, since no index may
 /// tell a tenant of them (`lower` could).
@@ -50,7 +66,14 @@ fn rows_of(account: impl ToString, rows: usize) -> String {
      INSERT INTO metric_contacts (account_id, metric_name, contact_id)
        SELECT 'A', 'metric ' || i, key('A', i) FROM i;
      INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
-       SELECT 'A', key('A', i), 'metric ' || i, key('A', i), 'site', now() FROM i;"
+       SELECT 'A', key('A', i), 'metric ' || i, key('A', i), 'site', now() FROM i;
+     INSERT INTO notifications (account_id, id, type, title, message, place)
+       SELECT 'A', key('A', i), 'info', 'x', 'y', i FROM i;
+     INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
+       SELECT 'A', key('A', i), 'message.sent', '{}', now(), i FROM i;
+     INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id, created_at)
+       SELECT 'A', key('A', i), key('A', 1), 'outbound', 'message.sent', i::text, key('A', i),
+         now() - i % 1000 * interval '1 s' FROM i;"
         .replace("FROM i", &format!("FROM generate_series(1, {rows}) i"))
         .replace("'A'", &format!("'{}'", account.to_string()))
 }
@@ -113,6 +136,11 @@ impl World {
 
     /// Something was read, and of no table all rows of the account.
     async fn assert_looked_up(&mut self, what: &str) {
+        self.assert_few_of(ROWS, what).await;
+    }
+
+    /// The same, of an account that has so many.
+    async fn assert_few_of(&mut self, rows: usize, what: &str) {
         self.close().await;
         let read =
             "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS n, relname FROM pg_stat_user_tables";
@@ -120,7 +148,7 @@ impl World {
             .number(&format!("SELECT count(*) FROM ({read}) r WHERE n >= {PART}"))
             .await;
         assert!(some > 0, "{what}: nothing was looked up");
-        let many = format!("SELECT string_agg(relname || ' ' || n, ', ') FROM ({read}) r WHERE n >= {ROWS}");
+        let many = format!("SELECT string_agg(relname || ' ' || n, ', ') FROM ({read}) r WHERE n >= {rows}");
         assert_eq!(
             self.text(&many).await,
             None,
@@ -332,4 +360,82 @@ async fn members_of_a_segment() {
     );
     drop(segments);
     world.assert_looked_up("members of a segment").await;
+}
+
+/// Of an account that the planner has not seen, and of one that has most of the rows of every table.
+#[tokio::test]
+async fn pages_of_lists() {
+    let mut world = unseen().await;
+    let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
+    let seen: AccountId = world
+        .text(&format!("({most})"))
+        .await
+        .unwrap()
+        .parse::<Uuid>()
+        .unwrap()
+        .into();
+    for (account, rows) in [(world.account, ROWS), (seen, 10 * ROWS)] {
+        let tag = world.text(&format!("key('{account}', 1)")).await.unwrap();
+        for tag_id in [None, Some(tag.parse::<Uuid>().unwrap().into())] {
+            let filter = ContactFilter {
+                tag_id,
+                ..ContactFilter::default()
+            };
+            world.count_reads().await;
+            let query = ContactQuery { filter, slice: SLICE };
+            let page = world.contacts().list(account, &query).await.unwrap();
+            assert_eq!(page.data.len(), PART);
+            world.assert_few_of(rows, "contacts").await;
+        }
+        world.count_reads().await;
+        let conversations = PgConversations::new(world.tenants.clone(), world.platform.clone());
+        let query = ConversationQuery {
+            status: Some(ConversationStatus::Open),
+            slice: newest(),
+        };
+        let page = conversations.list(account, &query).await.unwrap();
+        let one = page.data[0].id;
+        assert_eq!(page.data.len(), PART);
+        assert_eq!(
+            conversations
+                .messages(account, one, &newest())
+                .await
+                .unwrap()
+                .unwrap()
+                .data
+                .len(),
+            1
+        );
+        drop(conversations);
+        world.assert_few_of(rows, "conversations, and messages of one").await;
+        world.count_reads().await;
+        let notifications = PgNotifications::new(world.tenants.clone(), world.platform.clone());
+        let query = NotificationQuery {
+            unread: false,
+            slice: SLICE,
+        };
+        assert_eq!(notifications.list(account, &query).await.unwrap().data.len(), PART);
+        drop(notifications);
+        world.assert_few_of(rows, "notifications").await;
+        world.count_reads().await;
+        let webhooks = PgWebhooks::new(world.tenants.clone());
+        let limit = SLICE.limit;
+        let query = FeedQuery {
+            after: None,
+            kind: None,
+            limit,
+        };
+        assert_eq!(webhooks.feed(account, &query).await.unwrap().data.len(), PART);
+        drop(webhooks);
+        world.assert_few_of(rows, "events of webhooks").await;
+        world.count_reads().await;
+        let webhooks = PgWebhooks::new(world.tenants.clone());
+        let query = LogQuery {
+            limit,
+            ..LogQuery::default()
+        };
+        assert_eq!(webhooks.logs(account, &query).await.unwrap().len(), PART);
+        drop(webhooks);
+        world.assert_few_of(rows, "deliveries of webhooks").await;
+    }
 }
