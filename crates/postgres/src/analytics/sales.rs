@@ -12,10 +12,11 @@ fn named(kind: &str, table: &str) -> String {
     )
 }
 
-/// What is owed to campaigns, or to automations, with their names.
+/// What is owed to campaigns, or to automations, with their names: the fields of a `Credit` without their names, since
+/// there may be many.
 fn credits(kind: &str) -> String {
     format!(
-        "coalesce(json_agg(json_build_object('id', id, 'name', name, 'orders', orders, 'revenue', revenue::text)
+        "coalesce(json_agg(json_build_array(id, name, orders, revenue::text)
            ORDER BY revenue DESC, id) FILTER (WHERE kind = '{kind}'), '[]')"
     )
 }
