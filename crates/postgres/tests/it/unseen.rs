@@ -362,19 +362,17 @@ async fn members_of_a_segment() {
     world.assert_looked_up("members of a segment").await;
 }
 
-/// Of an account that the planner has not seen, and of one that has most of the rows of every table.
-#[tokio::test]
-async fn pages_of_lists() {
-    let mut world = unseen().await;
+/// The account that the planner has not seen, and the one that has most of all rows; how many each has.
+async fn both(world: &World) -> [(AccountId, usize); 2] {
     let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
-    let seen: AccountId = world
-        .text(&format!("({most})"))
-        .await
-        .unwrap()
-        .parse::<Uuid>()
-        .unwrap()
-        .into();
-    for (account, rows) in [(world.account, ROWS), (seen, 10 * ROWS)] {
+    let seen: Uuid = world.text(&format!("({most})")).await.unwrap().parse().unwrap();
+    [(world.account, ROWS), (seen.into(), 10 * ROWS)]
+}
+
+#[tokio::test]
+async fn pages_of_people() {
+    let mut world = unseen().await;
+    for (account, rows) in both(&world).await {
         let tag = world.text(&format!("key('{account}', 1)")).await.unwrap();
         for tag_id in [None, Some(tag.parse::<Uuid>().unwrap().into())] {
             let filter = ContactFilter {
@@ -408,6 +406,13 @@ async fn pages_of_lists() {
         );
         drop(conversations);
         world.assert_few_of(rows, "conversations, and messages of one").await;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_what_happened() {
+    let mut world = unseen().await;
+    for (account, rows) in both(&world).await {
         world.count_reads().await;
         let notifications = PgNotifications::new(world.tenants.clone(), world.platform.clone());
         let query = NotificationQuery {
