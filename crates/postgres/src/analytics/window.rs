@@ -58,8 +58,9 @@ pub(super) fn with_pieces<'a>(statement: Sql<'a>, window: &Window) -> Sql<'a> {
 }
 
 /// The rows of a roll-up that is kept by the week, too: `keys` as they are, and each of `sums` with the sign that it has
-/// in the window's, which is not multiplied by: that costs half as much as the sum. `bound`: the parameters of its pieces. Each piece is a query of its own, since a join with all of them
-/// is planned as if it read most of the roll-up, and then does.
+/// in the window's, by which it is not multiplied: that takes almost as long as adding it up. `bound`: the parameters of
+/// its pieces. Each piece is a query of its own, since a join with all of them is planned as if it read most of the
+/// roll-up, and then does.
 pub(super) fn in_pieces(table: &str, keys: &str, sums: &[&str], bound: [&str; 4]) -> String {
     let [spans, starts, ends, signs] = bound;
     // What is beyond the end of an array is null, of which there are no rows.

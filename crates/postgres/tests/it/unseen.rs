@@ -1,5 +1,6 @@
-//! What is asked about many of an account's rows by their keys, where the planner has not seen the account: it then
-//! expects one row of the account, so that going through all of them looks cheaper than looking each up by its key.
+//! What is asked about some of an account's rows, by their keys or as a page, where the planner has not seen the account:
+//! planned for its values, a statement expects one row of it, so that going through all of them looks cheaper than
+//! looking each up by its key.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use recado_domain::conversations::{
 };
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
-use recado_domain::segments::SegmentStore;
+use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{AccountId, Amount, ContactId, Moment, SendId, SliceQuery};
 use recado_domain::webhooks::{FeedQuery, LogQuery, WebhookStore};
 use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
@@ -46,7 +47,7 @@ fn rows_of(account: impl ToString, rows: usize) -> String {
        SELECT 'A', key('A', i), 'Ana', '+55119' || lpad(i::text, 8, '0'), '55119' || lpad(i::text, 8, '0') FROM i;
      INSERT INTO tags (account_id, id, name) SELECT 'A', key('A', i), 'tag ' || i FROM i WHERE i <= 10;
      INSERT INTO contact_tags (account_id, contact_id, tag_id) SELECT 'A', key('A', i), key('A', i % 10 + 1) FROM i;
-     INSERT INTO segment_members (account_id, segment_id, contact_id) SELECT 'A', key('A', 1), key('A', i) FROM i;
+     INSERT INTO segment_members (account_id, segment_id, contact_id) SELECT 'A', key('A', i / 1000), key('A', i) FROM i;
      INSERT INTO campaigns (account_id, id, name, status, quota_month)
        SELECT 'A', key('A', i), 'x', 'sending', '2026-03-01' FROM i;
      INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, wa_message_id, started_at)
@@ -88,7 +89,7 @@ async fn unseen() -> World {
             "CREATE FUNCTION key(account text, i int) RETURNS uuid LANGUAGE sql IMMUTABLE
                AS 'SELECT md5(account || i)::uuid';
              SET session_replication_role = replica;
-             INSERT INTO segments (account_id, id, name) VALUES ('{0}', key('{0}', 1), 'x');
+             INSERT INTO segments (account_id, id, name) VALUES ('{0}', key('{0}', 0), 'full'), ('{0}', key('{0}', 3), 'empty');
              INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, total, pending)
                VALUES ('{0}', key('{0}', 1), 0, {ROWS}, {ROWS});
              {seen} ANALYZE; {unseen}
@@ -349,17 +350,24 @@ async fn orders_carts_and_events() {
 async fn members_of_a_segment() {
     let mut world = unseen().await;
     let keys = world.keys().await;
+    let (full, empty) = (world.key(0).await, world.key(3).await);
     let contacts: Vec<ContactId> = keys.iter().map(|&key| key.into()).collect();
     world.count_reads().await;
     let segments = PgSegments::new(world.tenants.clone());
     assert!(
         segments
-            .remove_members(world.account, keys[0].into(), &contacts)
+            .remove_members(world.account, full.into(), &contacts)
             .await
             .unwrap()
     );
     drop(segments);
-    world.assert_looked_up("members of a segment").await;
+    world.assert_looked_up("members that leave").await;
+    world.count_reads().await;
+    let segments = PgSegments::new(world.tenants.clone());
+    let added = segments.add_members(world.account, empty.into(), &contacts).await;
+    assert!(matches!(added, Ok(MembersAdded::Done(_))), "{added:?}");
+    drop(segments);
+    world.assert_looked_up("members that come").await;
 }
 
 /// The account that the planner has not seen, and the one that has most of all rows; how many each has.
