@@ -132,9 +132,9 @@ fn requests_in_one_go_are_answered_in_their_order_also_to_who_has_stopped_speaki
     let mut stream = connect(&server);
     stream.write_all(ask("patient").as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    until("it waits for the table", || {
-        server.db.count("FROM pg_locks WHERE NOT granted") > 0
-    });
+    let waiting = "FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE d.datname = current_database() AND l.relation = 'tags'::regclass AND NOT l.granted";
+    until("it waits for the table", || server.db.count(waiting) > 0);
     server.db.run("COMMIT");
     assert_eq!(statuses(&rest(stream)), [200]);
 }

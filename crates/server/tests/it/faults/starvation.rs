@@ -94,11 +94,12 @@ fn a_deadlock_is_tried_again_within_the_request() {
         .request("PUT", &format!("/api/campaigns/{id}"))
         .json(&json!({ "name": "D" }));
     let change = std::thread::spawn(move || request.send());
+    // The other databases of this PostgreSQL have locks of their own.
+    let waiting = "FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.objid = 40 AND NOT l.granted";
     until("the server waits for us", || {
-        server
-            .db
-            .count("FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-            == 1
+        assert!(!change.is_finished(), "it never waited");
+        server.db.count(waiting) == 1
     });
     // It waits for the longer time, and so it is the server's transaction that is broken off.
     server.db.run("SELECT 1 FROM campaigns FOR UPDATE");
