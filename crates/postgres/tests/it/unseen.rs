@@ -13,15 +13,18 @@ use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
 use recado_domain::shared::{AccountId, Amount, ContactId, Moment, SendId, SliceQuery};
-use recado_domain::webhooks::{FeedQuery, LogQuery, WebhookStore};
+use recado_domain::webhooks::{DeliveryQueue, FeedQuery, LogQuery, Settlement, Wanted, WebhookStore};
 use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
-use recado_postgres::{PgConversations, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks};
+use recado_postgres::{
+    PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
+};
 use uuid::Uuid;
 
 use crate::contacts::draft;
 use crate::deliveries::news;
 use crate::ingestion::{event, order};
-use crate::support::{NOW, World, id};
+use crate::support::{LEASE, NOW, World, id};
+use crate::webhooks::made;
 use crate::whatsapp::profile;
 
 /// How many rows of each table the account has, and how many of them are asked about.
@@ -72,6 +75,10 @@ fn rows_of(account: impl ToString, rows: usize) -> String {
        SELECT 'A', key('A', i), 'info', 'x', 'y', i FROM i;
      INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
        SELECT 'A', key('A', i), 'message.sent', '{}', now(), i FROM i;
+     INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
+       VALUES ('A', key('A', 1), 'x', 'outbound', 'https://e.example', '{*}', '', '');
+     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+       SELECT 'A', key('A', i), key('A', 1) FROM i;
      INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id, created_at)
        SELECT 'A', key('A', i), key('A', 1), 'outbound', 'message.sent', i::text, key('A', i),
          now() - i % 1000 * interval '1 s' FROM i;"
@@ -400,18 +407,9 @@ async fn pages_of_people() {
             slice: newest(),
         };
         let page = conversations.list(account, &query).await.unwrap();
-        let one = page.data[0].id;
         assert_eq!(page.data.len(), PART);
-        assert_eq!(
-            conversations
-                .messages(account, one, &newest())
-                .await
-                .unwrap()
-                .unwrap()
-                .data
-                .len(),
-            1
-        );
+        let of_one = conversations.messages(account, page.data[0].id, &newest()).await;
+        assert_eq!(of_one.unwrap().unwrap().data.len(), 1);
         drop(conversations);
         world.assert_few_of(rows, "conversations, and messages of one").await;
     }
@@ -450,5 +448,45 @@ async fn pages_of_what_happened() {
         assert_eq!(webhooks.logs(account, &query).await.unwrap().len(), PART);
         drop(webhooks);
         world.assert_few_of(rows, "deliveries of webhooks").await;
+    }
+}
+
+/// Asked for all accounts at once, of each line as many as are wanted.
+#[tokio::test]
+async fn deliveries_of_webhooks() {
+    let mut world = unseen().await;
+    let queue = |world: &World| PgDeliveryQueue::new(world.platform.clone());
+    for (account, rows) in both(&world).await {
+        let line = world.text(&format!("key('{account}', 1)")).await.unwrap();
+        let wanted = Wanted {
+            lines: vec![(line.parse::<Uuid>().unwrap().into(), 2 * SLICE.limit)],
+            others: 0,
+            limit: 2 * SLICE.limit,
+        };
+        world.count_reads().await;
+        let claimed = queue(&world).claim(&wanted, LEASE).await.unwrap();
+        world.assert_few_of(rows, "deliveries that are claimed").await;
+        assert_eq!(claimed.len(), 2 * PART);
+        let (tried, left) = claimed.split_at(PART);
+        let outcomes = [Settlement::Delivered, Settlement::Waiting(LEASE), Settlement::Failed];
+        let attempts: Vec<_> = (tried.iter().zip(outcomes.into_iter().cycle()))
+            .map(|(claimed, outcome)| made(claimed, Some(200), outcome))
+            .collect();
+        world.count_reads().await;
+        queue(&world).finish(&attempts, &[]).await.unwrap();
+        world.assert_few_of(rows, "deliveries that are over").await;
+        let back: Vec<_> = left.iter().map(|claimed| (claimed.key, claimed.claim)).collect();
+        world.count_reads().await;
+        queue(&world).release(&back).await.unwrap();
+        world.assert_few_of(rows, "deliveries that are given back").await;
+        let standing = format!(
+            "SELECT string_agg(state || ' ' || attempt || ' ' || n, ', ' ORDER BY state, attempt) FROM (
+               SELECT state, attempt, count(*) AS n FROM webhook_deliveries WHERE account_id = '{account}' GROUP BY 1, 2) s"
+        );
+        let standing = world.text(&format!("({standing})")).await.unwrap();
+        assert_eq!(
+            standing,
+            format!("failed 1 13, waiting 0 {}, waiting 1 13", rows - PART)
+        );
     }
 }

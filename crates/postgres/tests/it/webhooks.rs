@@ -64,7 +64,7 @@ async fn claim(world: &World, lines: &[(WebhookId, i64)], others: i64) -> Vec<Cl
     queue(world).claim(&wanted, LEASE).await.unwrap()
 }
 
-fn made(claimed: &Claimed, status: Option<u16>, settlement: Settlement) -> Attempt {
+pub(crate) fn made(claimed: &Claimed, status: Option<u16>, settlement: Settlement) -> Attempt {
     Attempt {
         key: claimed.key,
         claim: claimed.claim,
