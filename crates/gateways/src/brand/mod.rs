@@ -156,19 +156,28 @@ async fn read(url: &str, answer: Response<Incoming>) -> Result<Page, PageRefusal
     let kind = kind(media_type).ok_or(PageRefusal::MediaType)?;
     let unpacker = Unpacker::new(header(&head.headers, &CONTENT_ENCODING).unwrap_or_default(), LARGEST)?;
     let bytes = collect(body, unpacker).await?;
-    let text = Charset::of(media_type, &bytes).decode(&bytes)?;
+    let charset = Charset::of(media_type, &bytes);
+    // A megabyte of nothing but markup takes tens of milliseconds, in which the other requests of the thread would wait.
+    let reading = tokio::task::spawn_blocking(move || reduce(kind, charset, bytes));
+    let page = reading.await.map_err(|_| PageRefusal::Broken)??;
+    Ok(Page {
+        url: url.to_owned(),
+        ..page
+    })
+}
+
+/// What a reader sees of a page.
+fn reduce(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<Page, PageRefusal> {
+    let text = charset.decode(&bytes)?;
     drop(bytes);
-    let read = match kind {
+    let page = match kind {
         Kind::Html => text::of_html(&text),
         Kind::Plain => text::of_plain(&text),
     };
-    if read.text.is_empty() {
+    if page.text.is_empty() {
         return Err(PageRefusal::Empty);
     }
-    Ok(Page {
-        url: url.to_owned(),
-        ..read
-    })
+    Ok(page)
 }
 
 fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {

@@ -82,6 +82,29 @@ async fn no_page_comes_over_the_connection_of_another() {
     assert_eq!(site.connections(), 3);
 }
 
+/// The thread that serves requests has others to serve: where nobody else can read, nobody reads.
+#[test]
+fn a_page_is_read_beside_the_thread_that_asked_for_it() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (let_go, held) = std::sync::mpsc::channel::<()>();
+        let holder = tokio::task::spawn_blocking(move || held.recv());
+        let site = site(vec![page("<p>a")]);
+        let client = client();
+        let mut fetch = std::pin::pin!(client.fetch(site.origin()));
+        let early = tokio::time::timeout(SHORT, &mut fetch).await;
+        assert!(early.is_err(), "{early:?}");
+        assert_eq!(site.heads().len(), 1, "it was fetched");
+        let_go.send(()).unwrap();
+        assert_eq!(fetch.await.unwrap().text, "a");
+        holder.await.unwrap().unwrap();
+    });
+}
+
 #[tokio::test]
 async fn pages_of_other_kinds_that_are_read() {
     let deflated = gzip("<p>Olá".as_bytes());
