@@ -7,11 +7,13 @@ use super::{
     AdSpend, AdSpendInput, CartDraft, CartInput, EventDraft, EventInput, OrderDraft, OrderInput, OrderItem,
     OrderItemInput, Who,
 };
-use crate::shared::{Amount, MetricEventId};
+use crate::shared::{Amount, MetricEventId, text};
 
 const KEY_CHARS: usize = 255;
 const NAME_CHARS: usize = 200;
 const PRODUCT_CHARS: usize = 500;
+/// How large an event's properties may be, in bytes: lists hold a hundred events.
+const PROPERTIES_BYTES: usize = 64 * 1024;
 
 /// How far ahead of our clock an event's may be; it then counts as of now.
 const SKEW: Duration = Duration::minutes(10);
@@ -127,6 +129,10 @@ pub(super) fn event(
     if who.is_none() && input.contact_phone.is_none_or(|phone| phone.trim().is_empty()) {
         item.fault("contact_id", "is required, or contact_phone is");
     }
+    let properties = input.properties.unwrap_or_default();
+    if text::json_bytes(&properties) > PROPERTIES_BYTES {
+        item.fault("properties", format!("must be at most {PROPERTIES_BYTES} bytes"));
+    }
     let occurred_at = input.occurred_at.unwrap_or(now);
     if occurred_at > now + SKEW {
         item.fault("occurred_at", "must not lie in the future");
@@ -140,7 +146,7 @@ pub(super) fn event(
         value,
         currency: input.currency,
         source: source?,
-        properties: input.properties.unwrap_or_default(),
+        properties,
         occurred_at: occurred_at.min(now),
     })
 }

@@ -241,7 +241,7 @@ pub struct EventInput {
     /// The system that tells it: 1 to 200 characters.
     #[schemars(required, length(min = 1, max = 200), example = &"site")]
     pub source: Option<String>,
-    /// Whatever else is to be kept with it.
+    /// Whatever else is to be kept with it: at most 65,536 bytes.
     #[schemars(example = serde_json::json!({"path": "/bolos"}))]
     pub properties: Option<Map<String, Value>>,
     /// When it happened: now where it is absent, and at most 10 minutes from now.

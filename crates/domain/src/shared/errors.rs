@@ -11,6 +11,15 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[error("invalid data")]
 pub struct FieldErrors(pub BTreeMap<String, Vec<String>>);
 
+/// How many fields are named, and how many faults of each: what is said of a body stays small, whatever is wrong with it.
+const FIELDS: usize = 100;
+const FAULTS: usize = 10;
+
+/// The longest name or fault, in characters. Of a longer one the middle is left out, which is what it quotes, and so much
+/// of either end is kept.
+const CHARS: usize = 1000;
+const END_CHARS: usize = 200;
+
 impl FieldErrors {
     /// One fault of one field.
     pub fn one(field: impl Into<String>, message: impl Into<String>) -> Self {
@@ -19,15 +28,31 @@ impl FieldErrors {
         errors
     }
 
-    /// Adds a fault.
+    /// Adds a fault, unless enough is wrong already.
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.entry(field.into()).or_default().push(message.into());
+        let field = shortened(field.into());
+        if self.0.len() >= FIELDS && !self.0.contains_key(&field) {
+            return;
+        }
+        let faults = self.0.entry(field).or_default();
+        if faults.len() < FAULTS {
+            faults.push(shortened(message.into()));
+        }
     }
 
     /// `Ok` when nothing was found.
     pub fn into_result(self) -> Result<(), Self> {
         if self.0.is_empty() { Ok(()) } else { Err(self) }
     }
+}
+
+fn shortened(text: String) -> String {
+    if text.char_indices().nth(CHARS).is_none() {
+        return text;
+    }
+    let begin: String = text.chars().take(END_CHARS).collect();
+    let left_out = text.chars().count() - END_CHARS;
+    begin + "…" + &text.chars().skip(left_out).collect::<String>()
 }
 
 /// Why a store did not do as asked. `Display` names the kind only: the source is for the log.
@@ -104,4 +129,35 @@ pub enum Write<S> {
     Stale(S),
     /// No such row.
     Missing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_much_that_is_wrong_a_part_is_said() {
+        let mut errors = FieldErrors::default();
+        for n in 0..1000 {
+            errors.add(format!("items[{n}]"), "is required");
+            errors.add("items[0]", format!("is {n}"));
+        }
+        assert_eq!(errors.0.len(), FIELDS);
+        assert_eq!(errors.0["items[99]"], ["is required"]);
+        assert_eq!(errors.0["items[0]"].len(), FAULTS);
+        assert_eq!(errors.0["items[0]"][9], "is 8");
+    }
+
+    #[test]
+    fn of_what_a_fault_quotes_the_middle_is_left_out() {
+        let whole = "ã".repeat(CHARS);
+        assert_eq!(FieldErrors::one("a", &whole).0["a"], [whole.as_str()]);
+        let fault = format!("invalid type: string \"{whole}\", expected a boolean");
+        let errors = FieldErrors::one(&fault, &fault);
+        let (name, faults) = errors.0.first_key_value().unwrap();
+        assert_eq!(faults, &[name.as_str()]);
+        assert_eq!(name.chars().count(), 2 * END_CHARS + 1);
+        assert!(name.starts_with("invalid type: string \"ãã"), "{name}");
+        assert!(name.ends_with("ã\", expected a boolean"), "{name}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Text that people typed: names made safe to show, slugs made safe for URLs.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The longest slug.
@@ -16,6 +17,11 @@ pub fn holds_nul(value: &Value) -> bool {
         Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
         Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
+}
+
+/// How many bytes a value is, as JSON.
+pub fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |json| json.len())
 }
 
 /// Sanitizes a name: HTML tags and control characters are dropped, white space is collapsed and trimmed.

@@ -172,12 +172,20 @@ async fn each_rule_of_a_text_names_its_field() {
 async fn each_rule_of_buttons_and_cards_names_its_field() {
     let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
     let carousel = |t: &mut TemplateInput| t.template_type = Some("carousel".into());
+    let large = json!({ "type": "URL", "text": "x".repeat(64 * 1024) });
+    let cards = Some(Some(vec![large.clone(), json!({})]));
+    let large_cards = |t: &mut TemplateInput| {
+        carousel(t);
+        t.carousel_cards = cards;
+    };
     each_is_refused_by_its_field([
         ("buttons", with(|t| t.buttons = Some(Some(vec![button; 11])))),
         (
             "buttons[0].type",
             with(|t| t.buttons = Some(Some(vec![json!({ "text": "x" })]))),
         ),
+        ("buttons", with(|t| t.buttons = Some(Some(vec![large])))),
+        ("carousel_cards", with(large_cards)),
         ("carousel_cards", with(carousel)),
         (
             "carousel_cards",

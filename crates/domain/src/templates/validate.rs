@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{HeaderType, Template, TemplateInput, TemplateType, placeholders};
-use crate::shared::FieldErrors;
+use crate::shared::{FieldErrors, text};
 
 const NAME_CHARS: usize = 512;
 const BODY_CHARS: usize = 1024;
@@ -12,6 +12,8 @@ const HEADER_CHARS: usize = 60;
 const URL_CHARS: usize = 2000;
 const EXAMPLE_CHARS: usize = 1024;
 const BUTTONS: usize = 10;
+/// How large all buttons may be, and all cards, in bytes: lists hold a hundred templates.
+const SHAPES_BYTES: usize = 64 * 1024;
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
 /// The template with the caller's wishes, checked as a whole.
@@ -100,10 +102,15 @@ fn check_each(template: &Template, errors: &mut FieldErrors) {
     check_buttons(&template.buttons, errors);
     for (position, card) in template.carousel_cards.iter().enumerate() {
         if !card.is_object() {
-            errors.add(
-                format!("carousel_cards[{position}]"),
-                format!("must be an object, not {card}"),
-            );
+            errors.add(format!("carousel_cards[{position}]"), "must be an object");
+        }
+    }
+    for (field, shapes) in [
+        ("buttons", &template.buttons),
+        ("carousel_cards", &template.carousel_cards),
+    ] {
+        if text::json_bytes(shapes) > SHAPES_BYTES {
+            errors.add(field, format!("must be at most {SHAPES_BYTES} bytes"));
         }
     }
 }

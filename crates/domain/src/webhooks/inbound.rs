@@ -17,6 +17,9 @@ use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookI
 /// How long the name of a kind of event may be.
 const KIND_CHARS: usize = 100;
 
+/// The largest call, in bytes, that the log shows: a page of it holds a hundred.
+const LOGGED_BYTES: usize = 64 * 1024;
+
 /// What a log calls a call that could not be read.
 const UNREADABLE: &str = "unreadable";
 
@@ -40,7 +43,7 @@ pub struct Receipt {
     pub message_id: String,
     /// What it told.
     pub event_type: String,
-    /// All of it.
+    /// All of it, or how much it was.
     pub payload: Value,
     /// What was answered.
     pub response_status: i32,
@@ -113,7 +116,7 @@ impl Inbound {
             endpoint_id: id,
             message_id: message_id.to_owned(),
             event_type: kind,
-            payload,
+            payload: shown(payload, call.body.len()),
             response_status,
             error,
             at: self.clock.now(),
@@ -185,6 +188,14 @@ fn read(body: &[u8]) -> (Value, Result<String, FieldErrors>) {
     match payload.is_object() {
         true => (payload, kind),
         false => (json!({}), kind),
+    }
+}
+
+fn shown(payload: Value, bytes: usize) -> Value {
+    if bytes > LOGGED_BYTES {
+        json!({ "omitted_bytes": bytes })
+    } else {
+        payload
     }
 }
 

@@ -212,6 +212,23 @@ async fn of_kinds_that_mean_nothing_to_us_the_whole_call_is_logged() {
 }
 
 #[tokio::test]
+async fn of_a_large_call_the_log_shows_how_large_it_was() {
+    let world = World::default();
+    let large = |bytes: usize| {
+        let frame = json!({ "type": "shop.list", "data": "" }).to_string().len();
+        json!({ "type": "shop.list", "data": "x".repeat(bytes - frame) })
+    };
+    let (whole, larger) = (large(64 * 1024), large(64 * 1024 + 1));
+    for call in [&whole, &larger] {
+        world.receive(call).await.unwrap();
+    }
+    let receipts = world.receipts.lock().unwrap();
+    assert_eq!(receipts[0].payload, whole);
+    assert_eq!(receipts[1].payload, json!({ "omitted_bytes": 64 * 1024 + 1 }));
+    assert_eq!(receipts[1].event_type, "shop.list");
+}
+
+#[tokio::test]
 async fn an_event_without_an_id_has_the_same_one_whenever_it_comes() {
     let world = World::default();
     world.receive(&metric()).await.unwrap();

@@ -158,7 +158,7 @@ pub struct WebhookLog {
     /// The kind of event that was told.
     #[schemars(example = "message.received")]
     pub event_type: String,
-    /// What was sent or received.
+    /// What was sent or received; of a call of more than 65,536 bytes `omitted_bytes`, how many it had.
     #[schemars(example = serde_json::json!({"type": "message.received", "data": {"text": "Oi!"}}))]
     pub payload: Value,
     /// The HTTP status that was answered; null without an answer.

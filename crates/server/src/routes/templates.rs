@@ -57,7 +57,7 @@ pub(crate) struct TemplateBody {
     #[serde(default, deserialize_with = "nullable")]
     footer_text: Option<Option<String>>,
     /// At most 10 buttons, in WhatsApp's own form: objects with `type` (`QUICK_REPLY`, `URL`, `PHONE_NUMBER`,
-    /// `COPY_CODE`), `text` and what the type takes.
+    /// `COPY_CODE`), `text` and what the type takes; at most 65,536 bytes in all.
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
     buttons: Option<Option<Vec<Value>>>,
@@ -65,7 +65,7 @@ pub(crate) struct TemplateBody {
     #[schemars(example = ["Ana", "VOLTA10"])]
     #[serde(default, deserialize_with = "nullable")]
     example_values: Option<Option<Vec<String>>>,
-    /// The cards of a carousel, 2 to 10, in WhatsApp's own form.
+    /// The cards of a carousel, 2 to 10, in WhatsApp's own form; at most 65,536 bytes in all.
     #[schemars(length(max = 10), example = serde_json::json!([]))]
     #[serde(default, deserialize_with = "nullable")]
     carousel_cards: Option<Option<Vec<Value>>>,

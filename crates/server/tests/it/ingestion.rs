@@ -112,6 +112,7 @@ fn one_bad_item_refuses_all_and_is_named_by_its_place() {
         ("value", json!(true)),
         ("occurred_at", json!(ago(-60))),
         ("properties", json!([1])),
+        ("properties", json!({ "page": "x".repeat(64 * 1024) })),
         ("id", json!("1")),
     ];
     for (field, value) in wrong {

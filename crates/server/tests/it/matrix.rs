@@ -701,8 +701,11 @@ fn a_body_that_is_none_is_refused_by_every_route_that_takes_one() {
                     "{}",
                     label(spec)
                 );
+                // However much is wrong, what is said of it is little.
+                let quoted = call("application/json", &Value::from("\u{301}".repeat(400_000)).to_string());
+                assert!(quoted.text.len() < 1000, "{}: {}", label(spec), quoted.text.len());
+                assert_eq!(quoted.invalid(), ["body"], "{}", label(spec));
                 // An array is no object whose fields come in order.
-                assert_eq!(call("application/json", "[7]").invalid(), ["body"], "{}", label(spec));
                 assert_eq!(
                     call("application/json", " [\"Loja\"]").invalid(),
                     ["body"],
