@@ -27,7 +27,7 @@ fn begin(ana: &User<'_>) -> String {
 
 #[test]
 fn a_killed_server_is_followed_by_another_and_nobody_gets_it_twice() {
-    let server = Server::start(paced(10).with("SEND_UNKNOWN_TTL", "2s"));
+    let server = Server::start(paced(70).with("SEND_UNKNOWN_TTL", "2s"));
     let ana = server.owner();
     let id = begin(&ana);
     server.kill();

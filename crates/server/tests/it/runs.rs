@@ -221,7 +221,7 @@ fn a_number_that_is_removed_during_a_run_pauses_it() {
 
 #[test]
 fn a_cancel_during_a_run_stops_it() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "40"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(200);
@@ -360,7 +360,7 @@ fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();
     ana.profile();
-    ana.contacts(40);
+    ana.contacts(100);
     let id = ana.plain_campaign();
     let request = ana.command(&id, "execute");
     let run = std::thread::spawn(move || request.send());
@@ -370,16 +370,16 @@ fn who_opts_out_or_is_removed_during_a_run_is_left_out() {
            WHERE started_at IS NULL ORDER BY contact_id DESC LIMIT 5)",
     );
     let report = run.join().unwrap().ok();
-    assert_eq!((&report["sent"], &report["failed"]), (&json!(35), &json!(5)));
+    assert_eq!((&report["sent"], &report["failed"]), (&json!(95), &json!(5)));
     let sends = ana.sends(&id);
     let failed = sends.iter().find(|send| send["status"] == "failed").unwrap();
     assert!(text(&failed["error_message"]).contains("opted out"), "{failed}");
-    assert_eq!(server.whatsapp.counters().accepted, 35);
+    assert_eq!(server.whatsapp.counters().accepted, 95);
 }
 
 #[test]
 fn a_suspended_account_sends_nothing_more_until_it_is_active_again() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "40"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "80"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);

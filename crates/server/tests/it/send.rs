@@ -172,7 +172,7 @@ fn an_unscheduled_campaign_is_a_draft_and_stays_one() {
 
 #[test]
 fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "60"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);
@@ -209,7 +209,7 @@ fn a_paused_run_waits_and_goes_on_without_losing_or_doubling_anybody() {
 
 #[test]
 fn a_suspended_account_sends_nothing_and_goes_on_when_it_may() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "100"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(40);

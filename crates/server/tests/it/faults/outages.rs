@@ -126,7 +126,7 @@ fn a_database_that_crashes_in_the_middle_of_a_campaign_costs_time_and_nothing_el
     const CONTACTS: i64 = 240;
     let cluster = Cluster::start();
     let options = silent()
-        .with("CAMPAIGN_MESSAGE_DELAY_MS", "15")
+        .with("CAMPAIGN_MESSAGE_DELAY_MS", "25")
         .with("SEND_UNKNOWN_TTL", "2s");
     let server = Server::start_on(cluster.database(), &options);
     let (ana, bia) = (server.owner(), server.owner());

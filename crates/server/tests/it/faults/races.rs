@@ -286,7 +286,7 @@ fn a_change_is_in_every_message_or_in_none() {
 /// F13.
 #[test]
 fn what_is_being_sent_is_not_changed() {
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "15"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "50"));
     let ana = server.owner();
     ana.profile();
     ana.contacts(60);

@@ -70,7 +70,7 @@ fn goes_on_elsewhere(ana: &User<'_>, other: &Sibling, id: &str, handed_over: usi
 #[test]
 fn a_server_that_ends_under_load_answers_whom_it_let_in_and_hands_its_run_on_at_once() {
     const CONTACTS: usize = 150;
-    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "20"));
+    let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "40"));
     let other = server.sibling();
     let ana = server.owner();
     ana.profile();
