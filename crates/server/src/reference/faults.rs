@@ -217,8 +217,11 @@ pub(super) fn error_schema() -> Value {
                         `code` and `message` are its own.",
                     "properties": { "fields": {
                         "type": "object",
-                        "description": "What is wrong with each field, by its path.",
-                        "additionalProperties": { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+                        "description": "What is wrong with each field, by its path; of very much that is wrong a part.",
+                        "additionalProperties": {
+                            "type": "array", "items": { "type": "string" }, "minItems": 1, "maxItems": 10,
+                        },
+                        "maxProperties": 100,
                         "examples": [{ "name": ["must not be empty"] }],
                     } },
                 },
