@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use super::callback::{id, moment};
 use crate::conversations::{InboundMessage, InboundNews, Sender};
+use crate::shared::text;
 
 /// The longest text kept of a message, in characters, and the largest rest of it, in bytes.
 const TEXT_CHARS: usize = 10_000;
@@ -155,7 +156,7 @@ fn payload(item: &Value, kind: &str) -> Value {
         }
     }
     let kept = Value::Object(kept);
-    if kept.to_string().len() > PAYLOAD_BYTES {
+    if text::json_bytes(&kept) > PAYLOAD_BYTES {
         json!({ "too_large": true })
     } else {
         kept
