@@ -26,16 +26,18 @@ const CAP: usize = 64 * 1024;
 /// The keys are fetched at most this often, however many tokens name unknown ones.
 const PAUSE: Duration = Duration::minutes(1);
 
-/// The same as long as there are no keys at all: sooner, since nobody can sign in.
-const PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(30);
+/// Exponential backoff while there are no keys at all, since no session can be verified: 1, 2, 4, ... seconds, at most
+/// this.
+const MAX_PAUSE_WITHOUT_KEYS: Duration = Duration::seconds(30);
 
 /// Keys older than this are fetched again at the next token, so that a withdrawn one ceases to count.
 const FRESH: Duration = Duration::minutes(10);
 
 /// Proves sessions by RS256, ES256 and EdDSA with the keys at one address.
 ///
-/// The keys are fetched at the first token, again when a token names an unknown one (after that first time at most once
-/// a minute), and when they are ten minutes old. While the provider is down the old ones count.
+/// The keys are fetched at the first token, again when a token names an unknown one (at most once a minute), and when
+/// they are older than ten minutes. A first fetch that fails is repeated with exponential backoff. While the provider
+/// is down the old keys count.
 pub struct JwksVerifier {
     ring: Arc<Ring>,
     expected: Expected,
@@ -47,8 +49,16 @@ struct Ring {
     url: String,
     clock: Arc<dyn Clock>,
     held: RwLock<Held>,
-    /// When the last fetch began. Locked while one is under way, so that there is one at a time.
-    begun: Mutex<Option<OffsetDateTime>>,
+    /// Locked while a fetch is under way, so that there is one at a time.
+    fetches: Mutex<Fetches>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Fetches {
+    /// When the last one began.
+    begun: Option<OffsetDateTime>,
+    /// Failures in a row.
+    failures: u32,
 }
 
 #[derive(Clone)]
@@ -82,7 +92,7 @@ impl JwksVerifier {
             url: url.to_owned(),
             clock: Arc::clone(&clock),
             held: RwLock::new(Held::Nothing("the keys were not fetched yet".into())),
-            begun: Mutex::new(None),
+            fetches: Mutex::default(),
         };
         Ok(Self {
             ring: Arc::new(ring),
@@ -140,7 +150,7 @@ impl Ring {
     /// What is held after a fetch, if one is due or under way.
     async fn refreshed(self: &Arc<Self>) -> Held {
         // What a flood of unknown keys asks for most: nothing is under way and nothing due.
-        if self.begun.try_lock().is_ok_and(|begun| !self.is_due(*begun)) {
+        if self.fetches.try_lock().is_ok_and(|fetches| !self.is_due(*fetches)) {
             return self.held();
         }
         let (ring, had_keys) = (Arc::clone(self), self.has_keys());
@@ -153,19 +163,21 @@ impl Ring {
 
     /// Fetches without anybody waiting, unless a fetch is under way.
     fn refresh_aside(self: &Arc<Self>) {
-        if self.begun.try_lock().is_ok_and(|begun| self.is_due(*begun)) {
+        if self.fetches.try_lock().is_ok_and(|fetches| self.is_due(*fetches)) {
             let ring = Arc::clone(self);
             tokio::spawn(async move { ring.refresh(true).await });
         }
     }
 
-    fn is_due(&self, begun: Option<OffsetDateTime>) -> bool {
+    fn is_due(&self, fetches: Fetches) -> bool {
         let pause = match self.held() {
-            Held::Nothing(_) => PAUSE_WITHOUT_KEYS,
+            Held::Nothing(_) => pause_without_keys(fetches.failures),
             Held::Keys { .. } => PAUSE,
         };
-        // Either way: a clock that is set back must not stop the fetches.
-        begun.is_none_or(|begun| (self.clock.now() - begun).abs() >= pause)
+        // The absolute difference: a clock that is set back must not stop the fetches.
+        fetches
+            .begun
+            .is_none_or(|begun| (self.clock.now() - begun).abs() >= pause)
     }
 
     fn has_keys(&self) -> bool {
@@ -175,19 +187,23 @@ impl Ring {
     /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due; who
     /// `had_keys` not was waiting for the first ones.
     async fn refresh(&self, had_keys: bool) {
-        let mut begun = self.begun.lock().await;
-        if !self.is_due(*begun) || (!had_keys && self.has_keys()) {
+        let mut fetches = self.fetches.lock().await;
+        if !self.is_due(*fetches) || (!had_keys && self.has_keys()) {
             return;
         }
         let now = self.clock.now();
-        *begun = Some(now);
+        fetches.begun = Some(now);
         let fetched = self.fetch().await;
+        fetches.failures = match fetched {
+            Ok(_) => 0,
+            Err(_) => fetches.failures.saturating_add(1),
+        };
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         match (fetched, &*held) {
             (Ok(keys), before) => {
                 if matches!(before, Held::Nothing(_)) {
                     // Nobody had named an unknown key: whoever is the first to does not wait for it.
-                    *begun = None;
+                    fetches.begun = None;
                 }
                 *held = Held::Keys {
                     keys: Arc::new(keys),
@@ -214,9 +230,23 @@ impl Ring {
     }
 }
 
+fn pause_without_keys(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1);
+    Duration::seconds(2_i64.saturating_pow(doublings)).min(MAX_PAUSE_WITHOUT_KEYS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pause_without_keys_doubles_up_to_its_maximum() {
+        let seconds: Vec<_> = (1..=8)
+            .map(|failures| pause_without_keys(failures).whole_seconds())
+            .collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 16, 30, 30, 30]);
+        assert_eq!(pause_without_keys(u32::MAX), MAX_PAUSE_WITHOUT_KEYS);
+    }
 
     struct Stopped;
 

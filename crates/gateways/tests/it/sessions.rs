@@ -321,7 +321,7 @@ async fn while_the_provider_is_down_the_old_keys_count() {
 #[tokio::test]
 async fn without_any_keys_nothing_can_be_said() {
     let signer = Signer::ec();
-    let (server, verifier, clock) = rig(Reply::http("503 Service Unavailable", ""));
+    let (server, verifier, _) = rig(Reply::http("503 Service Unavailable", ""));
     let good = signer.token(Some("a"), json!({}));
     for _ in 0..3 {
         assert!(matches!(
@@ -334,11 +334,28 @@ async fn without_any_keys_nothing_can_be_said() {
         .verify(&unsigned(&json!({ "alg": "none" }), &claims(json!({}))))
         .await;
     assert!(is_invalid(&never), "that much can be said");
-    server.answer(key_set(&[signer.published("a")]));
-    clock.advance(29);
+}
+
+#[tokio::test]
+async fn first_key_fetch_is_repeated_with_exponential_backoff() {
+    let signer = Signer::ec();
+    let (server, verifier, clock) = rig(Reply::http("503 Service Unavailable", ""));
+    let good = signer.token(Some("a"), json!({}));
     assert!(verifier.verify(&good).await.is_err());
-    assert_eq!(server.heads().len(), 1, "at most one fetch in 30 s");
-    clock.advance(1);
+    for (fetches, pause) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
+        clock.advance(pause - 1);
+        assert!(verifier.verify(&good).await.is_err());
+        assert_eq!(
+            server.heads().len(),
+            fetches + 1,
+            "no fetch before {pause} s have passed"
+        );
+        clock.advance(1);
+        assert!(verifier.verify(&good).await.is_err());
+        assert_eq!(server.heads().len(), fetches + 2, "a fetch after {pause} s");
+    }
+    server.answer(key_set(&[signer.published("a")]));
+    clock.advance(30);
     assert!(verifier.verify(&good).await.is_ok());
 }
 
