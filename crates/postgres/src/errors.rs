@@ -4,6 +4,8 @@ use diesel::result::{DatabaseErrorKind, Error};
 use recado_domain::shared::StoreError;
 use thiserror::Error as ThisError;
 
+use crate::sqlstate::{self, Transient};
+
 /// How often a transaction that lost a deadlock or a serialization conflict is tried again.
 pub(crate) const RETRIES: usize = 3;
 
@@ -29,15 +31,6 @@ const DANGLING: &[(&str, &str)] = &[
     ("links_campaign_id_fkey", "campaign_id"),
     ("message_templates_folder_id_fkey", "folder_id"),
     ("message_templates_profile_id_fkey", "profile_id"),
-];
-
-/// The driver hides the SQLSTATE of most errors, so that these are known by how their messages begin.
-const PASSING: &[&str] = &[
-    "canceling statement due to",
-    "sorry, too many clients already",
-    "remaining connection slots are reserved",
-    "terminating connection",
-    "the database system is",
 ];
 
 /// Why a statement or the reading of its rows failed, before it is known whom to blame.
@@ -90,7 +83,6 @@ fn blame(error: Error) -> StoreError {
             .find(|(name, _)| *name == constraint)
             .map(|(_, field)| *field)
     };
-    let message = information.message();
     match kind {
         DatabaseErrorKind::UniqueViolation => match named(TAKEN) {
             Some(field) => StoreError::Taken { field },
@@ -104,9 +96,11 @@ fn blame(error: Error) -> StoreError {
         DatabaseErrorKind::UnableToSendCommand | DatabaseErrorKind::ClosedConnection => {
             StoreError::Unavailable(Box::new(error))
         }
-        _ if message == "deadlock detected" => StoreError::Unavailable(Box::new(Conflict(error))),
-        _ if PASSING.iter().any(|start| message.starts_with(start)) => StoreError::Unavailable(Box::new(error)),
-        _ => StoreError::Failed(Box::new(error)),
+        _ => match sqlstate::transient(information.message()) {
+            Some(Transient::Deadlock) => StoreError::Unavailable(Box::new(Conflict(error))),
+            Some(Transient::LockTimeout | Transient::Unavailable) => StoreError::Unavailable(Box::new(error)),
+            None => StoreError::Failed(Box::new(error)),
+        },
     }
 }
 

@@ -10,24 +10,28 @@ use diesel::connection::SimpleConnection;
 use diesel::migration::{Migration, MigrationSource};
 use diesel::pg::Pg;
 use diesel_async::async_connection_wrapper::AsyncConnectionWrapper;
-use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 use recado_domain::shared::StoreError;
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
+use tokio_postgres::Config;
 
 use crate::errors::Attempt;
 use crate::pool::PlatformPool;
 use crate::sql::{Answer, Number, sql};
+use crate::sqlstate::{self, Transient, bad_connection};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-/// What an index is whose making was interrupted: it is kept up, and used by nobody. Those of a `REINDEX` are its own.
+/// Drops indexes whose build was interrupted: every write maintains them, and no query uses them. Left alone are those of
+/// a `REINDEX`, and those that somebody is building now.
 const BROKEN_INDEXES: &str = "DO $$ DECLARE broken regclass; BEGIN
        FOR broken IN SELECT i.indexrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
          WHERE NOT i.indisvalid AND c.relnamespace = 'public'::regnamespace AND c.relname !~ '_cc(new|old)[0-9]*$'
+           AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index p WHERE p.index_relid = i.indexrelid)
        LOOP EXECUTE format('DROP INDEX %s', broken); END LOOP;
      END $$";
 
@@ -97,9 +101,9 @@ pub async fn run(
     migrations: impl MigrationSource<Pg> + Send + 'static,
     patience: Patience,
 ) -> Result<Vec<String>, MigrateError> {
-    let mut conn = AsyncPgConnection::establish(url.expose_secret())
-        .await
-        .map_err(MigrateError::Connect)?;
+    let config = url.expose_secret().parse::<Config>();
+    let config = config.map_err(|error| MigrateError::Connect(bad_connection(error)))?;
+    let mut conn = sqlstate::connect(&config).await.map_err(MigrateError::Connect)?;
     lock(&mut conn, patience).await.map_err(MigrateError::Lock)?;
     // The harness blocks its thread.
     let run = tokio::task::spawn_blocking(move || {
@@ -128,8 +132,7 @@ async fn lock(conn: &mut AsyncPgConnection, patience: Patience) -> Result<(), Fa
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let limit = format!("SET lock_timeout = {}", patience.lock.as_millis());
-    Ok(conn.batch_execute(&limit).await?)
+    Ok(())
 }
 
 type Harness = AsyncConnectionWrapper<AsyncPgConnection>;
@@ -147,11 +150,17 @@ fn all(harness: &mut Harness, migrations: impl MigrationSource<Pg>, patience: Pa
 /// Tries until it has its locks, or too long.
 fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, patience: Patience) -> Result<(), Fault> {
     let began = Instant::now();
+    let limits = limits(migration.metadata().run_in_transaction(), patience);
     loop {
-        let tried = match SimpleConnection::batch_execute(harness, BROKEN_INDEXES) {
+        let attempt_began = Instant::now();
+        let prepared = SimpleConnection::batch_execute(harness, &format!("{}; {BROKEN_INDEXES}", limits.0))
+            .and_then(|()| SimpleConnection::batch_execute(harness, &limits.1));
+        let tried = match prepared {
             Ok(()) => harness.run_migration(migration).map(|_| ()),
             Err(error) => Err(error.into()),
         };
+        let took = attempt_began.elapsed();
+        tracing::info!(migration = %migration.name(), ?took, ok = tried.is_ok(), "a migration ran");
         let last = match tried {
             Err(fault) if is_crowded(fault.as_ref()) => fault,
             done => return done,
@@ -169,15 +178,32 @@ fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, patience: Patience)
     }
 }
 
-/// Whether somebody else was in the way. The driver hides the SQLSTATE.
+/// The time limits of what comes before a migration, and of the migration itself.
+///
+/// A migration without a transaction builds or drops one index concurrently. It waits for every older transaction, and
+/// nobody waits behind it: a limit would only leave an invalid index and start the build over.
+fn limits(in_transaction: bool, patience: Patience) -> (String, String) {
+    let limited = format!(
+        "SET lock_timeout = {}; SET statement_timeout = 0",
+        patience.lock.as_millis()
+    );
+    let migration = if in_transaction {
+        limited.clone()
+    } else {
+        "SET lock_timeout = 0; SET statement_timeout = 0".to_owned()
+    };
+    (limited, migration)
+}
+
+/// Whether another transaction was in the way.
 fn is_crowded(fault: &(dyn std::error::Error + 'static)) -> bool {
     let causes = std::iter::successors(Some(fault), |fault| (*fault).source());
     causes
         .filter_map(|fault| fault.downcast_ref::<diesel::result::Error>())
         .any(|error| match error {
-            diesel::result::Error::DatabaseError(_, told) => matches!(
-                told.message(),
-                "canceling statement due to lock timeout" | "deadlock detected"
+            diesel::result::Error::DatabaseError(_, error) => matches!(
+                sqlstate::transient(error.message()),
+                Some(Transient::LockTimeout | Transient::Deadlock)
             ),
             _ => false,
         })

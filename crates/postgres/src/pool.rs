@@ -17,10 +17,10 @@ use futures_util::FutureExt;
 use recado_domain::shared::{AccountId, StoreError};
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
-use tokio_postgres::NoTls;
 
 use crate::census::Census;
 use crate::errors::{Fault, failed};
+use crate::sqlstate::{self, bad_connection};
 
 /// How often the database looks whether whom it works for is still there. A connection whose request was given up is
 /// closed here at once, and another one may take its place: without this its statement would go on until its time is
@@ -134,8 +134,7 @@ impl PoolConfig {
         manager.custom_setup = Box::new(move |_| {
             let config = config.clone();
             async move {
-                let connected = config.connect(NoTls).await.map_err(bad)?;
-                let mut opened = AsyncPgConnection::try_from_client_and_connection(connected.0, connected.1).await?;
+                let mut opened = sqlstate::connect(&config).await?;
                 if is_bound {
                     assert_bound(&mut opened).await?;
                 }
@@ -160,10 +159,6 @@ impl PoolConfig {
     }
 }
 
-fn bad(error: impl fmt::Display) -> ConnectionError {
-    ConnectionError::BadConnection(error.to_string())
-}
-
 /// Refuses a connection that the policies do not bind: what stands between may leave out what a connection begins with,
 /// and then it would be the owner's.
 async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionError> {
@@ -171,8 +166,8 @@ async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionEr
     let is_bound = diesel::select(sql::<Nullable<Bool>>(&bound)).get_result::<Option<bool>>(opened);
     match is_bound.await {
         Ok(Some(true)) => Ok(()),
-        Ok(_) => Err(bad("its role, or its options, did not reach the database")),
-        Err(error) => Err(bad(error)),
+        Ok(_) => Err(bad_connection("its role, or its options, did not reach the database")),
+        Err(error) => Err(bad_connection(error)),
     }
 }
 

@@ -122,6 +122,7 @@ params! {
     bool => sql_types::Bool,
     i32 => sql_types::Integer,
     i64 => sql_types::BigInt,
+    f64 => sql_types::Double,
     serde_json::Value => sql_types::Jsonb,
     OffsetDateTime => sql_types::Timestamptz,
     Date => sql_types::Date,

@@ -1,23 +1,43 @@
-//! What the planner knows of the tables. PostgreSQL looks once a minute whether a table has changed so much that it
-//! should look at it anew. After the first large import that is too late: planned without knowing of it, looking up one
-//! row goes through all of an account's.
+//! Statistics of tables that grew at once. Autovacuum looks once a minute whether a table wants a new `ANALYZE`. After the
+//! first large import that is too late: planned without statistics, a look-up of one row reads all rows of its account.
 
-use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::shared::StoreError;
 
 use crate::errors::Attempt;
 use crate::pool::PlatformPool;
-use crate::sql::{Word, sql};
-use crate::transactions::on_platform;
+use crate::sql::{Answer, Word, column, sql};
+use crate::transactions::in_platform;
 
-/// The table of which the planner knows least: more than a thousand rows changed, and more than it knew of.
-const STRANGEST: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS word
+/// Queues are left to autovacuum. Their rows come and go, so that statistics of one instant mislead the next; and an
+/// `ANALYZE` there cancels the autovacuum that they depend on, and throws cached plans of hot statements away.
+pub const QUEUE_TABLES: &[&str] = &[
+    "account_deletions",
+    "campaign_audiences",
+    "campaign_queue",
+    "gateway_cancellations",
+    "gateway_events",
+    "idempotency_keys",
+    "number_paces",
+    "outbox_events",
+    "outgoing_mail",
+    "rfm_calculations",
+    "webhook_deliveries",
+    "whatsapp_callbacks",
+];
+
+/// The table that grew most since its statistics were made: to more than twice the rows, and by more than a thousand.
+/// Changed rows do not count, since their number says nothing new.
+const MOST_STALE_TABLE: &str = "SELECT format('%I.%I', t.schemaname, t.relname) AS word
      FROM pg_stat_user_tables t JOIN pg_class c ON c.oid = t.relid
-     WHERE t.n_mod_since_analyze > 1000 AND t.n_mod_since_analyze > c.reltuples
-     ORDER BY t.n_mod_since_analyze DESC LIMIT 1";
+     WHERE t.n_mod_since_analyze > 1000 AND t.n_live_tup - greatest(c.reltuples, 0) > 1000
+       AND t.n_live_tup > 2 * greatest(c.reltuples, 0) AND t.relname <> ALL ($1)
+     ORDER BY t.n_live_tup DESC LIMIT 1";
 
-/// The planner's knowledge.
+/// Held while a table is analyzed, so that one server of all does it.
+const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtext('recado analyze')) AS yes";
+
+/// The planner's statistics.
 #[derive(Clone, Debug)]
 pub struct PgStatistics(PlatformPool);
 
@@ -26,14 +46,18 @@ impl PgStatistics {
         Self(pool)
     }
 
-    /// Looks at the table that the planner knows least of. False: it knows enough of all.
+    /// Analyzes the table whose statistics are most out of date. False: there is none, or another server does it now.
     pub async fn refresh(&self) -> Result<bool, StoreError> {
-        on_platform!(self.0, |conn| refresh(conn))
+        in_platform!(self.0, |conn| refresh(conn))
     }
 }
 
 async fn refresh(conn: &mut AsyncPgConnection) -> Attempt<bool> {
-    let Some(table) = sql(STRANGEST).get_result::<Word>(conn).await.optional()? else {
+    if !sql(LOCK).get_result::<Answer>(conn).await?.yes {
+        return Ok(false);
+    }
+    let tables = sql(MOST_STALE_TABLE).bind(column(QUEUE_TABLES, |table| (*table).to_owned()));
+    let Some(table) = tables.load::<Word>(conn).await?.pop() else {
         return Ok(false);
     };
     conn.batch_execute(&format!("ANALYZE {}", table.word)).await?;

@@ -16,7 +16,8 @@ use crate::support::{NOW, World, event, id, session};
 use crate::{billing, idempotency};
 
 /// Lets the next two writes of a table lose, one to a deadlock and one to a serialization failure. A sequence counts
-/// them, because nothing takes its steps back.
+/// them, because nothing takes its steps back. The deadlock speaks German, as with `lc_messages = 'de_DE.UTF-8'`: errors
+/// are recognised by their SQLSTATE.
 async fn contest(world: &World, table: &str) {
     world
         .sql(&format!(
@@ -25,7 +26,7 @@ async fn contest(world: &World, table: &str) {
              CREATE OR REPLACE FUNCTION lose_{table}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
              BEGIN
                CASE nextval('lost_{table}')
-                 WHEN 1 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01';
+                 WHEN 1 THEN RAISE EXCEPTION 'Verklemmung entdeckt' USING ERRCODE = '40P01';
                  WHEN 2 THEN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
                  ELSE RETURN NULL;
                END CASE;

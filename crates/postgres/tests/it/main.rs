@@ -34,6 +34,7 @@ mod old_snapshots;
 mod outbox;
 mod pool;
 mod preview;
+mod queue_races;
 mod queues;
 mod quota_races;
 mod reads;

@@ -231,3 +231,63 @@ async fn an_index_that_was_interrupted_is_made_anew_while_others_wait_for_the_mi
         .unwrap();
     assert!(valid.get::<_, bool>(0));
 }
+
+/// The index that is being built, and in which phase.
+async fn build_in_progress(client: &Client) -> Option<(u32, String)> {
+    let building = "SELECT index_relid, phase FROM pg_stat_progress_create_index WHERE datname = current_database()";
+    let rows = client.query(building, &[]).await.unwrap();
+    rows.first().map(|row| (row.get(0), row.get(1)))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
+    let db = TestDatabase::new().await;
+    let (holder, watcher) = (db.client().await, db.client().await);
+    watcher.batch_execute("CREATE TABLE busy (n int)").await.unwrap();
+    holder
+        .batch_execute("BEGIN; LOCK TABLE busy IN ROW EXCLUSIVE MODE")
+        .await
+        .unwrap();
+    let (url, patience) = (db.url(), hurried());
+    let make: &[&str] = &["CREATE INDEX CONCURRENTLY busy_n_idx ON busy (n)"];
+    let migrating = tokio::spawn(async move { run(&url, Widening(make), patience).await });
+    let waiting = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            match build_in_progress(&watcher).await {
+                Some((index, phase)) if phase.starts_with("waiting") => return index,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    });
+    let index = waiting.await.expect("the build waits for the open transaction");
+    // Several times the limit that other migrations have for one lock.
+    tokio::time::sleep(patience.lock * 4).await;
+    let broken = "SELECT count(*) FROM pg_index WHERE NOT indisvalid AND indexrelid = $1";
+    let still_building: i64 = watcher.query_one(broken, &[&index]).await.unwrap().get(0);
+    assert_eq!(still_building, 1, "the build was given up while it waited");
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(migrating.await.unwrap().unwrap(), ["20991231000001"]);
+    let valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = $1";
+    assert!(watcher.query_one(valid, &[&index]).await.unwrap().get::<_, bool>(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lock_timeout_in_another_language_is_tried_again() {
+    let db = TestDatabase::new().await;
+    let client = db.client().await;
+    client
+        .batch_execute(
+            "CREATE SEQUENCE attempts;
+             CREATE FUNCTION busy() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+               IF nextval('attempts') < 3 THEN
+                 RAISE EXCEPTION 'storniere Anfrage wegen Zeitüberschreitung der Sperre' USING ERRCODE = '55P03';
+               END IF;
+             END $$",
+        )
+        .await
+        .unwrap();
+    let done = run(&db.url(), Widening(&["SELECT busy()"]), hurried()).await.unwrap();
+    assert_eq!(done, ["20991231000001"]);
+    let attempts = client.query_one("SELECT last_value FROM attempts", &[]).await.unwrap();
+    assert_eq!(attempts.get::<_, i64>(0), 3);
+}

@@ -60,6 +60,7 @@ async fn requests_cancelled_anywhere_leave_nothing_behind() {
 #[tokio::test]
 async fn a_start_that_is_cancelled_is_whole_or_not_at_all() {
     let world = World::new().await;
+    world.on_plan("scale").await;
     world.people(300).await;
     for step in 0..25_u64 {
         let campaign = world.stored_draft().await;

@@ -1,30 +1,73 @@
-//! What the planner knows of tables that grew all of a sudden.
+//! Statistics of tables that grew at once.
 
-use recado_postgres::PgStatistics;
+use recado_postgres::{PgStatistics, QUEUE_TABLES};
 
 use crate::support::World;
 
+impl World {
+    /// Refreshes until no table is stale, and returns how many were.
+    async fn refresh_statistics(&self) -> usize {
+        let statistics = PgStatistics::new(self.platform.clone());
+        let mut refreshed = 0;
+        // Sessions report their changes about once a second, unless they are asked to.
+        self.sql("SELECT pg_stat_force_next_flush()").await;
+        while statistics.refresh().await.unwrap() {
+            refreshed += 1;
+            assert!(refreshed < 50, "the same table is analyzed for ever");
+            self.sql("SELECT pg_stat_force_next_flush()").await;
+        }
+        refreshed
+    }
+}
+
 #[tokio::test]
-async fn a_table_that_grew_at_once_is_looked_at_and_then_left_alone() {
+async fn table_that_grew_at_once_is_analyzed_once() {
     let world = World::new().await;
-    let statistics = PgStatistics::new(world.platform.clone());
-    let known = "SELECT reltuples FROM pg_class WHERE relname = 'contacts'";
+    let rows = "SELECT reltuples FROM pg_class WHERE relname = 'contacts'";
     world.sql("ALTER TABLE contacts SET (autovacuum_enabled = false)").await;
     world.people(1500).await;
-    // Sessions tell of their work about once a second.
-    world.sql("SELECT pg_stat_force_next_flush()").await;
-    let mut looked = 0;
-    while statistics.refresh().await.unwrap() {
-        looked += 1;
-        assert!(looked < 50, "there is no end to it");
-        world.sql("SELECT pg_stat_force_next_flush()").await;
-    }
-    assert!(looked > 0);
-    assert_eq!(world.number(known).await, 1500);
+    assert!(world.refresh_statistics().await > 0);
+    assert_eq!(world.number(rows).await, 1500);
     world.people_of(world.another_account().await, 1200).await;
-    world.sql("SELECT pg_stat_force_next_flush()").await;
-    assert!(
-        !statistics.refresh().await.unwrap(),
-        "what PostgreSQL does by itself in time"
-    );
+    world.sql("UPDATE contacts SET name = 'Bia'").await;
+    assert_eq!(world.refresh_statistics().await, 0, "autovacuum does this in time");
+}
+
+#[tokio::test]
+async fn queue_tables_are_never_analyzed() {
+    let world = World::new().await;
+    for table in QUEUE_TABLES {
+        let exists = world
+            .number(&format!("SELECT (to_regclass('{table}') IS NOT NULL)::int"))
+            .await;
+        assert_eq!(exists, 1, "{table} is no table");
+    }
+    // A backlog, and a queue whose rows have come and gone.
+    world
+        .sql(
+            "ALTER TABLE whatsapp_callbacks SET (autovacuum_enabled = false);
+             ALTER TABLE outgoing_mail SET (autovacuum_enabled = false);
+             INSERT INTO whatsapp_callbacks (id, body, received_at, due_at)
+               SELECT gen_random_uuid(), '', now(), now() FROM generate_series(1, 3000);
+             CREATE TABLE come_and_gone (n int) WITH (autovacuum_enabled = false);
+             INSERT INTO come_and_gone SELECT generate_series(1, 3000);
+             DELETE FROM come_and_gone",
+        )
+        .await;
+    assert_eq!(world.refresh_statistics().await, 0);
+}
+
+#[tokio::test]
+async fn statistics_are_refreshed_by_one_server_at_a_time() {
+    let world = World::new().await;
+    world.sql("ALTER TABLE contacts SET (autovacuum_enabled = false)").await;
+    world.people(1500).await;
+    let other = world.db.client().await;
+    other
+        .batch_execute("BEGIN; SELECT pg_advisory_xact_lock(hashtext('recado analyze'))")
+        .await
+        .unwrap();
+    assert_eq!(world.refresh_statistics().await, 0, "another server holds the lock");
+    other.batch_execute("COMMIT").await.unwrap();
+    assert!(world.refresh_statistics().await > 0);
 }

@@ -236,6 +236,15 @@ impl World {
         self.text(seen).await.unwrap_or_default()
     }
 
+    /// Sets the plan of the account, `free` until then.
+    pub(crate) async fn on_plan(&self, plan: &str) {
+        self.sql(&format!(
+            "UPDATE accounts SET plan = '{plan}' WHERE id = '{}'",
+            self.account
+        ))
+        .await;
+    }
+
     /// So many contacts with a phone, `Contact 1` first.
     pub(crate) async fn people(&self, count: usize) {
         self.people_of(self.account, count).await;

@@ -166,7 +166,9 @@ impl Clerk {
                         ..report
                     }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
-                    Ok(RunEnd::HandedOver) => wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await,
+                    Ok(RunEnd::HandedOver | RunEnd::Postponed { .. }) => {
+                        wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
+                    }
                     Err(error) => {
                         clerk.drop_run(run, &error).await;
                         wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
@@ -203,7 +205,11 @@ impl Clerk {
 
     /// This process's part in a run.
     async fn turn(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        self.dispatcher.carry_out(run).instrument(traces::turn(run)).await
+        let end = self.dispatcher.carry_out(run).instrument(traces::turn(run)).await;
+        if let Ok(RunEnd::Postponed { delay, reason }) = &end {
+            tracing::warn!(%reason, %delay, campaign = %run.campaign_id, "a run is postponed");
+        }
+        end
     }
 
     /// How long ago a run was taken up.

@@ -54,6 +54,9 @@ const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
 const UNFOLD: Duration = Duration::from_millis(500);
 const LOOK_AT_TABLES: Duration = Duration::from_secs(2);
 
+/// So many tables are analyzed before the worker rests.
+const ANALYZE_BATCH: usize = 8;
+
 /// For a server of routes alone: requests wait for runs that other processes carry out.
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(2, 2)?;
@@ -112,6 +115,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
+    sweep_queue(runs.clone(), stop, tasks);
     know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
@@ -134,11 +138,27 @@ fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker
     rounds::spawn(tasks, stop, "audiences", UNFOLD, round);
 }
 
-/// Keeps the planner's knowledge of tables that grow all of a sudden.
+/// Deletes queue rows that outlived their run.
+fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+    let round = move || {
+        let runs = runs.clone();
+        async move { runs.sweep_queue(SWEEP_BATCH).await.map(|swept| swept > 0) }
+    };
+    rounds::spawn(tasks, stop, "run queue", SWEEP, round);
+}
+
+/// Refreshes the planner's statistics of tables that grew at once, some tables an iteration.
 fn know_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskTracker) {
     let round = move || {
         let statistics = statistics.clone();
-        async move { statistics.refresh().await }
+        async move {
+            for _ in 0..ANALYZE_BATCH {
+                if !statistics.refresh().await? {
+                    break;
+                }
+            }
+            Ok(false)
+        }
     };
     rounds::spawn(tasks, stop, "statistics", LOOK_AT_TABLES, round);
 }

@@ -1,0 +1,280 @@
+//! SQLSTATE of errors that another attempt may not meet.
+//!
+//! Diesel reports most database errors by their message alone, and a server writes messages in the language of its
+//! `lc_messages`. So every connection is observed below the driver: each `ErrorResponse` that passes by is read, and the
+//! message of a transient error is stored with the class of its SQLSTATE. The server sends an error before Diesel can
+//! report it, so the look-up by message finds what this server meant.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{LazyLock, PoisonError, RwLock};
+use std::task::{Context, Poll};
+use std::{convert, future, io};
+
+use diesel::ConnectionError;
+use diesel_async::AsyncPgConnection;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_postgres::config::{Host, SslMode, SslNegotiation};
+use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
+use tokio_postgres::{Config, NoTls, Socket};
+
+/// What a transient error means for its transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transient {
+    /// Another transaction was in the way: the whole transaction may run again at once.
+    Deadlock,
+    /// A lock was not free in time.
+    LockTimeout,
+    /// The statement took too long, the server stops, or it has no connection left.
+    Unavailable,
+}
+
+/// Messages of transient errors in the languages of the servers met so far.
+static MESSAGES: LazyLock<RwLock<HashMap<String, Transient>>> = LazyLock::new(RwLock::default);
+
+/// A server has one message for each of a dozen states. The bounds only stop a server that invents messages.
+const MAX_MESSAGES: usize = 256;
+const MAX_ERROR_BYTES: usize = 8 * 1024;
+
+/// The class of an error by its message.
+pub(crate) fn transient(message: &str) -> Option<Transient> {
+    let messages = MESSAGES.read().unwrap_or_else(PoisonError::into_inner);
+    messages.get(message).copied().or_else(|| by_english_message(message))
+}
+
+/// A Unix socket is not observed (see [`connect`]), so its errors are known by their English messages only.
+fn by_english_message(message: &str) -> Option<Transient> {
+    const UNAVAILABLE: &[&str] = &[
+        "canceling statement due to",
+        "sorry, too many clients already",
+        "remaining connection slots are reserved",
+        "terminating connection",
+        "the database system is",
+    ];
+    match message {
+        "deadlock detected" => Some(Transient::Deadlock),
+        "canceling statement due to lock timeout" => Some(Transient::LockTimeout),
+        _ if UNAVAILABLE.iter().any(|start| message.starts_with(start)) => Some(Transient::Unavailable),
+        _ => None,
+    }
+}
+
+fn by_sqlstate(code: &str) -> Option<Transient> {
+    match code {
+        "40P01" => Some(Transient::Deadlock),
+        "55P03" => Some(Transient::LockTimeout),
+        // query_canceled (statement_timeout), idle_in_transaction_session_timeout, too_many_connections.
+        "57014" | "25P03" | "53300" => Some(Transient::Unavailable),
+        // operator_intervention: shutdown, crash of another backend, start-up, idle session.
+        _ if code.starts_with("57P") => Some(Transient::Unavailable),
+        _ => None,
+    }
+}
+
+/// Connects, and observes the errors of the connection.
+///
+/// The driver calls a TLS connector with the bare socket when TLS is negotiated directly, so the observer takes the place
+/// of TLS. A connection that demands TLS, or that uses a Unix socket (which has no TLS), is left to the driver.
+pub(crate) async fn connect(config: &Config) -> Result<AsyncPgConnection, ConnectionError> {
+    let is_unix = config.get_hosts().iter().any(|host| matches!(host, Host::Unix(_)));
+    let has_names = !config.get_hosts().is_empty();
+    if is_unix || !has_names || config.get_ssl_mode() == SslMode::Require {
+        let (client, connection) = config.connect(NoTls).await.map_err(bad_connection)?;
+        return AsyncPgConnection::try_from_client_and_connection(client, connection).await;
+    }
+    let mut config = config.clone();
+    config
+        .ssl_mode(SslMode::Require)
+        .ssl_negotiation(SslNegotiation::Direct);
+    let (client, connection) = config.connect(Observe).await.map_err(bad_connection)?;
+    AsyncPgConnection::try_from_client_and_connection(client, connection).await
+}
+
+pub(crate) fn bad_connection(error: impl std::fmt::Display) -> ConnectionError {
+    ConnectionError::BadConnection(error.to_string())
+}
+
+#[derive(Clone, Copy)]
+struct Observe;
+
+impl MakeTlsConnect<Socket> for Observe {
+    type Stream = Observed;
+    type TlsConnect = Self;
+    type Error = convert::Infallible;
+
+    fn make_tls_connect(&mut self, _: &str) -> Result<Self, Self::Error> {
+        Ok(*self)
+    }
+}
+
+impl TlsConnect<Socket> for Observe {
+    type Stream = Observed;
+    type Error = convert::Infallible;
+    type Future = future::Ready<Result<Observed, Self::Error>>;
+
+    fn connect(self, socket: Socket) -> Self::Future {
+        let parser = ErrorParser::default();
+        future::ready(Ok(Observed { socket, parser }))
+    }
+}
+
+/// A plain connection whose incoming messages are observed.
+struct Observed {
+    socket: Socket,
+    parser: ErrorParser,
+}
+
+impl TlsStream for Observed {
+    fn channel_binding(&self) -> ChannelBinding {
+        ChannelBinding::none()
+    }
+}
+
+impl AsyncRead for Observed {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.socket).poll_read(cx, buffer);
+        if let Some(bytes) = buffer.filled().get(before..) {
+            self.parser.read(bytes);
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Observed {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+/// Finds `ErrorResponse` messages in the server's byte stream. Every message is a type byte, a length that includes
+/// itself, and a body.
+#[derive(Default)]
+struct ErrorParser {
+    header: Vec<u8>,
+    body_left: usize,
+    /// The body so far, of an error.
+    error: Option<Vec<u8>>,
+}
+
+const HEADER: usize = 5;
+
+impl ErrorParser {
+    fn read(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let taken = if self.header.len() < HEADER {
+                self.read_header(bytes)
+            } else {
+                self.read_body(bytes)
+            };
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if self.header.len() == HEADER && self.body_left == 0 {
+                self.finish();
+            }
+        }
+    }
+
+    fn read_header(&mut self, bytes: &[u8]) -> usize {
+        let taken = (HEADER - self.header.len()).min(bytes.len());
+        self.header.extend(bytes.iter().take(taken));
+        if let [kind, length @ ..] = self.header.as_slice()
+            && let Ok(length) = <[u8; 4]>::try_from(length)
+        {
+            let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+            self.body_left = length.saturating_sub(4);
+            self.error = (*kind == b'E' && self.body_left <= MAX_ERROR_BYTES).then(Vec::new);
+        }
+        taken
+    }
+
+    fn read_body(&mut self, bytes: &[u8]) -> usize {
+        let taken = self.body_left.min(bytes.len());
+        if let Some(error) = &mut self.error {
+            error.extend(bytes.iter().take(taken));
+        }
+        self.body_left -= taken;
+        taken
+    }
+
+    fn finish(&mut self) {
+        self.header.clear();
+        if let Some(body) = self.error.take() {
+            remember(&body);
+        }
+    }
+}
+
+/// Stores the message of a transient error. Fields are a type byte and a text that ends with a zero.
+fn remember(body: &[u8]) {
+    let field = |kind: u8| {
+        let mut fields = body.split(|byte| *byte == 0);
+        let found = fields.find_map(|field| field.strip_prefix(&[kind]))?;
+        std::str::from_utf8(found).ok()
+    };
+    let (Some(code), Some(message)) = (field(b'C'), field(b'M')) else {
+        return;
+    };
+    let Some(class) = by_sqlstate(code) else {
+        return;
+    };
+    if MESSAGES.read().unwrap_or_else(PoisonError::into_inner).get(message) == Some(&class) {
+        return;
+    }
+    let mut messages = MESSAGES.write().unwrap_or_else(PoisonError::into_inner);
+    if messages.len() < MAX_MESSAGES {
+        messages.insert(message.to_owned(), class);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[kind], &length[..], body].concat()
+    }
+
+    fn error(code: &str, text: &str) -> Vec<u8> {
+        message(b'E', format!("SFEHLER\0VERROR\0C{code}\0M{text}\0Rx\0\0").as_bytes())
+    }
+
+    #[test]
+    fn parser_finds_transient_errors_however_split() {
+        let stream = [
+            message(b'D', &[b'E'; 700]),
+            error("40P01", "Verklemmung entdeckt"),
+            message(b'1', &[]),
+            error("55P03", "storniere Anfrage wegen Zeitüberschreitung der Sperre"),
+            error("57014", "storniere Anfrage wegen Zeitüberschreitung"),
+            error("23505", "doppelter Schlüsselwert"),
+            message(b'E', &vec![b'x'; MAX_ERROR_BYTES + 1]),
+            error("57P03", "das Datenbanksystem startet"),
+        ]
+        .concat();
+        for size in [1, 2, 3, 5, 7, 64, stream.len()] {
+            MESSAGES.write().unwrap().clear();
+            let mut parser = ErrorParser::default();
+            stream.chunks(size).for_each(|chunk| parser.read(chunk));
+            assert_eq!(transient("Verklemmung entdeckt"), Some(Transient::Deadlock), "{size}");
+            let lock = transient("storniere Anfrage wegen Zeitüberschreitung der Sperre");
+            assert_eq!(lock, Some(Transient::LockTimeout), "{size}");
+            let timeout = transient("storniere Anfrage wegen Zeitüberschreitung");
+            assert_eq!(timeout, Some(Transient::Unavailable), "{size}");
+            assert_eq!(transient("doppelter Schlüsselwert"), None, "{size}");
+            assert_eq!(
+                transient("das Datenbanksystem startet"),
+                Some(Transient::Unavailable),
+                "{size}"
+            );
+        }
+    }
+}
