@@ -36,8 +36,10 @@ struct FoundRow {
 impl InboundStore for PgInbound {
     async fn endpoint(&self, id: WebhookId) -> Result<Option<(AccountId, StoredWebhook)>, StoreError> {
         let query = sql(format!(
-            "SELECT w.account_id, {COLUMNS} FROM webhook_endpoints w JOIN accounts a ON a.id = w.account_id
-             WHERE w.id = $1 AND w.direction = 'inbound' AND w.is_active AND a.status = 'active'"
+            "SELECT w.account_id, {COLUMNS} FROM webhook_endpoint_ids i
+             JOIN webhook_endpoints w ON w.account_id = i.account_id AND w.id = i.id
+             JOIN accounts a ON a.id = w.account_id
+             WHERE i.id = $1 AND w.direction = 'inbound' AND w.is_active AND a.status = 'active'"
         ))
         .bind(id);
         let found = self.platform.row_if_any::<FoundRow>(query).await?;

@@ -31,7 +31,8 @@ impl PgDeliveryQueue {
 
 /// Goes from line to line (one step of an index each, however long the lines are) and takes of each what is due and
 /// wanted.
-const CLAIM: &str = "WITH RECURSIVE lines (endpoint_id) AS (
+const CLAIM: &str = concat!(
+    "WITH RECURSIVE lines (endpoint_id) AS (
        (SELECT endpoint_id FROM webhook_deliveries WHERE state = 'waiting' ORDER BY endpoint_id LIMIT 1)
        UNION ALL
        SELECT (SELECT d.endpoint_id FROM webhook_deliveries d
@@ -44,22 +45,25 @@ const CLAIM: &str = "WITH RECURSIVE lines (endpoint_id) AS (
        LEFT JOIN unnest($1, $2) AS w (id, n) ON w.id = e.id
        WHERE e.is_active AND e.direction = 'outbound' AND coalesce(w.n, $3) > 0),
      due AS MATERIALIZED (
-       SELECT d.tid FROM wanted w CROSS JOIN LATERAL (
-         SELECT q.ctid AS tid FROM webhook_deliveries q
+       SELECT d.* FROM wanted w CROSS JOIN LATERAL (
+         SELECT q.account_id, q.event_id, q.endpoint_id FROM webhook_deliveries q
          WHERE q.endpoint_id = w.id AND q.state = 'waiting' AND q.next_attempt_at <= now()
          ORDER BY q.next_attempt_at LIMIT w.n FOR UPDATE SKIP LOCKED) d
        LIMIT $4),
      claimed AS (
        UPDATE webhook_deliveries d
        SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $5 * interval '1 microsecond'
-       WHERE d.ctid = ANY (ARRAY (SELECT tid FROM due))
+       FROM ",
+    keys_of!("due"),
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
        RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt)
-     SELECT c.*, e.url, e.secret, e.previous_secret, e.previous_secret_until, e.failing_since, e.last_failed_at,
-       v.type AS kind, v.payload AS data, v.occurred_at
+     SELECT c.*, e.url, e.secret, CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
+       e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
      FROM claimed c
      JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
      JOIN webhook_events v ON v.account_id = c.account_id AND v.id = c.event_id
-     ORDER BY v.occurred_at, v.id";
+     ORDER BY v.occurred_at, v.id"
+);
 
 #[derive(QueryableByName)]
 struct Row {
@@ -95,8 +99,6 @@ struct Row {
 
 impl Row {
     fn claimed(self) -> Claimed {
-        let now = OffsetDateTime::now_utc();
-        let previous = self.previous_secret.map(Sealed).zip(self.previous_secret_until);
         Claimed {
             key: DeliveryKey {
                 account_id: self.account_id.into(),
@@ -108,7 +110,7 @@ impl Row {
             url: self.url.unwrap_or_default(),
             secrets: SealedSecrets {
                 current: Sealed(self.secret),
-                previous: previous.filter(|(_, until)| *until > now),
+                previous: self.previous_secret.map(Sealed).zip(self.previous_secret_until),
             },
             health: match self.failing_since.zip(self.last_failed_at) {
                 Some((since, last)) => Health::Failing { since, last },
@@ -124,29 +126,33 @@ impl Row {
 /// Rows are looked up one by one, whatever the statistics say, and locked in the order of their keys. Whatever became of
 /// the claim, the attempt was made, and is logged, once.
 ///
-/// `held` may have waited for somebody who changed a row meanwhile (dropped it, or queued it again); its place then is one
-/// that this statement cannot see yet. How many such there are is the answer, and the statement is repeated for them: it
-/// begins with a fresh look, and what it has done it does not do twice.
-const FINISH: &str = "WITH made AS MATERIALIZED (
+/// Returns how many locked rows could not be written because another transaction changed them meanwhile. The statement is
+/// then repeated with a new snapshot, and does nothing twice.
+const FINISH: &str = concat!(
+    "WITH made AS MATERIALIZED (
        SELECT * FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
          AS m (account_id, event_id, endpoint_id, claim, log_id, number, type, status, error, duration_ms, at, state, delay)
        ORDER BY account_id, event_id, endpoint_id),
      held AS MATERIALIZED (
-       SELECT d.tid, m.state AS next, m.number, m.at, m.delay
+       SELECT m.account_id, m.event_id, m.endpoint_id, m.state AS next, m.number, m.at, m.delay
        FROM made m CROSS JOIN LATERAL (
-         SELECT q.ctid AS tid FROM webhook_deliveries q
+         SELECT FROM webhook_deliveries q
          WHERE q.account_id = m.account_id AND q.event_id = m.event_id AND q.endpoint_id = m.endpoint_id
            AND q.claim = m.claim AND (q.leased OR m.state = 'delivered')
          FOR UPDATE) d),
      delivered AS (
-       DELETE FROM webhook_deliveries
-       WHERE ctid = ANY (ARRAY (SELECT tid FROM held WHERE next = 'delivered'))
+       DELETE FROM webhook_deliveries d USING ",
+    keys_of!("held WHERE next = 'delivered'"),
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
        RETURNING 1),
      others AS (
        UPDATE webhook_deliveries d
        SET state = h.next, attempt = h.number, leased = false, failed_at = h.at,
          next_attempt_at = now() + h.delay * interval '1 microsecond'
-       FROM held h WHERE d.ctid = ANY (ARRAY (SELECT tid FROM held WHERE next <> 'delivered')) AND d.ctid = h.tid
+       FROM ",
+    keys_of!("held WHERE next <> 'delivered'"),
+    " JOIN held h USING (account_id, event_id, endpoint_id)
+       WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
        RETURNING 1),
      recovered AS (
        UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
@@ -164,7 +170,8 @@ const FINISH: &str = "WITH made AS MATERIALIZED (
          CASE WHEN m.state = 'waiting' THEN now() + m.delay * interval '1 microsecond' END, m.at
        FROM made m JOIN accounts a ON a.id = m.account_id
        ON CONFLICT DO NOTHING)
-     SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n";
+     SELECT (SELECT count(*) FROM held) - (SELECT count(*) FROM delivered) - (SELECT count(*) FROM others) AS n"
+);
 
 /// How often a record is repeated for rows that others keep changing.
 const FINISH_TRIES: usize = 5;
@@ -273,14 +280,22 @@ const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_atte
      WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id = r.endpoint_id
        AND d.claim = r.claim AND d.leased";
 
-const SWEEP_LOGS: &str = "DELETE FROM webhook_logs WHERE ctid = ANY (ARRAY (
-       SELECT ctid FROM webhook_logs WHERE created_at < now() - $1 * interval '1 microsecond'
-       ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+const SWEEP_LOGS: &str = "WITH old AS MATERIALIZED (
+       SELECT account_id, id FROM webhook_logs WHERE created_at < now() - $1 * interval '1 microsecond'
+       ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+     DELETE FROM webhook_logs l
+     USING (SELECT array_agg(account_id) AS accounts, array_agg(id) AS ids FROM old) a
+       CROSS JOIN LATERAL unnest(a.accounts, a.ids) AS k (account_id, id)
+     WHERE l.account_id = k.account_id AND l.id = k.id";
 
-/// What was given up of them goes with them.
-const SWEEP_EVENTS: &str = "DELETE FROM webhook_events WHERE ctid = ANY (ARRAY (
-       SELECT ctid FROM webhook_events WHERE occurred_at < now() - $1 * interval '1 microsecond'
-       ORDER BY occurred_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+/// Deliveries that were given up go with their events.
+const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
+       SELECT account_id, id FROM webhook_events WHERE occurred_at < now() - $1 * interval '1 microsecond'
+       ORDER BY occurred_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+     DELETE FROM webhook_events e
+     USING (SELECT array_agg(account_id) AS accounts, array_agg(id) AS ids FROM old) a
+       CROSS JOIN LATERAL unnest(a.accounts, a.ids) AS k (account_id, id)
+     WHERE e.account_id = k.account_id AND e.id = k.id";
 
 #[async_trait]
 impl DeliveryQueue for PgDeliveryQueue {

@@ -134,6 +134,12 @@ async fn insert(
         return Ok(Insert::Full);
     }
     bound(INSERT, account, stored).execute(&mut *conn).await?;
+    // A caller of an inbound endpoint names its id alone.
+    sql("INSERT INTO webhook_endpoint_ids (id, account_id) VALUES ($1, $2)")
+        .bind(stored.webhook.id)
+        .bind(account)
+        .execute(&mut *conn)
+        .await?;
     outbox::append(conn, account, events).await?;
     Ok(Insert::Done)
 }
@@ -247,17 +253,21 @@ const LAST_FAILED: &str = "SELECT failed_at, event_id FROM webhook_deliveries
      WHERE account_id = $1 AND endpoint_id = $2 AND failed_at >= $3 ORDER BY failed_at DESC, event_id DESC LIMIT 1";
 
 /// What comes after one place, up to another one; no row where nothing does.
-const RECOVER: &str = "WITH failed AS MATERIALIZED (
-       SELECT ctid AS tid, failed_at, event_id FROM webhook_deliveries
+const RECOVER: &str = concat!(
+    "WITH failed AS MATERIALIZED (
+       SELECT account_id, event_id, endpoint_id, failed_at FROM webhook_deliveries
        WHERE account_id = $1 AND endpoint_id = $2 AND NOT leased
          AND (failed_at, event_id) > ($3, $4) AND (failed_at, event_id) <= ($5, $6)
        ORDER BY failed_at, event_id LIMIT $7 FOR UPDATE SKIP LOCKED),
      queued AS (
-       UPDATE webhook_deliveries SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
-       WHERE ctid = ANY (ARRAY (SELECT tid FROM failed))
+       UPDATE webhook_deliveries d SET state = 'waiting', attempt = 0, next_attempt_at = now(), failed_at = NULL
+       FROM ",
+    keys_of!("failed"),
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
        RETURNING 1)
      SELECT (SELECT count(*) FROM queued) AS n, failed_at, event_id FROM failed
-     ORDER BY failed_at DESC, event_id DESC LIMIT 1";
+     ORDER BY failed_at DESC, event_id DESC LIMIT 1"
+);
 
 #[derive(QueryableByName)]
 struct LoggedRow {

@@ -108,6 +108,7 @@ async fn filled() -> (World, [String; 2]) {
                    VALUES ('{account}', '{tag}', '{tag}', 'inbound', 'text', 'received', now());
                  INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
                    VALUES ('{account}', '{tag}', 'w', 'outbound', 'https://e.example', '{{*}}', '\\x00', 'beef');
+                 INSERT INTO webhook_endpoint_ids (account_id, id) VALUES ('{account}', '{tag}');
                  INSERT INTO webhook_events (account_id, id, type, payload, occurred_at)
                    VALUES ('{account}', '{tag}', 'message.sent', '{{}}', now());
                  INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)

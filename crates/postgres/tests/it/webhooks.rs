@@ -8,10 +8,10 @@ use recado_domain::shared::{
     WebhookKind, WebhookLogId, Write,
 };
 use recado_domain::webhooks::{
-    Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, LogQuery,
-    LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookStore,
+    Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, InboundStore,
+    LogQuery, LogStatus, SealedSecrets, Settlement, StoredWebhook, Wanted, Webhook, WebhookStore,
 };
-use recado_postgres::{PgDeliveryQueue, PgWebhooks};
+use recado_postgres::{PgDeliveryQueue, PgInbound, PgWebhooks};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
@@ -137,6 +137,43 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
     assert!(!store.delete(other, first.webhook.id, &[]).await.unwrap());
     assert!(store.delete(account, first.webhook.id, &[]).await.unwrap());
     assert!(!store.delete(account, first.webhook.id, &[]).await.unwrap());
+}
+
+#[tokio::test]
+async fn endpoint_id_is_unique_over_all_accounts() {
+    let world = World::new().await;
+    let (store, mut endpoint) = (store(&world), stored("a"));
+    endpoint.webhook.direction = Direction::Inbound;
+    endpoint.webhook.url = None;
+    let inserted = store.insert(world.account, &endpoint, 2, &[]).await.unwrap();
+    assert_eq!(inserted, Insert::Done);
+    let other = world.another_account().await;
+    assert!(store.insert(other, &endpoint, 2, &[]).await.is_err());
+    assert_eq!(store.find(other, endpoint.webhook.id).await.unwrap(), None);
+    let inbound = PgInbound::new(world.tenants.clone(), world.platform.clone());
+    let (account, found) = inbound.endpoint(endpoint.webhook.id).await.unwrap().unwrap();
+    assert_eq!((account, found.webhook.id), (world.account, endpoint.webhook.id));
+    assert!(store.delete(world.account, endpoint.webhook.id, &[]).await.unwrap());
+    assert_eq!(inbound.endpoint(endpoint.webhook.id).await.unwrap(), None);
+    assert_eq!(store.insert(other, &endpoint, 2, &[]).await.unwrap(), Insert::Done);
+}
+
+#[tokio::test]
+async fn previous_secret_signs_until_the_database_clock_ends_it() {
+    let world = World::new().await;
+    let endpoint = stored("a");
+    store(&world).insert(world.account, &endpoint, 2, &[]).await.unwrap();
+    for (until, signs) in [("1 hour", true), ("-1 second", false)] {
+        world
+            .sql(&format!(
+                "UPDATE webhook_endpoints SET previous_secret = '\\x09', previous_secret_until = now() + interval '{until}'"
+            ))
+            .await;
+        happen(&world, world.account, WebhookKind::MessageSent, 1).await;
+        let claimed = claim(&world, &[], 10).await;
+        assert_eq!(claimed.len(), 1);
+        assert_eq!(claimed[0].secrets.previous.is_some(), signs, "{until}");
+    }
 }
 
 #[tokio::test]
