@@ -419,6 +419,7 @@ impl From<TrialError> for ApiError {
             TrialError::Invalid(errors) => errors.into(),
             TrialError::Refused(refusal) => Self::Precondition(refusal.to_string()),
             TrialError::Unready(message) => Self::Precondition(message),
+            TrialError::Media(error) => Self::Storage(error),
             TrialError::Platform(error) => Self::Whatsapp(error),
             TrialError::Unknown => Self::Unconfirmed(error.to_string()),
             TrialError::Store(error) => error.into(),

@@ -16,15 +16,16 @@ use uuid::Uuid;
 
 use super::deciding::ATTEMPTS;
 use super::flights::{Flights, Part, Settled};
+use super::postponement::next_delay;
 use super::run::abort_notification;
-use super::script::{Script, file_addresses};
+use super::script::{Script, file_sources};
 use super::{
-    Announced, Claim, ClaimedSend, Command, Halt, Moment, Pace, Pacer, QueuedRun, RunMaterial, RunReport, RunStore,
-    SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
+    Announced, Claim, ClaimedSend, Command, Halt, Moment, Pace, Pacer, Portion, QueuedRun, RunMaterial, RunReport,
+    RunStore, SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
-use crate::shared::{Cipher, Event, GatewayError, SendId, StoreError, Write};
+use crate::shared::{Cipher, Event, SendId, StoreError, Write};
 use crate::templates::{MetaStatus, TemplateStore, verdict_events, with_verdict};
-use crate::whatsapp::{FileFault, FileSource, Line, MessageFiles, WhatsappGateway};
+use crate::whatsapp::{FileFault, MessageFiles, WhatsappGateway};
 
 /// How many sends are claimed together.
 const CLAIM: i64 = 1000;
@@ -47,6 +48,13 @@ pub enum RunEnd {
     Gone,
     /// The server stops, or another worker holds the run: it goes on elsewhere.
     HandedOver,
+    /// Something outside is not available: a worker takes the run again after the delay.
+    Postponed {
+        /// How long.
+        delay: Duration,
+        /// What is not available.
+        reason: String,
+    },
 }
 
 /// Who carries runs out.
@@ -72,9 +80,6 @@ pub struct Dispatcher {
     delay: Duration,
     lease: Duration,
 }
-
-/// How often a file is offered to the platform before the run waits for somebody.
-const FILE_ATTEMPTS: i32 = 3;
 
 impl Dispatcher {
     pub fn new(
@@ -121,8 +126,9 @@ impl Dispatcher {
         let Some(material) = self.runs.material(run).await? else {
             return Ok(RunEnd::Gone);
         };
-        let Some(script) = self.script(run, material).await? else {
-            return self.standing(run).await;
+        let script = match self.script(run, material).await? {
+            Ok(script) => script,
+            Err(end) => return Ok(end),
         };
         let mut flights = Flights::default();
         loop {
@@ -154,21 +160,23 @@ impl Dispatcher {
         if self.pacer.stopping() || self.pacer.crowded() {
             return self.hand_over(run, flights).await.map(Some);
         }
-        if let Some(halt) = flights.halt().cloned() {
+        if let Some(halt) = flights.halt() {
             self.land(run, flights).await?;
             self.halt(run, &script.material, &halt).await?;
             return self.leave(run).await.map(Some);
         }
-        if let Some(why) = flights.hopeless() {
-            self.land(run, flights).await?;
-            self.runs.finish(run, Some(&why)).await?;
-            return self.standing(run).await.map(Some);
+        if flights.take_throttled()
+            && let Some(line) = &script.line
+        {
+            let slowing = self.pacer.slow_down(&line.phone_number_id, script.pace.rate());
+            flights.meanwhile(slowing).await?;
         }
         if !flights.is_empty() {
             self.start_part(run, script, flights).await?;
             return Ok(None);
         }
-        let (worker, size, lease) = (self.worker, script.claim(), self.lease);
+        let size = self.pace(script).portion().claim(LOOK_AGAIN, CLAIM);
+        let (worker, lease) = (self.worker, self.lease);
         let claim = self.runs.claim(run, worker, flights.after(), size, lease);
         match flights.meanwhile(claim).await? {
             Claim::Sends(sends) => flights.line_up(sends),
@@ -178,7 +186,7 @@ impl Dispatcher {
                 self.pacer.rest(time.min(LOOK_AGAIN)).await;
             }
             Claim::Exhausted => {
-                self.runs.finish(run, None).await?;
+                self.runs.finish(run).await?;
                 return self.standing(run).await.map(Some);
             }
             // Whoever lets it go on finds it free.
@@ -233,10 +241,10 @@ impl Dispatcher {
         Ok(false)
     }
 
-    /// None: the number is gone or its token cannot be read, so the run waits for somebody.
-    async fn script(&self, run: QueuedRun, material: RunMaterial) -> Result<Option<Script>, StoreError> {
+    /// What the run sends; or how this worker's part in it ends, if it cannot begin.
+    async fn script(&self, run: QueuedRun, material: RunMaterial) -> Result<Result<Script, RunEnd>, StoreError> {
         if material.campaign.simulated {
-            return Ok(Some(Script {
+            return Ok(Ok(Script {
                 material,
                 line: None,
                 pace: Pace::Delay(Duration::ZERO),
@@ -250,7 +258,7 @@ impl Dispatcher {
         let Some(line) = line else {
             self.pause(run, &material, "the WhatsApp number is not connected any more")
                 .await?;
-            return Ok(None);
+            return self.leave(run).await.map(Err);
         };
         let rate = material
             .profile
@@ -260,52 +268,38 @@ impl Dispatcher {
             Some(rate) => Pace::PerSecond(rate),
             None => Pace::Delay(self.delay),
         };
-        let files = match self.files(run, &material, &line).await {
-            Ok(files) => files,
-            Err(FileFault::Store(error)) => return Err(error),
-            Err(fault @ (FileFault::Unusable(_) | FileFault::Platform(_))) => {
-                self.pause(run, &material, &fault.to_string()).await?;
-                return Ok(None);
-            }
-        };
-        Ok(Some(Script {
-            material,
-            line: Some(line),
-            pace,
-            files,
-        }))
+        let gateway = self.gateway.as_ref();
+        match file_sources(&self.files, gateway, run.account_id, &line, &material.template).await {
+            Ok(files) => Ok(Ok(Script {
+                material,
+                line: Some(line),
+                pace,
+                files,
+            })),
+            Err(FileFault::Store(error)) => Err(error),
+            Err(fault) => self.without_files(run, &material, &fault).await.map(Err),
+        }
     }
 
-    /// Sees to it that the platform has every file of the template.
-    async fn files(
+    /// Exponential backoff: postpones a run whose files are not available. A file that is missing or refused, or not
+    /// available for hours, pauses the run.
+    async fn without_files(
         &self,
         run: QueuedRun,
         material: &RunMaterial,
-        line: &Line,
-    ) -> Result<HashMap<String, FileSource>, FileFault> {
-        let mut files = HashMap::new();
-        for url in file_addresses(&material.template) {
-            let source = self.file(run, line, &url).await?;
-            files.insert(url, source);
-        }
-        Ok(files)
-    }
-
-    async fn file(&self, run: QueuedRun, line: &Line, url: &str) -> Result<FileSource, FileFault> {
-        let mut attempt = 1;
-        loop {
-            let found = self
-                .files
-                .source(self.gateway.as_ref(), run.account_id, line, url)
-                .await;
-            match found {
-                Err(FileFault::Platform(GatewayError::Unavailable(_))) if attempt < FILE_ATTEMPTS => {
-                    self.pacer.rest(Duration::SECOND * attempt).await;
-                    attempt += 1;
-                }
-                found => return found,
-            }
-        }
+        fault: &FileFault,
+    ) -> Result<RunEnd, StoreError> {
+        let reason = fault.to_string();
+        let delay = match fault.is_temporary() {
+            true => next_delay(self.runs.postponed(run).await?),
+            false => None,
+        };
+        let Some(delay) = delay else {
+            self.pause(run, material, &reason).await?;
+            return self.leave(run).await;
+        };
+        self.runs.postpone(run, self.worker, delay).await?;
+        Ok(RunEnd::Postponed { delay, reason })
     }
 
     /// Starts the next sends, and lets their requests leave when the number has places for them.
@@ -315,11 +309,12 @@ impl Dispatcher {
         script: &'a Script,
         flights: &mut Flights<'a>,
     ) -> Result<(), StoreError> {
-        let Some(Part { sends, results }) = flights.next_part(script.together()) else {
+        let portion = self.pace(script).portion();
+        let Some(Part { sends, results }) = flights.next_part(script.together(portion)) else {
             flights.one().await;
             return Ok(());
         };
-        let moment = match self.moment(script, flights).await {
+        let moment = match self.moment(script, portion, flights).await {
             Ok(moment) => moment,
             Err(error) => {
                 flights.settle(results);
@@ -348,7 +343,7 @@ impl Dispatcher {
             flights.forget_waiting();
         }
         if let Some(moment) = moment
-            && !self.departs(moment, script, flights).await
+            && !self.departs(moment, script, portion, flights).await
         {
             flights.settle(started.sends.into_iter().map(|send| (send, SendResult::Released)));
             return Ok(());
@@ -362,9 +357,22 @@ impl Dispatcher {
         Ok(())
     }
 
+    /// The pace of the run's number, which throttling may have slowed down.
+    fn pace(&self, script: &Script) -> Pace {
+        let limit = script
+            .line
+            .as_ref()
+            .and_then(|line| self.pacer.limit(&line.phone_number_id));
+        script.pace.limited(limit)
+    }
+
     /// When the next portion may leave; none: at once.
-    async fn moment(&self, script: &Script, flights: &mut Flights<'_>) -> Result<Option<Moment>, StoreError> {
-        let portion = script.pace.portion();
+    async fn moment(
+        &self,
+        script: &Script,
+        portion: Portion,
+        flights: &mut Flights<'_>,
+    ) -> Result<Option<Moment>, StoreError> {
         let Some(line) = script.line.as_ref().filter(|_| portion.time.is_positive()) else {
             return Ok(None);
         };
@@ -375,15 +383,15 @@ impl Dispatcher {
     /// Waits for the moment, or another one where a slow start or a busy machine missed it: two portions close together
     /// are too many for their second. Not where places are far apart: what was started would wait beyond lease and cancel.
     /// False: the server stops, nothing may leave.
-    async fn departs(&self, mut moment: Moment, script: &Script, flights: &mut Flights<'_>) -> bool {
-        let far = script.pace.portion().time > START_LEAD + MISSED;
+    async fn departs(&self, mut moment: Moment, script: &Script, portion: Portion, flights: &mut Flights<'_>) -> bool {
+        let far = portion.time > START_LEAD + MISSED;
         let mut others = if far { 0 } else { 2 };
         while flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await {
             // What was started leaves in the end, even if the store fails now.
             if others == 0 || self.pacer.since(moment) <= MISSED {
                 return true;
             }
-            let Ok(Some(another)) = self.moment(script, flights).await else {
+            let Ok(Some(another)) = self.moment(script, portion, flights).await else {
                 return true;
             };
             (moment, others) = (another, others - 1);
@@ -413,7 +421,7 @@ impl Dispatcher {
             return failed("the contact was deleted, or opted out, before the message left");
         };
         let values = script.values(recipient);
-        if values.iter().any(|value| value.trim().is_empty()) {
+        if values.iter().any(String::is_empty) {
             return failed("a placeholder is empty for this contact");
         }
         match &script.line {
@@ -477,24 +485,5 @@ impl Dispatcher {
 
     async fn standing(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         Ok(self.runs.report(run).await?.map_or(RunEnd::Gone, RunEnd::Over))
-    }
-}
-
-impl Script {
-    /// How many sends to claim: whole portions, no more than leave before it is time to look again.
-    fn claim(&self) -> i64 {
-        let portion = self.pace.portion();
-        let time = portion.time.whole_microseconds().max(1);
-        let portions = i64::try_from(LOOK_AGAIN.whole_microseconds() / time).unwrap_or(CLAIM);
-        let messages = i64::from(portion.messages);
-        messages * portions.clamp(1, CLAIM / messages)
-    }
-
-    /// How many of them to start together.
-    fn together(&self) -> usize {
-        match self.line {
-            Some(_) => usize::try_from(self.pace.portion().messages).unwrap_or(usize::MAX),
-            None => usize::MAX,
-        }
     }
 }

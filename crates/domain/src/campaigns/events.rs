@@ -14,11 +14,11 @@ pub fn started_event(campaign: &Campaign, trigger: Trigger, recipients: i64) -> 
     Event::webhook(WebhookKind::CampaignStarted, vec![item])
 }
 
-/// A run is over. `why`: before everybody was tried.
-pub(super) fn finished_event(campaign: &Campaign, report: &RunReport, why: Option<&str>) -> Event {
+/// A run is over. `ended_early` is a published field; a run that WhatsApp refuses pauses, and never ends early.
+pub(super) fn finished_event(campaign: &Campaign, report: &RunReport) -> Event {
     let item = json!({ "id": campaign.id, "name": campaign.name, "status": campaign.status,
                        "simulated": report.simulated, "total": report.total, "sent": report.sent,
-                       "failed": report.failed, "ended_early": why });
+                       "failed": report.failed, "ended_early": null });
     Event::webhook(WebhookKind::CampaignFinished, vec![item])
 }
 

@@ -8,14 +8,12 @@ use super::status::RunResult;
 use super::{Campaign, CampaignStatus, Command, RunReport, SendCounts, Trigger, transition};
 use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
 
-/// Concludes a run whose every send was tried, or that makes no sense to go on with (`why`, which is not told where nobody
-/// was left to try). None: the campaign is not sending any more, or waits, and stays as it is.
+/// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
 pub fn finish(
     campaign: &Campaign,
     counts: &SendCounts,
     trigger: Trigger,
     actor: Option<&Actor>,
-    why: Option<&str>,
     now: OffsetDateTime,
 ) -> Option<(Campaign, Vec<Event>)> {
     if campaign.paused_at.is_some() {
@@ -34,10 +32,9 @@ pub fn finish(
         ..campaign.clone()
     };
     let report = RunReport::of(&finished, counts);
-    let why = why.filter(|_| counts.pending > 0);
     let mut events = vec![
-        Event::Notification(end_notification(&finished, &report, why)),
-        finished_event(&finished, &report, why),
+        Event::Notification(end_notification(&finished, &report)),
+        finished_event(&finished, &report),
     ];
     if trigger == Trigger::Execute {
         events.push(Event::Audit(Audit {
@@ -53,7 +50,7 @@ pub fn finish(
     Some((finished, events))
 }
 
-fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) -> Notification {
+fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
     let kind = if report.failed == 0 {
         NotificationKind::Success
     } else {
@@ -62,10 +59,6 @@ fn end_notification(campaign: &Campaign, report: &RunReport, why: Option<&str>) 
     let message = match report.failed {
         0 => format!("{} messages were sent.", report.sent),
         failed => format!("{} messages were sent, {failed} were not.", report.sent),
-    };
-    let message = match why {
-        Some(why) => format!("{message} It was ended early: {why}."),
-        None => message,
     };
     Notification {
         kind,
@@ -114,7 +107,7 @@ mod tests {
         };
         let sending = campaign(CampaignStatus::Sending);
         let events = |trigger| {
-            finish(&sending, &counts, trigger, Some(&tenant().actor), None, NOW)
+            finish(&sending, &counts, trigger, Some(&tenant().actor), NOW)
                 .unwrap()
                 .1
         };
@@ -146,7 +139,7 @@ mod tests {
             failed: 8,
             ..SendCounts::default()
         };
-        let told = end_notification(&named, &RunReport::of(&named, &counts), None);
+        let told = end_notification(&named, &RunReport::of(&named, &counts));
         let published = json!(schemars::schema_for!(crate::notifications::Notification));
         let example = |field: &str| published["properties"][field]["examples"][0].clone();
         assert_eq!(
@@ -159,32 +152,6 @@ mod tests {
     }
 
     #[test]
-    fn an_early_end_is_told_where_somebody_is_left() {
-        let told = |failed, pending| {
-            let counts = SendCounts {
-                total: 3,
-                failed,
-                pending,
-                ..SendCounts::default()
-            };
-            let sending = campaign(CampaignStatus::Sending);
-            let (_, events) = finish(&sending, &counts, Trigger::Send, None, Some("hopeless"), NOW).unwrap();
-            match &events[..] {
-                [Event::Notification(told), Event::Webhook(event)] => {
-                    (told.message.clone(), event.items[0]["ended_early"].clone())
-                }
-                other => panic!("{other:?}"),
-            }
-        };
-        let message = "0 messages were sent, 3 were not.".to_owned();
-        assert_eq!(told(3, 0), (message.clone(), json!(null)));
-        assert_eq!(
-            told(2, 1),
-            (format!("{message} It was ended early: hopeless."), json!("hopeless"))
-        );
-    }
-
-    #[test]
     fn the_result_follows_from_the_counters() {
         let sending = campaign(CampaignStatus::Sending);
         let end = |campaign: &Campaign, accepted, total| {
@@ -194,7 +161,7 @@ mod tests {
                 pending: total - accepted,
                 ..SendCounts::default()
             };
-            finish(campaign, &counts, Trigger::Send, None, None, NOW).map(|(campaign, _)| campaign.status)
+            finish(campaign, &counts, Trigger::Send, None, NOW).map(|(campaign, _)| campaign.status)
         };
         assert_eq!(end(&sending, 3, 3), Some(CampaignStatus::Completed));
         assert_eq!(end(&sending, 2, 3), Some(CampaignStatus::Partial));

@@ -7,6 +7,7 @@ use std::pin::pin;
 use futures_util::future::{BoxFuture, Either, poll_immediate, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
+use super::refusals::Refusals;
 use super::{ClaimedSend, Halt, SendResult};
 use crate::shared::{ContactId, SendId};
 
@@ -16,10 +17,6 @@ const OPEN: usize = 50;
 
 /// Results are written together, so many at least as long as more can be started.
 const BATCH: usize = 10;
-
-/// A run whose last messages were all refused for good, so many of them, is not going to reach anybody. A list of which a
-/// part is bad does not look like that, and is tried to its end.
-const BUDGET: usize = 1000;
 
 /// A result, and why the run has to pause after it, if it has to.
 pub(super) type Settled = (SendId, SendResult, Option<Halt>);
@@ -32,8 +29,8 @@ pub(super) struct Flights<'a> {
     calls: FuturesUnordered<BoxFuture<'a, Settled>>,
     results: Vec<(SendId, SendResult)>,
     halt: Option<Halt>,
-    /// How many were refused since the last one that was not, and what the platform said last.
-    refused: (usize, String),
+    refusals: Refusals,
+    throttled: bool,
 }
 
 impl<'a> Flights<'a> {
@@ -97,15 +94,18 @@ impl<'a> Flights<'a> {
         self.results.extend(results);
     }
 
-    /// Why the run has to pause.
-    pub(super) fn halt(&self) -> Option<&Halt> {
-        self.halt.as_ref()
+    /// Why the run has to pause, if it has to.
+    pub(super) fn halt(&self) -> Option<Halt> {
+        let refused = || {
+            let reason = self.refusals.pause_reason()?;
+            Some(Halt { reason, verdict: None })
+        };
+        self.halt.clone().or_else(refused)
     }
 
-    /// Why it makes no sense to go on, if it makes none.
-    pub(super) fn hopeless(&self) -> Option<String> {
-        let (refused, why) = &self.refused;
-        (*refused >= BUDGET).then(|| format!("the last {refused} messages were all refused: {why}"))
+    /// Whether the number was too fast since this was asked last.
+    pub(super) fn take_throttled(&mut self) -> bool {
+        std::mem::take(&mut self.throttled)
     }
 
     /// Does something while the calls go on.
@@ -136,13 +136,8 @@ impl<'a> Flights<'a> {
 
     fn take_in(&mut self, settled: Option<Settled>) {
         if let Some((send, result, halt)) = settled {
-            match &result {
-                SendResult::Sent { .. } | SendResult::Unknown => self.refused.0 = 0,
-                SendResult::Failed { code: Some(_), message } => {
-                    self.refused = (self.refused.0 + 1, message.clone());
-                }
-                SendResult::Failed { code: None, .. } | SendResult::Deferred { .. } | SendResult::Released => {}
-            }
+            self.refusals.add(&result);
+            self.throttled |= matches!(result, SendResult::Throttled { .. });
             self.results.push((send, result));
             if self.halt.is_none() {
                 self.halt = halt;

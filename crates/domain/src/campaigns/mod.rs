@@ -41,7 +41,9 @@ mod model;
 mod outcome;
 mod pace;
 mod ports;
+mod postponement;
 mod preview;
+mod refusals;
 mod run;
 mod script;
 mod send;
@@ -58,7 +60,7 @@ pub use events::{MessageNews, started_event};
 pub use finish::finish;
 pub use model::*;
 pub use outcome::{Halt, SendOutcome, SendResult, settle};
-pub use pace::{PAIR_INTERVAL, Pace, Portion};
+pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, ThrottledRate};
 pub use ports::*;
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
 pub use run::{

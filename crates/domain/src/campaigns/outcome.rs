@@ -8,6 +8,9 @@ use crate::templates::MetaStatus;
 /// How often a send that surely did not leave is tried again.
 const RETRIES: u32 = 5;
 
+/// The number sends faster than WhatsApp lets it.
+const THROUGHPUT: i64 = 130_429;
+
 /// The longest wait before such a retry.
 const BACKOFF_MAX: Duration = Duration::seconds(60);
 
@@ -103,6 +106,12 @@ pub enum SendResult {
         /// How long.
         delay: Duration,
     },
+    /// It did not leave, because its number sends faster than it may: it waits for another claim, after the delay. No
+    /// attempt is counted, since the number's rate is at fault and goes down.
+    Throttled {
+        /// How long.
+        delay: Duration,
+    },
     /// It was started and surely not processed, and no attempt is counted: the run stops, and the send is due again. Only
     /// for sends that the reporter itself marked as started; nobody else can have started them meanwhile.
     Released,
@@ -131,6 +140,16 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
             SendResult::Failed {
                 code: Some(code),
                 message,
+            },
+            None,
+        ),
+        SendOutcome::Throttled {
+            code: Some(THROUGHPUT),
+            retry_after,
+            ..
+        } => (
+            SendResult::Throttled {
+                delay: spread(send, attempts, backoff(None, 0, retry_after)),
             },
             None,
         ),
@@ -213,7 +232,7 @@ mod tests {
                 other => panic!("{other:?}"),
             })
         };
-        assert_eq!(delays(130_429).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
+        assert_eq!(delays(80_007).collect::<Vec<_>>(), [1, 2, 4, 8, 16]);
         assert_eq!(delays(131_056).collect::<Vec<_>>(), [1, 4, 16, 60, 60]);
         assert!(matches!(
             settled(5, throttled(4, None)).0,
@@ -223,6 +242,27 @@ mod tests {
         assert_eq!(
             asked,
             SendResult::Deferred {
+                delay: Duration::seconds(7)
+            }
+        );
+    }
+
+    #[test]
+    fn a_number_over_its_rate_costs_no_send_an_attempt() {
+        for attempts in [0, 3, 5, 4_000_000_000] {
+            let (result, halt) = settled(attempts, throttled(130_429, None));
+            assert_eq!(halt, None);
+            assert_eq!(
+                result,
+                SendResult::Throttled {
+                    delay: Duration::SECOND
+                }
+            );
+        }
+        let asked = settled(5, throttled(130_429, Some(Duration::seconds(7)))).0;
+        assert_eq!(
+            asked,
+            SendResult::Throttled {
                 delay: Duration::seconds(7)
             }
         );

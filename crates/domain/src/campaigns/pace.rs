@@ -23,10 +23,66 @@ pub struct Portion {
     pub time: Duration,
 }
 
+impl Portion {
+    /// How many sends to claim: whole portions that leave within a time, at most so many sends, at least one portion.
+    pub(super) fn claim(self, time: Duration, most: i64) -> i64 {
+        let portions = time.whole_microseconds() / self.time.whole_microseconds().max(1);
+        let messages = i64::from(self.messages);
+        messages * i64::try_from(portions).unwrap_or(most).clamp(1, most / messages)
+    }
+}
+
 /// The most messages that leave together.
 const MOST: u32 = 25;
 
+/// The highest rate of a number, in messages per second.
+const HIGHEST_RATE: f64 = 1000.0;
+
+/// Throttling halves a number's rate, down to this one, in messages per second.
+pub const LOWEST_RATE: f64 = 1.0;
+
+/// Each second adds so many messages per second to the rate of a number that was throttled.
+pub const RATE_RECOVERY: f64 = 1.0;
+
+/// Messages that are throttled within this time are throttled for the same reason: they halve the rate once.
+pub const RATE_HALVING_INTERVAL: Duration = Duration::SECOND;
+
+/// AIMD, as a number's rate was when this was read. WhatsApp grants a number less than its profile says: the rate is
+/// halved whenever a message is throttled (130429), and recovers by [`RATE_RECOVERY`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThrottledRate {
+    /// Messages per second.
+    pub rate: f64,
+    /// The time since then.
+    pub age: Duration,
+}
+
+impl ThrottledRate {
+    /// The rate of now; none where it is higher than any number's.
+    pub fn limit(self) -> Option<f64> {
+        let recovered = self.age.as_seconds_f64().max(0.0) * RATE_RECOVERY;
+        Some(self.rate + recovered).filter(|limit| *limit < HIGHEST_RATE)
+    }
+}
+
 impl Pace {
+    /// Messages per second.
+    pub fn rate(self) -> f64 {
+        match self {
+            Self::Delay(delay) => delay.as_seconds_f64().recip().min(HIGHEST_RATE),
+            Self::PerSecond(rate) => f64::from(rate),
+        }
+    }
+
+    /// The same, at no more than so many messages per second.
+    #[must_use]
+    pub fn limited(self, limit: Option<f64>) -> Self {
+        match limit.filter(|limit| *limit < self.rate()) {
+            Some(limit) => Self::Delay(Duration::SECOND / limit),
+            None => self,
+        }
+    }
+
     /// What leaves together. Where so many a second are allowed, a portion is at most a tenth of them, and of a size that
     /// fills the second best; its time is a little longer than its part of the second, so that no second has too many
     /// messages even if one portion is late by that.
@@ -60,6 +116,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_limit_slows_a_pace_down_and_never_up() {
+        let slow = Pace::Delay(Duration::milliseconds(200));
+        assert_eq!((slow.limited(None), slow.limited(Some(5.0))), (slow, slow));
+        assert_eq!(slow.limited(Some(2.0)), Pace::Delay(Duration::milliseconds(500)));
+        assert_eq!(Pace::PerSecond(80).limited(Some(80.5)), Pace::PerSecond(80));
+        let fast = Pace::PerSecond(1000).limited(Some(500.0)).portion();
+        assert_eq!((fast.messages, fast.time), (5, Duration::milliseconds(10)));
+        let unpaced = Pace::Delay(Duration::ZERO).limited(Some(1.0)).portion();
+        assert_eq!((unpaced.messages, unpaced.time), (1, Duration::SECOND));
+    }
+
+    #[test]
+    fn a_throttled_rate_recovers_by_one_a_second() {
+        let after = |seconds| {
+            let age = Duration::seconds(seconds);
+            ThrottledRate { rate: 40.0, age }.limit()
+        };
+        assert_eq!((after(-3), after(0), after(30)), (Some(40.0), Some(40.0), Some(70.0)));
+        assert_eq!((after(959), after(960)), (Some(999.0), None));
+    }
 
     #[test]
     fn portions() {

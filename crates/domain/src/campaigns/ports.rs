@@ -148,9 +148,13 @@ pub trait RunStore: Send + Sync {
     /// tenants, the longest due first.
     async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError>;
 
-    /// Leases a run that nobody holds, the one that has waited longest. Runs whose lease ran out are nobody's from then
+    /// Leases a run that nobody holds and that is not postponed, the one that has waited longest. Runs whose lease ran out are nobody's from then
     /// on, as by `abandon`.
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError>;
+
+    /// Deletes up to `limit` queue rows of campaigns that are not sending, across tenants, and returns how many. A row of
+    /// a campaign that starts at the same time MUST stay.
+    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError>;
 
     /// Whether a run waits for a worker.
     async fn waiting(&self) -> Result<bool, StoreError>;
@@ -201,8 +205,8 @@ pub trait RunStore: Send + Sync {
 
     /// Ends the run by `finish`, in one transaction with its events, and takes it from the queue; only where the
     /// campaign still is sending and not paused. Places of the month that were kept for what never left are given back.
-    /// Returns how the campaign stands then. `why`: it ends before everybody was tried.
-    async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError>;
+    /// Returns how the campaign stands then.
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
 
     /// How the campaign stands now; none when it is gone.
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError>;
@@ -211,7 +215,15 @@ pub trait RunStore: Send + Sync {
     /// for who has recorded all that it had started.
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
 
-    /// The same after an error: sends that were started and not recorded become unknown.
+    /// How often in a row the run was postponed.
+    async fn postponed(&self, run: QueuedRun) -> Result<u32, StoreError>;
+
+    /// Gives the lease back, so that any worker can take the run after `delay`, and counts it as postponed once more. The
+    /// row holds the time, so that a crash loses nothing. `release` and a resume end the delay and the count. Only for a
+    /// caller that has started nothing.
+    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError>;
+
+    /// Gives the lease back after an error: sends that were started and not recorded become unknown.
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError>;
 
     /// Makes some of the sends that a freeze left to be made, across tenants, whatever became of their campaigns since.
@@ -246,8 +258,15 @@ pub struct Moment(pub Duration);
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait Pacer: Send + Sync {
-    /// Takes the place of a portion, and says when it may leave. All servers share the number's places.
+    /// Takes the place of a portion, and says when it may leave. All servers share the number's places, and a rate to which
+    /// it was throttled.
     async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError>;
+
+    /// The rate to which the number was throttled, in messages per second, as far as this process knows.
+    fn limit(&self, phone_number_id: &str) -> Option<f64>;
+
+    /// Halves the rate of a number that was throttled while it had this one, in messages per second.
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError>;
 
     /// Waits until so long before the moment. False: the server stops, nothing may leave.
     async fn until(&self, moment: Moment, lead: Duration) -> bool;
@@ -266,11 +285,25 @@ pub trait Pacer: Send + Sync {
     fn crowded(&self) -> bool;
 }
 
+/// A place of a number in the order of its messages.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SendSlot {
+    /// How long it is until the place: zero where it is past.
+    pub wait: Duration,
+    /// The rate to which the number was throttled, recovered since, in messages per second; none if it never was.
+    pub limit: Option<f64>,
+}
+
 /// The places of numbers, which all servers share.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait PaceStore: Send + Sync {
-    /// Moves the number's next free place on by `time`, and says how long it is until the one that was free before: zero
-    /// where it is past.
-    async fn reserve(&self, phone_number_id: &str, time: Duration) -> Result<Duration, StoreError>;
+    /// Moves the number's next free place on by the time of the portion, or by the longer time that its messages take at
+    /// the number's throttled rate, and returns the place that was free before.
+    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<SendSlot, StoreError>;
+
+    /// Halves the lower one of `rate` and the number's throttled rate, both in messages per second, unless that happened
+    /// within [`RATE_HALVING_INTERVAL`](super::RATE_HALVING_INTERVAL). It stays at least at
+    /// [`LOWEST_RATE`](super::LOWEST_RATE), or at `rate` where that is lower. Returns the throttled rate.
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<f64, StoreError>;
 }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Campaign, Pace, Recipient, RunMaterial};
-use crate::shared::SendId;
+use super::{Campaign, Pace, Portion, Recipient, RunMaterial};
+use crate::shared::{AccountId, SendId};
 use crate::templates::{HeaderType, Template, values_of};
-use crate::whatsapp::{FileSource, Line, OutboundCard, OutboundFile, OutboundTemplate};
+use crate::whatsapp::{
+    FileFault, FileSource, Line, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway,
+};
 
 /// What all sends of a run share.
 pub(super) struct Script {
@@ -22,8 +24,24 @@ pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recip
     variables.render(&template.variables, recipient)
 }
 
+/// Sees to it that WhatsApp has every file of the template; where it has them from, by their addresses.
+pub(super) async fn file_sources(
+    files: &MessageFiles,
+    gateway: &dyn WhatsappGateway,
+    account: AccountId,
+    line: &Line,
+    template: &Template,
+) -> Result<HashMap<String, FileSource>, FileFault> {
+    let mut sources = HashMap::new();
+    for url in file_addresses(template) {
+        let source = files.source(gateway, account, line, &url).await?;
+        sources.insert(url, source);
+    }
+    Ok(sources)
+}
+
 /// The addresses of the files that every message of the template names.
-pub(super) fn file_addresses(template: &Template) -> BTreeSet<String> {
+fn file_addresses(template: &Template) -> BTreeSet<String> {
     let header = template.header_file().map(|(_, url)| url.to_owned());
     let cards = template.cards().into_iter().map(|card| card.header.1);
     header.into_iter().chain(cards).collect()
@@ -69,5 +87,13 @@ impl Script {
             })
         });
         cards.collect()
+    }
+
+    /// How many sends to start together.
+    pub(super) fn together(&self, portion: Portion) -> usize {
+        match self.line {
+            Some(_) => usize::try_from(portion.messages).unwrap_or(usize::MAX),
+            None => usize::MAX,
+        }
     }
 }

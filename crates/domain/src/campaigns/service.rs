@@ -217,6 +217,7 @@ fn edited(
 }
 
 fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
+    let given_variables = input.variables.clone().flatten();
     let merged = Campaign {
         name: input.name.map_or(campaign.name, |name| text::sanitize(&name)),
         template_id: input.template_id.unwrap_or(campaign.template_id),
@@ -250,7 +251,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
             filters.check("segment_config.filters", &mut errors);
         }
     }
-    if let Some(Err(FieldErrors(more))) = merged.variables.as_ref().map(super::Variables::validate) {
+    if let Some(Err(FieldErrors(more))) = given_variables.as_ref().map(super::Variables::validate) {
         errors.0.extend(more);
     }
     errors.into_result()?;

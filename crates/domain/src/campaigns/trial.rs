@@ -14,9 +14,11 @@ use thiserror::Error;
 use time::{Date, Duration};
 
 use super::run::approved_template;
-use super::script::{Script, file_addresses, values};
+use super::script::{Script, file_sources, values};
 use super::{Campaign, Pace, Recipient, Refusal, RunFacts, RunMaterial, SendOutcome, TrialStore};
 use crate::contacts::Phone;
+use crate::media::MediaStoreError;
+use crate::shared::text::single_spaced;
 use crate::shared::{
     AuditAction, CampaignId, Cipher, Event, FieldErrors, GatewayError, Ids, SendId, StoreError, Tenant,
 };
@@ -71,6 +73,9 @@ pub enum TrialError {
     /// Its number or a file of its template cannot be used. The text is for the caller.
     #[error("{0}")]
     Unready(String),
+    /// The store of files did not give a file of its template.
+    #[error(transparent)]
+    Media(MediaStoreError),
     /// The platform refused it, or could not be reached.
     #[error("the platform did not take the message")]
     Platform(#[source] GatewayError),
@@ -86,6 +91,7 @@ impl From<FileFault> for TrialError {
     fn from(fault: FileFault) -> Self {
         match fault {
             FileFault::Unusable(message) => Self::Unready(message),
+            FileFault::Media(error) => Self::Media(error),
             FileFault::Platform(error) => Self::Platform(error),
             FileFault::Store(error) => Self::Store(error),
         }
@@ -150,14 +156,11 @@ impl Trials {
 
     async fn script(&self, tenant: &Tenant, material: RunMaterial) -> Result<Script, TrialError> {
         let line = self.line(&material)?;
-        let mut files = HashMap::new();
-        if let Some(line) = &line {
-            for url in file_addresses(&material.template) {
-                let gateway = self.gateway.as_ref();
-                let source = self.files.source(gateway, tenant.account_id, line, &url).await?;
-                files.insert(url, source);
-            }
-        }
+        let gateway = self.gateway.as_ref();
+        let files = match &line {
+            Some(line) => file_sources(&self.files, gateway, tenant.account_id, line, &material.template).await?,
+            None => HashMap::new(),
+        };
         Ok(Script {
             material,
             line,
@@ -235,10 +238,10 @@ fn stranger(phone: &Phone) -> Recipient {
 fn filled(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
     let mut values = values(campaign, template, recipient);
     for ((value, example), number) in values.iter_mut().zip(&template.variables).zip(1_u32..) {
-        if value.trim().is_empty() {
-            value.clone_from(example);
+        if value.is_empty() {
+            *value = single_spaced(example);
         }
-        if value.trim().is_empty() {
+        if value.is_empty() {
             return Err(Refusal::EmptyPlaceholder {
                 placeholder: number.to_string(),
             });

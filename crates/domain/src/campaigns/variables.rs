@@ -11,13 +11,15 @@ use serde_json::Value;
 
 use super::Recipient;
 use crate::shared::FieldErrors;
+use crate::shared::text::{is_blank, single_spaced};
 
 /// The longest mapping of one placeholder, in characters.
 const MAPPING_CHARS: usize = 1024;
 
 /// What stands in each placeholder, by its number: text in which `{name}`, `{first_name}`, `{phone}`, `{email}` and
 /// `{attributes.<name>}` stand for the contact's own values, each with an optional fallback after `|`. Placeholders that
-/// are not named: `{{1}}` is the contact's first name, all others the template's example.
+/// are not named: `{{1}}` is the contact's first name, all others the template's example. WhatsApp takes no line breaks,
+/// tabs or long runs of spaces there: in a value, each run of white space and control characters becomes one space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 #[schemars(example = serde_json::json!({ "1": "{first_name|cliente}", "2": "{attributes.coupon|PROMO10}" }))]
@@ -54,7 +56,8 @@ enum Part {
 }
 
 impl Variables {
-    /// Checks every mapping: known placeholders' numbers, known fields, closed braces and none within.
+    /// Checks every mapping: known placeholders' numbers, known fields, closed braces and none within, no control
+    /// characters.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (placeholder, mapping) in &self.0 {
@@ -64,6 +67,8 @@ impl Variables {
             }
             if mapping.chars().count() > MAPPING_CHARS {
                 errors.add(&path, format!("must have at most {MAPPING_CHARS} characters"));
+            } else if mapping.chars().any(char::is_control) {
+                errors.add(&path, "must not have line breaks, tabs or other control characters");
             } else if let Err(message) = parse(mapping) {
                 errors.add(&path, message);
             }
@@ -71,11 +76,12 @@ impl Variables {
         errors.into_result()
     }
 
-    /// The values of placeholders 1 to `examples.len()` for a contact, in order.
+    /// The values of placeholders 1 to `examples.len()` for a contact, in order, each [`single_spaced`].
     pub fn render(&self, examples: &[String], contact: &Recipient) -> Vec<String> {
         let mut values = Vec::with_capacity(examples.len());
         for (parts, _) in self.mappings(examples) {
-            values.push(parts.iter().map(|part| render(part, contact)).collect());
+            let value: String = parts.iter().map(|part| render(part, contact)).collect();
+            values.push(single_spaced(&value));
         }
         values
     }
@@ -86,10 +92,10 @@ impl Variables {
         for (parts, placeholder) in self.mappings(examples) {
             let mut fields = Vec::new();
             let filled = parts.iter().any(|part| match part {
-                Part::Text(text) => !text.trim().is_empty(),
+                Part::Text(text) => !is_blank(text),
                 Part::Field { field, fallback } => {
                     fields.push(field.clone());
-                    !fallback.trim().is_empty()
+                    !is_blank(fallback)
                 }
             });
             if !filled {
@@ -154,11 +160,7 @@ fn render(part: &Part, contact: &Recipient) -> String {
         Part::Text(text) => text.clone(),
         Part::Field { field, fallback } => {
             let value = value(field, contact);
-            if value.trim().is_empty() {
-                fallback.clone()
-            } else {
-                value
-            }
+            if is_blank(&value) { fallback.clone() } else { value }
         }
     }
 }
@@ -166,7 +168,11 @@ fn render(part: &Part, contact: &Recipient) -> String {
 fn value(field: &Field, contact: &Recipient) -> String {
     match field {
         Field::Name => contact.name.clone(),
-        Field::FirstName => contact.name.split_whitespace().next().unwrap_or_default().to_owned(),
+        Field::FirstName => single_spaced(&contact.name)
+            .split(' ')
+            .next()
+            .unwrap_or_default()
+            .to_owned(),
         Field::Phone => contact.phone.clone(),
         Field::Email => contact.email.clone().unwrap_or_default(),
         Field::Attribute(key) => match contact.attributes.get(key) {
@@ -222,6 +228,35 @@ mod tests {
             ["Ana Maria Souza, sem e-mail", "ANA5", "12 pts"]
         );
         assert_eq!(rendered(&[("1", "{attributes.empty|nada}")], &["a"]), ["nada"]);
+    }
+
+    #[test]
+    fn white_space_of_values_and_mappings_is_collapsed() {
+        let mut contact = ana();
+        contact.name = "\u{1}\tAna\u{2028}Maria".into();
+        contact
+            .attributes
+            .insert("address".into(), " Rua A\r\nCasa     2\t".into());
+        contact.attributes.insert("bell".into(), "\u{7}\u{a0}".into());
+        let mappings = variables(&[
+            ("1", "{first_name}     {attributes.address}!"),
+            ("2", "{attributes.bell|nada}"),
+            ("3", "{attributes.bell}"),
+            ("4", "{name}"),
+        ]);
+        let examples = ["a", "b", "c", "d", "PROMO\n10"].map(str::to_owned);
+        assert_eq!(
+            mappings.render(&examples, &contact),
+            ["Ana Rua A Casa 2 !", "nada", "", "Ana Maria", "PROMO 10"]
+        );
+    }
+
+    #[test]
+    fn control_characters_in_a_mapping_are_refused() {
+        for mapping in ["a\nb", "{name|\t}", "\u{0}", "\u{9f}"] {
+            let errors = variables(&[("1", mapping)]).validate().unwrap_err();
+            assert!(errors.0["variables.1"][0].contains("control characters"), "{mapping:?}");
+        }
     }
 
     #[test]
@@ -287,7 +322,7 @@ mod tests {
             Just("{email|}".to_owned()),
             Just("{attributes.coupon| }".to_owned()),
             Just("{attributes.coupon|X5}".to_owned()),
-            "[{}| a]{0,4}",
+            "[{}| a\u{a0}\u{2028}]{0,4}",
             "\\PC{0,6}",
         ];
         prop::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
@@ -295,9 +330,9 @@ mod tests {
 
     fn any_contact() -> impl Strategy<Value = Recipient> {
         (
-            "[ a-zé]{0,8}",
-            prop::option::of("[ a-z@]{0,5}"),
-            prop::option::of("[ A-Z0-9]{0,3}"),
+            "[ a-zé\n\u{1}\u{2028}]{0,8}",
+            prop::option::of("[ a-z@\t]{0,5}"),
+            prop::option::of("[ A-Z0-9\u{1f}\u{85}]{0,3}"),
         )
             .prop_map(|(name, email, coupon)| Recipient {
                 name,
@@ -331,9 +366,18 @@ mod tests {
             prop_assume!(variables.validate().is_ok());
             let examples = ["Bia".to_owned()];
             let blanks = variables.blanks(&examples);
-            let lacks = |field: &Field| value(field, &contact).trim().is_empty();
+            let lacks = |field: &Field| is_blank(&value(field, &contact));
             let foretold = blanks.iter().any(|blank| blank.fields.iter().all(lacks));
-            prop_assert_eq!(variables.render(&examples, &contact)[0].trim().is_empty(), foretold);
+            prop_assert_eq!(variables.render(&examples, &contact)[0].is_empty(), foretold);
+        }
+
+        /// WhatsApp accepts every rendered value (132018).
+        #[test]
+        fn a_rendered_value_has_no_runs_of_white_space(mapping in any_mapping(), contact in any_contact()) {
+            for value in variables(&[("1", &mapping)]).render(&["Bia\n".into(), "x\t\ty".into()], &contact) {
+                prop_assert!(!value.contains(char::is_control) && !value.contains("  "), "{:?}", value);
+                prop_assert_eq!(value.trim(), &value);
+            }
         }
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Shelf {
     /// Files that were begun, and not yet committed or dropped.
     open: Mutex<usize>,
     broken: bool,
+    /// So many questions fail before one is answered.
+    pub(crate) failures: Mutex<usize>,
 }
 
 struct Draft {
@@ -50,6 +52,11 @@ impl MediaStore for MemoryStore {
     }
 
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
+        let mut failures = self.0.failures.lock().unwrap();
+        if *failures > 0 {
+            *failures -= 1;
+            return Err(MediaStoreError::Failed("no answer".into()));
+        }
         let files = self.0.files.lock().unwrap();
         Ok(files
             .get(&path.to_string())

@@ -34,6 +34,22 @@ pub fn sanitize(name: &str) -> String {
     visible.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Whether white space and control characters are all that it holds.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(separates)
+}
+
+/// Replaces every run of white space and control characters by one space, and trims both ends. WhatsApp refuses a
+/// parameter with a line break, a tab or more than four spaces in a row (132018).
+pub fn single_spaced(text: &str) -> String {
+    let words: Vec<&str> = text.split(separates).filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+fn separates(c: char) -> bool {
+    c.is_whitespace() || c.is_control()
+}
+
 /// One pass, so that nothing that the removal of a tag puts together (`<<b>i>`) survives as a tag.
 fn without_tags(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
@@ -113,6 +129,20 @@ mod tests {
         assert_eq!(sanitize("1 < 2 > 0 <"), "1 < 2 > 0 <");
         assert_eq!(sanitize("<<b>i>x"), "x");
         assert_eq!(sanitize(" \u{a0}\n "), "");
+    }
+
+    #[test]
+    fn separators_become_single_spaces() {
+        let table = [
+            ("Rua A\nCasa 2", "Rua A Casa 2"),
+            ("\t a \u{a0}\u{2028} \r\n b     c\u{0}d\u{9f}", "a b c d"),
+            (" \u{7}\u{85}\u{3000} ", ""),
+            ("João  Ávila\u{200b}", "João Ávila\u{200b}"),
+        ];
+        for (given, expected) in table {
+            assert_eq!(single_spaced(given), expected, "{given:?}");
+            assert_eq!(is_blank(given), expected.is_empty(), "{given:?}");
+        }
     }
 
     #[test]

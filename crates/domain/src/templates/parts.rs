@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{HeaderType, Template, TemplateType, placeholders};
+use crate::shared::text::single_spaced;
 
 /// Which kind of value a button takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +75,7 @@ fn card(card: &Value) -> CardParts {
     };
     let url = header.and_then(header_file).unwrap_or_default();
     let body = component(card, "BODY")
-        .map(|(_, body)| body_examples(body))
+        .map(|(_, body)| body_examples(body).iter().map(|value| single_spaced(value)).collect())
         .unwrap_or_default();
     let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
     CardParts {
@@ -85,18 +86,22 @@ fn card(card: &Value) -> CardParts {
 }
 
 fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
-    let value = |button: &Value| match word(button, "type").as_str() {
-        "COPY_CODE" => Some((ButtonKind::CopyCode, example(button)?.to_owned())),
-        "OTP" => Some((ButtonKind::Url, code?.to_owned())),
-        _ if text(button, "url").contains("{{") => Some((ButtonKind::Url, example(button)?.to_owned())),
-        _ => None,
-    };
     let buttons = buttons.iter().enumerate();
     let values = buttons.filter_map(|(index, button)| {
-        let (kind, value) = value(button)?;
+        let (kind, value) = button_value(button, code)?;
+        let value = single_spaced(value);
         Some(ButtonValue { index, kind, value })
     });
     values.collect()
+}
+
+fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonKind, &'a str)> {
+    match word(button, "type").as_str() {
+        "COPY_CODE" => Some((ButtonKind::CopyCode, example(button)?)),
+        "OTP" => Some((ButtonKind::Url, code?)),
+        _ if text(button, "url").contains("{{") => Some((ButtonKind::Url, example(button)?)),
+        _ => None,
+    }
 }
 
 /// Of `values` (of placeholders 1, 2, ...) those that a text uses, in the order of their numbers.

@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::Duration;
 
 use super::{FileIdStore, FileSource, Line, WhatsappGateway};
-use crate::media::{Media, MediaFile};
+use crate::media::{Media, MediaFile, MediaStoreError};
 use crate::shared::{AccountId, GatewayError, StoreError};
 
 /// How long an id is used: the platform forgets it after 30 days, and a run may take some of them.
@@ -25,12 +25,25 @@ pub enum FileFault {
     /// It is not there, or nothing the platform could fetch. The text is for the caller.
     #[error("{0}")]
     Unusable(String),
-    /// The platform did not take it: trying again may help.
+    /// The store of files did not give it.
+    #[error("the file of a header could not be read: {0}")]
+    Media(MediaStoreError),
+    /// The platform did not take it.
     #[error("the platform did not take a header's file: {0}")]
     Platform(GatewayError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl FileFault {
+    /// Whether a later try may succeed without any action of a person.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            self,
+            Self::Media(MediaStoreError::Failed(_)) | Self::Platform(GatewayError::Unavailable(_))
+        )
+    }
 }
 
 impl MessageFiles {
@@ -47,9 +60,7 @@ impl MessageFiles {
         line: &Line,
         url: &str,
     ) -> Result<FileSource, FileFault> {
-        let file = self.media.own(account, url).await;
-        let file = file.map_err(|error| FileFault::Unusable(error.to_string()))?;
-        match file {
+        match self.media.own(account, url).await.map_err(FileFault::Media)? {
             Some(file) => self.id(gateway, account, line, &file).await.map(FileSource::Id),
             None if self.media.publishes(url) => Err(FileFault::Unusable(
                 "the file of a header is not there any more".to_owned(),

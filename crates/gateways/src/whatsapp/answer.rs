@@ -33,15 +33,21 @@ fn classify(code: i64) -> Option<Class> {
         0 | 3 | 10 | 190 | 200..=299 | 131_005 => Class::Halt,
         // The account: locked, restricted, misclassifying, not paying, its number not registered.
         368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => Class::Halt,
-        // The template: its parameters, its absence, its state.
-        132_000 | 132_001 | 132_012 | 132_015 | 132_016 | 132_018 => Class::Halt,
-        // The message or its parameters.
-        33 | 100 | 131_008 | 131_009 | 131_021 | 131_052 | 131_053 | 132_005 | 132_007 | 135_000 => Class::Fail,
+        // The template: how many parameters it has, its absence, its state.
+        132_000 | 132_001 | 132_015 | 132_016 => Class::Halt,
+        // The message or its parameters, which hold what is known of one contact.
+        33 | 100 | 131_008 | 131_009 | 131_021 | 131_051 | 131_052 | 131_053 => Class::Fail,
+        132_005 | 132_007 | 132_012 | 132_018 | 135_000 => Class::Fail,
         // The recipient.
         130_472 | 131_026 | 131_047 | 131_048 | 131_049 | 131_050 | 131_062 => Class::Fail,
         1 | 2 | 131_000 | 131_016 | 131_057 | 133_004 => Class::Ambiguous,
         _ => return None,
     })
+}
+
+/// Whether the same request may be answered otherwise a little later.
+pub(super) fn is_passing(code: i64) -> bool {
+    matches!(classify(code), Some(Class::Retry | Class::Ambiguous))
 }
 
 /// How a call to send one message ended.
@@ -173,15 +179,15 @@ mod tests {
             (
                 Class::Halt,
                 &[
-                    0, 190, 3, 10, 200, 250, 299, 131_005, 131_064, 368, 131_031, 130_497, 131_042, 132_000, 132_012,
-                    132_018, 132_001, 132_015, 132_016, 133_010, 133_016,
+                    0, 190, 3, 10, 200, 250, 299, 131_005, 131_064, 368, 131_031, 130_497, 131_042, 132_000, 132_001,
+                    132_015, 132_016, 133_010, 133_016,
                 ],
             ),
             (
                 Class::Fail,
                 &[
                     131_048, 100, 33, 131_008, 131_009, 131_021, 135_000, 131_026, 131_047, 131_049, 131_050, 131_062,
-                    130_472, 131_052, 131_053, 132_005, 132_007,
+                    130_472, 131_051, 131_052, 131_053, 132_005, 132_007, 132_012, 132_018,
                 ],
             ),
             (Class::Ambiguous, &[1, 2, 131_000, 131_016, 131_057, 133_004]),

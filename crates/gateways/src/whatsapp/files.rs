@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::answer::is_passing;
 use super::graph::{self, GraphError};
 use super::{CloudApi, NAME, segment};
 use crate::http::{Answer, BoxedPieces, CallError, Request};
@@ -107,8 +108,8 @@ impl CloudApi {
             .timeout(self.time_for(length));
         let request = request.bearer(&line.token).map_err(unavailable)?;
         let answer = self.http.call(request).await.map_err(unavailable)?;
-        let id = graph::id(read(&answer, &line.token)?.get("id"));
-        id.ok_or_else(|| GatewayError::Unavailable("a file without an id".into()))
+        let body = read(&answer, &line.token).map_err(|error| passing(&answer, error))?;
+        graph::id(body.get("id")).ok_or_else(|| GatewayError::Unavailable("a file without an id".into()))
     }
 
     async fn ask(&self, request: Request, token: &SecretString) -> Result<Answer, GatewayError> {
@@ -123,6 +124,16 @@ impl CloudApi {
 
 fn unavailable(error: CallError) -> GatewayError {
     GatewayError::Unavailable(error.to_string())
+}
+
+/// A refusal that says nothing of the file: WhatsApp is overloaded, throttles, or has a fault of its own.
+fn passing(answer: &Answer, error: GatewayError) -> GatewayError {
+    match error {
+        GatewayError::Refused { code, message } if answer.status >= 500 || answer.status == 429 || is_passing(code) => {
+            GatewayError::Unavailable(format!("{message} (code {code})"))
+        }
+        error => error,
+    }
 }
 
 /// The JSON of an answer that says yes.

@@ -10,9 +10,9 @@ use serde_json::Value;
 use time::Duration;
 use uuid::Uuid;
 
-use super::audience;
+use super::{audience, rows};
 use crate::errors::{Attempt, corrupt};
-use crate::sql::{Answer, sql};
+use crate::sql::{Answer, Number, sql};
 
 /// Looking again sooner than this would only burn time.
 const SHORTEST_WAIT: Duration = Duration::milliseconds(50);
@@ -49,13 +49,6 @@ struct OrphanRow {
 
 /// Leases the run that nobody holds and that has waited longest, across accounts.
 pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Duration) -> Attempt<Option<QueuedRun>> {
-    // What is not sending any more has no run: a rest that nothing else would remove.
-    sql(
-        "DELETE FROM campaign_queue q WHERE NOT EXISTS (SELECT 1 FROM campaigns c
-           WHERE c.account_id = q.account_id AND c.id = q.campaign_id AND c.status = 'sending')",
-    )
-    .execute(&mut *conn)
-    .await?;
     let taken: Option<RunRow> = sql("UPDATE campaign_queue
          SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
          WHERE (account_id, campaign_id) = (SELECT q.account_id, q.campaign_id
@@ -63,6 +56,7 @@ pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Dura
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
            JOIN accounts a ON a.id = q.account_id
            WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
+             AND (q.retry_at <= now()) IS NOT FALSE
            ORDER BY q.waiting_since LIMIT 1 FOR UPDATE OF q SKIP LOCKED)
          RETURNING account_id, campaign_id")
     .bind(worker)
@@ -73,12 +67,38 @@ pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Dura
     Ok(taken.map(QueuedRun::from))
 }
 
+/// Queue rows whose campaign is not sending, across accounts.
+pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> Attempt<Vec<QueuedRun>> {
+    let rows: Vec<RunRow> = sql("SELECT q.account_id, q.campaign_id FROM campaign_queue q
+         WHERE NOT EXISTS (SELECT 1 FROM campaigns c
+           WHERE c.account_id = q.account_id AND c.id = q.campaign_id AND c.status = 'sending')
+         LIMIT $1")
+    .bind(limit)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(QueuedRun::from).collect())
+}
+
+/// Deletes the queue row of a campaign that is not sending. A start may be reusing the row: it holds the campaign until
+/// it commits, so that the delete, under the same lock, sees the status that the start left.
+pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<usize> {
+    rows::lock(conn, run).await?;
+    let deleted = sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2
+           AND NOT EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND status = 'sending')")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .execute(conn)
+    .await?;
+    Ok(deleted)
+}
+
 /// Whether a run waits for a worker.
 pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> Attempt<bool> {
     let waiting: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
            JOIN accounts a ON a.id = q.account_id
-           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active') AS yes")
+           WHERE q.worker IS NULL AND c.status = 'sending' AND c.paused_at IS NULL AND a.status = 'active'
+             AND (q.retry_at <= now()) IS NOT FALSE) AS yes")
     .get_result(conn)
     .await?;
     Ok(waiting.yes)
@@ -302,13 +322,54 @@ async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Claim> {
 }
 
 pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> Attempt<()> {
-    sql(
-        "UPDATE campaign_queue SET worker = NULL, leased_until = NULL, waiting_since = now()
-         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3",
-    )
+    sql("UPDATE campaign_queue
+         SET worker = NULL, leased_until = NULL, waiting_since = now(), retry_at = NULL, retries = 0
+         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
     .bind(run.account_id)
     .bind(run.campaign_id)
     .bind(worker)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// How often in a row the run was postponed.
+pub(super) async fn postponed(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<u32> {
+    let retries: Option<Number> =
+        sql("SELECT retries::bigint AS n FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
+            .bind(run.account_id)
+            .bind(run.campaign_id)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(retries.map_or(0, |row| u32::try_from(row.n).unwrap_or(u32::MAX)))
+}
+
+pub(super) async fn postpone(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    worker: Uuid,
+    delay: Duration,
+) -> Attempt<()> {
+    sql("UPDATE campaign_queue
+         SET worker = NULL, leased_until = NULL, waiting_since = now(),
+           retry_at = now() + $4 * interval '1 microsecond', retries = retries + 1
+         WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
+    .bind(run.account_id)
+    .bind(run.campaign_id)
+    .bind(worker)
+    .bind(delay)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A resumed run is not postponed any longer.
+pub(super) async fn end_delay(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> Attempt<()> {
+    sql("UPDATE campaign_queue SET retry_at = NULL, retries = 0
+         WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL")
+    .bind(account)
+    .bind(campaign)
     .execute(conn)
     .await?;
     Ok(())

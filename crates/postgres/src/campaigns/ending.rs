@@ -69,11 +69,7 @@ struct NowRow {
     now: OffsetDateTime,
 }
 
-pub(super) async fn finish(
-    conn: &mut AsyncPgConnection,
-    run: QueuedRun,
-    why: Option<&str>,
-) -> Attempt<Option<RunReport>> {
+pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
     let (account, id) = (run.account_id, run.campaign_id);
     let Some(row) = rows::locked(conn, account, id).await? else {
         return Ok(None);
@@ -84,7 +80,7 @@ pub(super) async fn finish(
     let (trigger, actor) = place.map_or((Trigger::Send, None), |place| (place.trigger, place.actor));
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
-    let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), why, now.now) else {
+    let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
         return Ok(Some(RunReport::of(&campaign, &counts)));
     };
     sql("UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5 WHERE account_id = $1 AND id = $2")
@@ -100,13 +96,15 @@ pub(super) async fn finish(
     Ok(Some(RunReport::of(&finished, &counts)))
 }
 
-/// Ends a run that was announced and never prepared.
+/// Ends a run that was announced and never prepared. Locks the campaign before its queue row, as a cancel and a start
+/// do: in the other order the two deadlock.
 pub(super) async fn give_up(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     status: CampaignStatus,
     events: &[Event],
 ) -> Attempt<()> {
+    rows::lock(conn, run).await?;
     let given_up = sql("WITH place AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
          UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now() FROM place p

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::BigInt;
-use recado_domain::campaigns::PaceStore;
+use diesel::sql_types::{BigInt, Double, Nullable};
+use recado_domain::campaigns::{LOWEST_RATE, PaceStore, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendSlot};
 use recado_domain::shared::StoreError;
 use time::Duration;
 
@@ -23,27 +23,66 @@ impl PgPaces {
 }
 
 #[derive(QueryableByName)]
-struct WaitRow {
+struct SlotRow {
     #[diesel(sql_type = BigInt)]
     microseconds: i64,
+    #[diesel(sql_type = Nullable<Double>)]
+    throttled_rate: Option<f64>,
 }
+
+#[derive(QueryableByName)]
+struct RateRow {
+    #[diesel(sql_type = Double)]
+    rate: f64,
+}
+
+/// The throttled rate of number `p` now, by the recovery `$3`. Of the transaction's time, so that it is the same wherever a
+/// statement names it.
+const RATE: &str = "(p.throttled_rate + greatest(0, extract(epoch FROM now() - p.throttled_at))::float8 * $3::float8)";
 
 #[async_trait]
 impl PaceStore for PgPaces {
-    async fn reserve(&self, phone_number_id: &str, time: Duration) -> Result<Duration, StoreError> {
+    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<SendSlot, StoreError> {
         // The clock is read under the row's lock, so that no two places are the same. The commit does not wait for the disk:
         // that would come after the clock was read, and make places late. A database that crashes may give out the places
         // of its last half second again, most of which are past when it is back.
-        let query = sql("INSERT INTO number_paces AS p (phone_number_id, next_at)
+        let time = format!("(greatest($2::float8, $4::float8 * 1000000 / {RATE}) * interval '1 microsecond')");
+        let query = sql(format!(
+            "INSERT INTO number_paces AS p (phone_number_id, next_at)
              SELECT $1, clock_timestamp() + $2 * interval '1 microsecond'
              FROM set_config('synchronous_commit', 'off', true)
              ON CONFLICT (phone_number_id) DO UPDATE
-               SET next_at = greatest(p.next_at, clock_timestamp()) + $2 * interval '1 microsecond'
-             RETURNING greatest(0, (extract(epoch FROM p.next_at - $2 * interval '1 microsecond' - clock_timestamp())
-               * 1000000)::bigint) AS microseconds")
+               SET next_at = greatest(p.next_at, clock_timestamp()) + {time}
+             RETURNING greatest(0, (extract(epoch FROM p.next_at - {time} - clock_timestamp()) * 1000000)::bigint)
+               AS microseconds, {RATE} AS throttled_rate"
+        ))
         .bind(phone_number_id)
-        .bind(time);
-        let row = self.platform.row::<WaitRow>(query).await?;
-        Ok(Duration::microseconds(row.microseconds))
+        .bind(portion.time)
+        .bind(RATE_RECOVERY)
+        .bind(i64::from(portion.messages));
+        let row = self.platform.row::<SlotRow>(query).await?;
+        Ok(SendSlot {
+            wait: Duration::microseconds(row.microseconds),
+            limit: row.throttled_rate,
+        })
+    }
+
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<f64, StoreError> {
+        let halved = format!("greatest($4, least($2, {RATE}) / 2)");
+        let again = "coalesce(p.throttled_at > now() - $5 * interval '1 microsecond', false)";
+        let query = sql(format!(
+            "INSERT INTO number_paces AS p (phone_number_id, next_at, throttled_rate, throttled_at)
+             VALUES ($1, now(), greatest($4::float8, $2::float8 / 2), now())
+             ON CONFLICT (phone_number_id) DO UPDATE
+               SET throttled_rate = CASE WHEN {again} THEN p.throttled_rate ELSE {halved} END,
+                 throttled_at = CASE WHEN {again} THEN p.throttled_at ELSE now() END
+             RETURNING {RATE} AS rate"
+        ))
+        .bind(phone_number_id)
+        .bind(rate)
+        .bind(RATE_RECOVERY)
+        .bind(LOWEST_RATE.min(rate))
+        .bind(RATE_HALVING_INTERVAL);
+        Ok(self.platform.row::<RateRow>(query).await?.rate)
     }
 }

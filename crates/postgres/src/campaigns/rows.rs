@@ -178,6 +178,16 @@ pub(super) async fn locked(
     Ok(row)
 }
 
+/// Locks the campaign of a run, deleted or not, as everything that changes its queue row does first.
+pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<()> {
+    sql("SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE")
+        .bind(run.account_id)
+        .bind(run.campaign_id)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
 #[derive(QueryableByName)]
 pub(super) struct CountsRow {
     #[diesel(sql_type = BigInt)]

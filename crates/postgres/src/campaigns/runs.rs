@@ -106,6 +106,14 @@ impl RunStore for PgRuns {
         in_platform!(self.platform, |conn| claims::take(conn, worker, lease))
     }
 
+    async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        for run in on_platform!(self.platform, |conn| claims::leftover(conn, limit))? {
+            deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::remove_leftover(conn, run))?;
+        }
+        Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
+    }
+
     async fn waiting(&self) -> Result<bool, StoreError> {
         on_platform!(self.platform, |conn| claims::waiting(conn))
     }
@@ -161,8 +169,8 @@ impl RunStore for PgRuns {
         ))
     }
 
-    async fn finish<'a>(&self, run: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| ending::finish(conn, run, why))
+    async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| ending::finish(conn, run))
     }
 
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
@@ -171,6 +179,16 @@ impl RunStore for PgRuns {
 
     async fn release(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
         in_tenant!(self.tenants, run.account_id, |conn| claims::release(conn, run, worker))
+    }
+
+    async fn postponed(&self, run: QueuedRun) -> Result<u32, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::postponed(conn, run))
+    }
+
+    async fn postpone(&self, run: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| claims::postpone(
+            conn, run, worker, delay
+        ))
     }
 
     async fn abandon(&self, run: QueuedRun, worker: Uuid) -> Result<(), StoreError> {
@@ -356,6 +374,13 @@ struct BillingRow {
     current_period_end: Option<OffsetDateTime>,
     #[diesel(sql_type = Timestamptz)]
     now: OffsetDateTime,
+}
+
+/// The month's limit that a run keeps to: the one that it was decided on, or the present plan's where that is smaller.
+/// None: the account has no active plan any more.
+pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> Attempt<Option<i64>> {
+    let (standing, now) = billing(conn, account).await?;
+    Ok(standing.messages_per_month(now).map(|limit| limit.min(decided)))
 }
 
 async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {

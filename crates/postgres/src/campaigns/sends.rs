@@ -181,9 +181,14 @@ impl HeldSend {
                 self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
                 self.put_back();
             }
+            SendResult::Throttled { delay } if self.can_be_put_back() => {
+                self.row.retry_at = now.checked_add((*delay).max(Duration::ZERO));
+                self.put_back();
+            }
             SendResult::Released if self.can_be_put_back() => self.put_back(),
             // Known by other news already; or the run was concluded without it, and time settles it.
-            SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => {}
+            SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released => {
+            }
         }
     }
 

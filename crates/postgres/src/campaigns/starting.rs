@@ -13,7 +13,7 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::usage::MonthRow;
-use super::{audience, rows, store, usage};
+use super::{audience, rows, runs, store, usage};
 use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Answer, Sql, sql};
@@ -306,7 +306,8 @@ async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignI
     Ok(())
 }
 
-/// Keeps places in the month for so many messages, or says why not.
+/// Keeps places in the month for so many messages, or says why not. Reads the plan again, after every other start of the
+/// account has been waited for: it may have ended or become smaller since the limit was decided on.
 async fn reserve(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -314,7 +315,11 @@ async fn reserve(
     month: Date,
     wanted: i64,
 ) -> Attempt<Option<Refusal>> {
-    let beyond = usage::reserve(conn, account, month, wanted, limit).await?;
+    usage::reserve(conn, account, month, wanted).await?;
+    let Some(limit) = runs::limit_now(conn, account, limit).await? else {
+        return Ok(Some(Refusal::NoActivePlan));
+    };
+    let beyond = limit.saturating_sub(usage::used(conn, account, month).await?);
     Ok((beyond < 0).then(|| Refusal::QuotaExceeded {
         limit,
         left: beyond.saturating_add(wanted).max(0),

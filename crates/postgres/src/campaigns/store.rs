@@ -14,7 +14,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
-use super::{ending, preview};
+use super::{claims, ending, preview};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -154,6 +154,9 @@ async fn update(
     if campaign.status == CampaignStatus::Cancelled && decided_on.status == CampaignStatus::Sending {
         ending::end_run(conn, account, id, month).await?;
     }
+    if campaign.paused_at.is_none() && decided_on.paused_at.is_some() {
+        claims::end_delay(conn, account, id).await?;
+    }
     outbox::append(conn, account, events).await?;
     Ok(Write::Done)
 }
@@ -171,7 +174,7 @@ async fn delete(
         .filter(campaigns::deleted_at.is_null())
         .filter(campaigns::status.eq(expected.as_str()));
     let gone = (
-        campaigns::deleted_at.eq(diesel::dsl::now),
+        campaigns::deleted_at.eq(campaign.updated_at),
         campaigns::updated_at.eq(campaign.updated_at),
     );
     if diesel::update(guarded).set(gone).execute(&mut *conn).await? == 0 {

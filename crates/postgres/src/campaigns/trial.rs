@@ -80,7 +80,9 @@ async fn take_place(
 ) -> Attempt<Option<Date>> {
     let month = usage::this_month(conn).await?;
     outbox::append(conn, account, events).await?;
-    // Last, because every start of the account waits for this row.
-    let taken = usage::take_test(conn, account, month, limit).await?;
+    // Last, because every start of the account waits for this row. The plan is read again after it, as a start does.
+    usage::take_test(conn, account, month).await?;
+    let limit = runs::limit_now(conn, account, limit).await?.unwrap_or(0);
+    let taken = usage::used(conn, account, month).await? <= limit;
     Ok(taken.then_some(month))
 }

@@ -79,6 +79,10 @@ pub(super) async fn turn(
 fn message_of(result: &SendResult) -> Option<String> {
     match result {
         SendResult::Sent { message_id, .. } => message_id.clone(),
-        SendResult::Failed { .. } | SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => None,
+        SendResult::Failed { .. }
+        | SendResult::Unknown
+        | SendResult::Deferred { .. }
+        | SendResult::Throttled { .. }
+        | SendResult::Released => None,
     }
 }

@@ -64,18 +64,12 @@ pub(super) async fn change(
     Ok(())
 }
 
-/// Keeps places for so many messages, and says how many are left beside them: fewer than none when there were not
-/// enough, and then the caller has to roll it back.
+/// Reserves so many messages of the month. The caller compares [`used`] with the limit afterwards, and MUST roll back
+/// where it is exceeded.
 ///
-/// Written first, and looked at by a statement of its own: whoever else reserves waits at slot 0 until this transaction
+/// Written first, and looked at by statements of their own: whoever else reserves waits at slot 0 until this transaction
 /// ends, and then sees what it did. Whoever does not write slot 0 takes no place that is not reserved.
-pub(super) async fn reserve(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    month: Date,
-    wanted: i64,
-    limit: i64,
-) -> Attempt<i64> {
+pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, month: Date, wanted: i64) -> Attempt<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, reserved) VALUES ($1, $2, $3)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved",
@@ -83,27 +77,22 @@ pub(super) async fn reserve(
     .bind(account)
     .bind(month)
     .bind(wanted)
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    Ok(limit.saturating_sub(used(conn, account, month).await?))
+    Ok(())
 }
 
-/// Takes one of them for a test, as `reserve` does; false when none is left, and then the caller has to roll it back.
-pub(super) async fn take_test(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    month: Date,
-    limit: i64,
-) -> Attempt<bool> {
+/// Takes one of them for a test, as `reserve` does.
+pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, tests) VALUES ($1, $2, 1)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET tests = u.tests + 1",
     )
     .bind(account)
     .bind(month)
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    Ok(used(conn, account, month).await? <= limit)
+    Ok(())
 }
 
 /// Gives back what a test took.

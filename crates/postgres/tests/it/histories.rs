@@ -93,7 +93,7 @@ async fn play(world: &World, worker: Uuid, campaign: &Campaign, run: QueuedRun, 
         }
         Step::Pause => runs.pause(run, "x", &[]).await.unwrap(),
         Step::Finish => {
-            runs.finish(run, None).await.unwrap();
+            runs.finish(run).await.unwrap();
         }
         Step::Cancel => {
             let cancelled = Campaign {
@@ -128,6 +128,7 @@ pub(crate) fn tried<S: Strategy>(
     let mut left = variable("RECADO_RUNS").unwrap_or(otherwise);
     for seed in variable("RECADO_SEED").unwrap_or(1_u64).. {
         let world = runtime.block_on(World::new());
+        runtime.block_on(world.on_plan("scale"));
         runtime.block_on(world.people(contacts));
         let mut runner = TestRunner::new(Config {
             cases: left.min(OF_A_WORLD),

@@ -147,6 +147,38 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
     assert_eq!((seen.recipients, seen.first.len(), seen.empty), (0, 0, vec![]));
 }
 
+/// Every white space and control character, and some that are neither, each as the only content of one attribute: the
+/// statement and the renderer agree on which of them are empty.
+#[tokio::test]
+async fn empty_values_are_the_same_to_statement_and_renderer() {
+    let world = World::new().await;
+    world.people(1).await;
+    let separators = (1..=0x3000).filter_map(char::from_u32);
+    let separators = separators.filter(|c| c.is_whitespace() || c.is_control());
+    let others = ['a', '0', '\u{ad}', '\u{200b}', '\u{2060}', '\u{feff}', '\u{e000}'];
+    let values: Vec<String> = separators.chain(others).map(|c| format!("{c} {c}")).collect();
+    let attributes: serde_json::Map<_, _> = (0..)
+        .map(|n: usize| format!("k{n}"))
+        .zip(values.iter().cloned().map(Into::into))
+        .collect();
+    let json = serde_json::Value::from(attributes.clone()).to_string();
+    world
+        .sql(&format!("UPDATE contacts SET attributes = $json${json}$json$"))
+        .await;
+    let mappings: Vec<String> = (0..values.len()).map(|n| format!("{{attributes.k{n}}}")).collect();
+    let mappings: Vec<&str> = mappings.iter().map(String::as_str).collect();
+    let campaign = mapped(&world, &mappings).await;
+    let seen = survey(&world, &campaign).await;
+    let rendered = campaign
+        .variables
+        .unwrap()
+        .render(&vec!["x".to_owned(); values.len()], &seen.first[0].recipient);
+    let empty = (1..).zip(&rendered).filter(|(_, value)| value.is_empty());
+    let empty: Vec<String> = empty.map(|(number, _): (usize, _)| number.to_string()).collect();
+    assert!(empty.len() > 80 && empty.len() == values.len() - others.len());
+    assert_eq!(seen.empty, empty);
+}
+
 #[tokio::test]
 async fn what_the_month_has_left_counts_runs_and_tests() {
     let world = World::new().await;

@@ -51,7 +51,7 @@ async fn finished(world: &World) -> (Campaign, QueuedRun, Vec<SendId>) {
     let results = [sent("w0"), sent("w1"), failed(), failed(), SendResult::Unknown];
     let results: Vec<_> = sends.iter().copied().zip(results).collect();
     world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run, None).await.unwrap();
+    world.runs().finish(run).await.unwrap();
     world.runs().fail_unknown(Duration::ZERO, 10).await.unwrap();
     world.assert_recount().await;
     assert_eq!(world.usage().await, "2/0");
@@ -81,7 +81,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     runs.record(run, &[(again[0], sent("w2")), (again[1], failed())])
         .await
         .unwrap();
-    let report = runs.finish(run, None).await.unwrap().unwrap();
+    let report = runs.finish(run).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.sent, report.failed),
         (CampaignStatus::Partial, 3, 2)
@@ -138,7 +138,7 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
     runs.record(run, &[(sends[0], failed())]).await.unwrap();
     world.assert_recount().await;
     assert_eq!(world.text(usage).await.unwrap(), "1/0 1/1");
-    runs.finish(run, None).await.unwrap();
+    runs.finish(run).await.unwrap();
     world.assert_recount().await;
 }
 
@@ -153,7 +153,7 @@ async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
         runs.record(run, &[(sends[0], sent(message))]).await.unwrap();
         let failure = [news(Some(sends[0]), message, SendStatus::Failed)];
         world.deliveries().apply(world.account, &failure).await.unwrap();
-        runs.finish(run, None).await.unwrap();
+        runs.finish(run).await.unwrap();
         runs.retry(&retry_of(&campaign)).await.unwrap();
         runs.take(worker, LEASE).await.unwrap();
         sends = world.in_flight(run, worker, 1).await;
@@ -179,7 +179,7 @@ async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too(
     let sends = world.in_flight(run, worker, 2).await;
     let results: Vec<_> = sends.iter().map(|send| (*send, failed())).collect();
     runs.record(run, &results).await.unwrap();
-    runs.finish(run, Some("all were refused")).await.unwrap();
+    runs.finish(run).await.unwrap();
     assert_eq!(world.usage().await, "0/0");
     let beyond = RunRetry {
         monthly_limit: 4,

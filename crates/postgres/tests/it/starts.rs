@@ -285,6 +285,7 @@ async fn facts_hold_all_subscriptions() {
 #[tokio::test]
 async fn a_large_audience_is_frozen_within_the_limits() {
     let world = World::new().await;
+    world.on_plan("scale").await;
     world.people(20_000).await;
     let campaign = world.stored_draft().await;
     let outcome = world

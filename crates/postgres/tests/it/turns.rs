@@ -1,7 +1,7 @@
 //! What a run under way does most: results written and sends started in one statement, and the pace it goes at.
 
 use recado_domain::campaigns::{
-    Claim, PAIR_INTERVAL, PaceStore as _, QueuedRun, RunStore as _, SendResult, SendStatus,
+    Claim, PAIR_INTERVAL, PaceStore as _, Portion, QueuedRun, RunStore as _, SendResult, SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
 use recado_domain::whatsapp::{DeliveryStore as _, ProfileStore as _};
@@ -277,6 +277,67 @@ async fn an_abandoned_run_is_free_and_what_it_had_started_is_in_doubt() {
     assert_eq!((left.len(), world.number(unknown).await), (1, 3));
 }
 
+fn portion(messages: u32, time: Duration) -> Portion {
+    Portion { messages, time }
+}
+
+#[tokio::test]
+async fn a_throttled_number_halves_its_rate_once_and_recovers() {
+    let world = World::new().await;
+    let (paces, others) = (
+        PgPaces::new(world.platform.clone()),
+        PgPaces::new(world.platform.clone()),
+    );
+    // Time passes.
+    let age = async |seconds: i64| {
+        let past =
+            format!("UPDATE number_paces SET throttled_at = throttled_at - interval '{seconds} s', next_at = now()");
+        world.sql(&past).await;
+    };
+    let near =
+        |rate: f64, expected: f64| assert!((expected..expected + 20.0).contains(&rate), "{rate}, not {expected}");
+    let ten = portion(10, Duration::milliseconds(50));
+    assert_eq!(paces.reserve("1", ten).await.unwrap().limit, None);
+    near(paces.slow_down("1", 200.0).await.unwrap(), 100.0);
+    // Throttled again within the interval: one cause, one halving.
+    age(-5).await;
+    near(others.slow_down("1", 200.0).await.unwrap(), 100.0);
+    age(7).await;
+    near(others.slow_down("1", 200.0).await.unwrap(), 51.0);
+    age(100).await;
+    near(paces.reserve("1", ten).await.unwrap().limit.unwrap(), 151.0);
+    assert_eq!(
+        paces.reserve("2", ten).await.unwrap().limit,
+        None,
+        "another number has its own"
+    );
+}
+
+#[tokio::test]
+async fn a_throttled_rate_moves_places_apart() {
+    let world = World::new().await;
+    let paces = PgPaces::new(world.platform.clone());
+    paces.slow_down("1", 1000.0).await.unwrap();
+    world
+        .sql("UPDATE number_paces SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
+        .await;
+    assert_eq!(paces.slow_down("1", 1000.0).await.unwrap(), 1.0, "the lowest rate");
+    world
+        .sql("UPDATE number_paces SET throttled_rate = 0.01, throttled_at = now() + interval '1 h', next_at = now()")
+        .await;
+    paces
+        .reserve("1", portion(25, Duration::milliseconds(25)))
+        .await
+        .unwrap();
+    let wait = paces.reserve("1", portion(1, Duration::ZERO)).await.unwrap().wait;
+    assert!(
+        wait > Duration::seconds(2400) && wait <= Duration::seconds(2500),
+        "{wait}"
+    );
+    // A number whose own rate is lower keeps it.
+    assert_eq!(paces.slow_down("3", 0.2).await.unwrap(), 0.2);
+}
+
 #[tokio::test]
 async fn a_numbers_places_are_given_out_once() {
     let world = World::new().await;
@@ -284,7 +345,7 @@ async fn a_numbers_places_are_given_out_once() {
     let step = Duration::seconds(10);
     let reserve = |number: &'static str| {
         let paces = paces.clone();
-        async move { paces.reserve(number, step).await.unwrap() }
+        async move { paces.reserve(number, portion(1, step)).await.unwrap().wait }
     };
     let mut waits = futures_util::future::join_all((0..8).map(|_| reserve("1"))).await;
     waits.sort_unstable();
@@ -309,7 +370,7 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
     let (_, run) = world.started(worker).await;
     let paces = PgPaces::new(world.platform.clone());
     for _ in 0..2 {
-        paces.reserve("1", Duration::seconds(10)).await.unwrap();
+        paces.reserve("1", portion(1, Duration::seconds(10))).await.unwrap();
         world.in_flight(run, worker, 1).await;
     }
     assert_eq!(world.commits_seen().await, "campaign_sends on, number_paces off");

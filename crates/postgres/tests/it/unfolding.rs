@@ -19,6 +19,7 @@ const LISTS: &str = "SELECT count(*) FROM campaign_audiences";
 /// A run that began with lists.
 async fn started(worker: Uuid) -> (World, Campaign, QueuedRun) {
     let world = World::new().await;
+    world.on_plan("scale").await;
     world.people(PEOPLE).await;
     let (campaign, run) = world.started(worker).await;
     assert_eq!((world.number(SENDS).await, world.number(LISTS).await), (5000, 3));
@@ -157,7 +158,7 @@ async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
     };
     let results: Vec<_> = sends.iter().map(failed).collect();
     world.runs().record(run, &results).await.unwrap();
-    world.runs().finish(run, Some("all were refused")).await.unwrap();
+    world.runs().finish(run).await.unwrap();
     assert_eq!(world.usage().await, "0/0");
     let retry = recado_domain::campaigns::RunRetry {
         monthly_limit: 10_000,
@@ -172,6 +173,7 @@ async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
 #[tokio::test]
 async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
     let world = World::new().await;
+    world.on_plan("scale").await;
     world.people(PEOPLE).await;
     world.sql("UPDATE contacts SET email = 'a@example.com'").await;
     let last = "UPDATE contacts SET email = NULL WHERE id = (SELECT max(id::text)::uuid FROM contacts)";

@@ -180,6 +180,7 @@ pub(crate) fn test() -> Operation {
             Fault::Whatsapp,
             "Where nobody knows whether the message left, the message says so; it is not sent again.",
         )
+        .refuses(Fault::Storage, "")
 }
 
 pub(crate) fn stats() -> Operation {

@@ -1,10 +1,11 @@
 //! The pace of numbers in this process: a clock, and the places that the store gives out to all servers.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use recado_domain::campaigns::{Moment, PaceStore, Pacer, Portion};
+use recado_domain::campaigns::{Moment, PaceStore, Pacer, Portion, ThrottledRate};
 use recado_domain::shared::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,8 @@ pub struct TokioPacer {
     places: Arc<dyn PaceStore>,
     /// What its moments are counted from.
     epoch: Instant,
+    /// The numbers that were throttled, with their rates and when those were read.
+    throttled: Mutex<HashMap<String, (f64, Instant)>>,
     crowded: AtomicBool,
 }
 
@@ -25,6 +28,7 @@ impl TokioPacer {
             stop,
             places,
             epoch: Instant::now(),
+            throttled: Mutex::default(),
             crowded: AtomicBool::new(false),
         }
     }
@@ -32,6 +36,17 @@ impl TokioPacer {
     /// A run waits, and there is no place for it.
     pub(super) fn ask_for_room(&self) {
         self.crowded.store(true, Ordering::Relaxed);
+    }
+
+    /// Remembers the throttled rate of a number, as long as it limits anything.
+    fn learn(&self, phone_number_id: &str, rate: Option<f64>) {
+        let age = time::Duration::ZERO;
+        let limit = rate.and_then(|rate| ThrottledRate { rate, age }.limit());
+        let mut throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(limit) => throttled.insert(phone_number_id.to_owned(), (limit, Instant::now())),
+            None => throttled.remove(phone_number_id),
+        };
     }
 
     async fn sleep_until(&self, deadline: Instant) -> bool {
@@ -46,9 +61,23 @@ impl TokioPacer {
 #[async_trait]
 impl Pacer for TokioPacer {
     async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError> {
-        let wait = self.places.reserve(phone_number_id, portion.time).await?;
+        let slot = self.places.reserve(phone_number_id, portion).await?;
+        self.learn(phone_number_id, slot.limit);
         // From when the answer came: a slow one makes the place later, never earlier than it is.
-        Ok(Moment(duration(self.epoch.elapsed()) + wait))
+        Ok(Moment(duration(self.epoch.elapsed()) + slot.wait))
+    }
+
+    fn limit(&self, phone_number_id: &str) -> Option<f64> {
+        let throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rate, read_at) = *throttled.get(phone_number_id)?;
+        let age = duration(read_at.elapsed());
+        ThrottledRate { rate, age }.limit()
+    }
+
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError> {
+        let limit = self.places.slow_down(phone_number_id, rate).await?;
+        self.learn(phone_number_id, Some(limit));
+        Ok(())
     }
 
     async fn until(&self, moment: Moment, lead: time::Duration) -> bool {
@@ -82,11 +111,9 @@ fn duration(time: std::time::Duration) -> time::Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-    use std::sync::Mutex;
     use std::time::Duration;
 
-    use recado_domain::campaigns::Pace;
+    use recado_domain::campaigns::{Pace, SendSlot};
 
     use super::*;
 
@@ -94,17 +121,26 @@ mod tests {
     struct Places {
         epoch: Instant,
         next: Mutex<HashMap<String, time::Duration>>,
+        limit: Mutex<Option<f64>>,
     }
 
     #[async_trait]
     impl PaceStore for Places {
-        async fn reserve(&self, number: &str, time: time::Duration) -> Result<time::Duration, StoreError> {
+        async fn reserve(&self, number: &str, portion: Portion) -> Result<SendSlot, StoreError> {
             let now = duration(self.epoch.elapsed());
             let mut next = self.next.lock().unwrap();
             let slot = next.entry(number.to_owned()).or_insert(now);
             let free = (*slot).max(now);
-            *slot = free + time;
-            Ok(free - now)
+            *slot = free + portion.time;
+            Ok(SendSlot {
+                wait: free - now,
+                limit: *self.limit.lock().unwrap(),
+            })
+        }
+
+        async fn slow_down(&self, _: &str, rate: f64) -> Result<f64, StoreError> {
+            *self.limit.lock().unwrap() = Some(rate / 2.0);
+            Ok(rate / 2.0)
         }
     }
 
@@ -112,6 +148,7 @@ mod tests {
         let places = Places {
             epoch: Instant::now(),
             next: Mutex::default(),
+            limit: Mutex::default(),
         };
         TokioPacer::new(stop.clone(), Arc::new(places))
     }
@@ -163,6 +200,21 @@ mod tests {
         assert_eq!(waited, Ok(false));
         assert!(!pacer.until(Moment(time::Duration::ZERO), time::Duration::ZERO).await);
         assert!(pacer.stopping() && !pacer.rest(time::Duration::seconds(60)).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_throttled_rate_is_remembered_until_it_has_recovered() {
+        let pacer = pacer(&CancellationToken::new());
+        assert_eq!(pacer.limit("a"), None);
+        pacer.slow_down("a", 200.0).await.unwrap();
+        assert_eq!((pacer.limit("a"), pacer.limit("b")), (Some(100.0), None));
+        pacer.rest(time::Duration::seconds(30)).await;
+        assert_eq!(pacer.limit("a"), Some(130.0));
+        // Another server throttled the number; the store returns that with the slot.
+        pacer.reserve("b", Pace::PerSecond(80).portion()).await.unwrap();
+        assert_eq!(pacer.limit("b"), Some(100.0));
+        pacer.rest(time::Duration::seconds(900)).await;
+        assert_eq!(pacer.limit("b"), None);
     }
 
     #[tokio::test]

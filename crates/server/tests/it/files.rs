@@ -148,6 +148,75 @@ fn a_run_whose_file_is_gone_waits_and_says_so() {
     assert!(server.whatsapp.sends().is_empty());
 }
 
+/// How often in a row runs were postponed that no worker holds.
+fn postponed(server: &Server) -> i64 {
+    server
+        .db
+        .text("SELECT coalesce(sum(retries), 0) FROM campaign_queue WHERE worker IS NULL")
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn a_run_waits_for_the_store_of_files_and_goes_on() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    let url = text(&ana.upload("a.png", PNG).ok()["url"]);
+    let template = ana.template_with_file("foto", "image", &url);
+    approved(&ana, &template);
+    ana.contacts(3);
+    let campaign = || ana.campaign(json!({ "name": "Oferta", "template_id": template }));
+    let (id, cancelled) = (campaign(), campaign());
+    let (store, away) = (server.media.path(), server.media.path().with_extension("away"));
+    std::fs::rename(store, &away).unwrap();
+    std::fs::write(store, b"no directory").unwrap();
+    ana.post(
+        &format!("/api/campaigns/{id}/test"),
+        json!({ "phone": "+5511961234567" }),
+    )
+    .refused(502, "STORAGE_ERROR");
+    ana.send(&id);
+    until("it was tried twice", || postponed(&server) >= 2);
+    assert_eq!(
+        (ana.status(&id), ana.status(&cancelled)),
+        ("sending".into(), "draft".into())
+    );
+    assert_eq!(server.db.count("FROM campaigns WHERE paused_at IS NOT NULL"), 0);
+    ana.send(&cancelled);
+    until("the other one waits, too", || {
+        server
+            .db
+            .count("FROM campaign_queue WHERE retries > 0 AND worker IS NULL")
+            == 2
+    });
+    ana.cancel(&cancelled).ok();
+    std::fs::remove_file(store).unwrap();
+    std::fs::rename(&away, store).unwrap();
+    // WhatsApp's own upload is away, too, when the run comes back.
+    let fault = FaultKind::Error {
+        code: 131_000,
+        http_status: 500,
+        details: "something went wrong".into(),
+    };
+    server.whatsapp.script(vec![Fault::of(On::Media, fault)]);
+    until("the run ends", || {
+        server.db.run("UPDATE campaign_queue SET retry_at = now()");
+        ana.status(&id) == "completed"
+    });
+    assert_eq!(
+        (ana.stats(&id)["sent"].clone(), server.whatsapp.sends().len()),
+        (json!(3), 3)
+    );
+    assert_eq!(ana.status(&cancelled), "cancelled");
+    assert_eq!(
+        server
+            .db
+            .count("FROM notifications WHERE title LIKE 'Campaign paused%'"),
+        0
+    );
+}
+
 #[test]
 fn quality_and_category_follow_the_platform() {
     let server = Server::new();

@@ -78,6 +78,46 @@ fn a_preview_shows_the_number_and_the_first_messages_as_they_will_be() {
 }
 
 #[test]
+fn white_space_is_collapsed_alike_in_preview_test_and_run() {
+    let server = Server::start(silent());
+    let ana = server.owner();
+    ana.profile();
+    ana.contacts(3);
+    let (to, address) = (phone(7), "Rua A\nCasa     2\t\u{2028}\u{a0}fundos");
+    let body = json!({ "name": "Bia Lima", "phone": to, "attributes": { "address": address } });
+    ana.post("/api/contacts", body).created();
+    let template = ana.approved("{{1}}, entregamos em {{2}}.", &["Ana", "casa"]);
+    let campaign = |mapping: &str| json!({ "name": "Oferta", "template_id": template, "variables": { "2": mapping } });
+    for refused in ["Rua\n{name}", "{name|\t}", "\u{7f}"] {
+        let fields = ana.post("/api/campaigns", campaign(refused)).invalid();
+        assert_eq!(fields, ["variables.2"], "{refused:?}");
+    }
+    let id = ana.campaign(campaign("{attributes.address|nada}"));
+    let mapping = json!({ "variables": { "2": "a\rb" } });
+    assert_eq!(
+        ana.put(&format!("/api/campaigns/{id}"), mapping).invalid(),
+        ["variables.2"]
+    );
+    let shown = preview(&ana, &id);
+    let bodies: Vec<String> = shown["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|m| text(&m["body"]))
+        .collect();
+    assert!(bodies.iter().all(|body| !body.contains(['\n', '\t'])), "{bodies:?}");
+    ana.post(&format!("/api/campaigns/{id}/test"), json!({ "phone": to }))
+        .ok();
+    assert_eq!(server.whatsapp.sends()[0].parameters, ["Bia", "Rua A Casa 2 fundos"]);
+    // The simulator answers a raw value with 132018.
+    assert_eq!(ana.execute(&id).ok()["sent"], 4);
+    let sends = server.whatsapp.sends();
+    let run: Vec<_> = sends[1..].iter().map(|send| send.parameters[1].as_str()).collect();
+    assert_eq!(run.iter().filter(|value| **value == "Rua A Casa 2 fundos").count(), 1);
+    assert_eq!(run.iter().filter(|value| **value == "nada").count(), 3);
+}
+
+#[test]
 fn a_preview_changes_nothing_in_any_status() {
     let server = Server::start(silent());
     let ana = server.owner();

@@ -180,6 +180,7 @@ fn every_worker_shows_itself() {
         "old gateway events",
         "rfm",
         "rfm nights",
+        "run queue",
         "runs",
         "schedule",
         "statistics",

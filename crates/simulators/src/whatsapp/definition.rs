@@ -82,6 +82,23 @@ fn check_buttons(buttons: &[Value]) -> Result<(), GraphError> {
     Ok(())
 }
 
+/// 132018 where a text parameter has a line break, a tab or more than four spaces in a row.
+pub(super) fn check_white_space(sent: &Value) -> Result<(), GraphError> {
+    for component in components(sent) {
+        for parameter in list(component, "parameters") {
+            let value = text(parameter, "text");
+            if value.contains(['\n', '\r', '\t']) || value.contains("     ") {
+                return Err(GraphError::new(
+                    132018,
+                    "Param text cannot have new-line/tab characters or more than 4 consecutive spaces",
+                ));
+            }
+        }
+        list(component, "cards").iter().try_for_each(check_white_space)?;
+    }
+    Ok(())
+}
+
 /// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind.
 pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), GraphError> {
     for part in ["HEADER", "BODY"] {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::callback::{Job, Message};
-use super::definition::{check_parameters, text};
+use super::definition::{check_parameters, check_white_space, text};
 use super::fault::FaultKind;
 use super::graph::GraphError;
 use super::options::Options;
@@ -240,6 +240,7 @@ fn limit(state: &mut State, number: &str, recipient: &str, options: &Options) ->
 
 /// Business account and category of the template a send names. A registry that knows no template accepts every name.
 fn fitting_template(state: &State, sent: &Value, options: &Options) -> Result<(String, String), GraphError> {
+    check_white_space(sent)?;
     if state.templates.is_empty() {
         return Ok((options.waba_id.clone(), "MARKETING".to_owned()));
     }

@@ -103,7 +103,7 @@ async fn what_holds_is_prepared_and_carried_out() {
         }))
     });
     runs.expect_claim().returning(|_, _, _, _, _| Ok(Claim::Exhausted));
-    runs.expect_finish().times(1).returning(|_, _| Ok(None));
+    runs.expect_finish().times(1).returning(|_| Ok(None));
     assert!(matches!(carry_out(runs).await, RunEnd::Over(_)));
 }
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::{CampaignStatus, RunStore, SendOutcome, SendStatus};
 use super::faults::Fault;
-use super::stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, unknown};
+use super::stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, too_fast, unknown};
 
 /// Numbers from a seed (SplitMix64), the same on every machine.
 pub(super) struct Seeded(pub(super) u64);
@@ -32,7 +32,8 @@ fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
     match seeded.below(20) {
         0..10 => accepted(to),
         10..13 => failed(),
-        13..16 => throttled(),
+        13..15 => throttled(),
+        15 => too_fast(),
         16..19 => unknown(),
         _ => halted(),
     }

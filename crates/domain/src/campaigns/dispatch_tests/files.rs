@@ -4,8 +4,8 @@ use serde_json::json;
 use time::Duration;
 use uuid::Uuid;
 
-use super::stage::{Stage, accepted};
-use super::{CampaignStatus, over, paused};
+use super::stage::{SECOND, Stage, accepted};
+use super::{CampaignStatus, RunEnd, over, paused};
 use crate::media::tests::ACCOUNT;
 use crate::media::{MediaPath, MediaType};
 use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType};
@@ -55,16 +55,65 @@ async fn a_file_is_given_once_for_all_messages() {
     );
 }
 
+/// Takes the run over whenever it can be taken, until it does not wait any longer; the delays, and the end.
+async fn carried_out(stage: &Stage) -> (Vec<i64>, RunEnd) {
+    let (mut delays, mut end) = (vec![], stage.carry_out().await);
+    while let RunEnd::Postponed { delay, .. } = end {
+        delays.push(delay.whole_seconds());
+        assert_eq!(stage.runs.state().holder, None, "it holds no lease while it waits");
+        stage.runs.state().now += delay - Duration::MILLISECOND;
+        assert_eq!(stage.take_over(SECOND).await, None, "it is taken too early");
+        stage.runs.state().now += Duration::MILLISECOND;
+        end = stage.take_over(SECOND).await.unwrap();
+    }
+    (delays, end)
+}
+
 #[tokio::test]
-async fn a_platform_that_is_away_is_asked_three_times() {
+async fn a_run_waits_out_failing_uploads_and_stores() {
+    let growing = [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300];
     let (stage, _) = pictured(1);
-    stage.platform.uploads.lock().unwrap().1 = 2;
-    assert_eq!(stage.carry_out().await, over(1, 1, CampaignStatus::Completed));
-    assert_eq!(stage.rests(), [1, 2]);
+    stage.platform.uploads.lock().unwrap().1 = 11;
+    let (delays, end) = carried_out(&stage).await;
+    assert_eq!(
+        (&delays[..], end),
+        (&growing[..], over(1, 1, CampaignStatus::Completed))
+    );
+    assert_eq!((stage.platform.uploads.lock().unwrap().0, stage.rests()), (12, vec![]));
+
     let (stage, _) = pictured(1);
-    stage.platform.uploads.lock().unwrap().1 = 3;
-    assert_eq!(stage.carry_out().await, paused(1, 0));
-    assert_eq!((stage.called().len(), stage.platform.uploads.lock().unwrap().0), (0, 3));
+    *stage.shelf.failures.lock().unwrap() = 3;
+    let (delays, end) = carried_out(&stage).await;
+    assert_eq!(
+        (&delays[..], end),
+        (&growing[..3], over(1, 1, CampaignStatus::Completed))
+    );
+}
+
+#[tokio::test]
+async fn a_run_pauses_after_hours_without_its_files() {
+    let (stage, _) = pictured(1);
+    stage.platform.uploads.lock().unwrap().1 = usize::MAX;
+    let (delays, end) = carried_out(&stage).await;
+    assert_eq!(end, paused(1, 0));
+    assert!(
+        Duration::seconds(delays.iter().sum()) > Duration::hours(3),
+        "{delays:?}"
+    );
+    stage.platform.uploads.lock().unwrap().1 = 0;
+    stage.runs.resume();
+    let end = stage.take_over(SECOND).await;
+    assert_eq!(end, Some(over(1, 1, CampaignStatus::Completed)));
+}
+
+#[tokio::test]
+async fn a_cancel_ends_a_run_that_is_postponed() {
+    let (stage, _) = pictured(1);
+    stage.platform.uploads.lock().unwrap().1 = usize::MAX;
+    assert!(matches!(stage.carry_out().await, RunEnd::Postponed { .. }));
+    stage.runs.cancel();
+    stage.runs.state().now += Duration::HOUR;
+    assert_eq!((stage.take_over(SECOND).await, stage.called().len()), (None, 0));
 }
 
 #[tokio::test]

@@ -5,19 +5,23 @@ mod crashes;
 mod faults;
 mod files;
 mod overlaps;
+mod rows;
 mod runs;
 mod simulation;
 mod stage;
 mod stops;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use time::Duration;
 use uuid::Uuid;
 
-use super::{CampaignStatus, RunEnd, RunReport, SendStatus, Variables};
+use super::{CampaignStatus, RunEnd, RunReport, SendOutcome, SendStatus, Variables};
 use crate::shared::{Event, NotificationKind, SendId};
 use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
-use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, unknown};
+use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, too_fast, unknown};
 
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
@@ -132,8 +136,34 @@ async fn throttling_that_does_not_end_fails_the_send_after_five_retries() {
         "a wait is cut at 10 s, to look for a cancel"
     );
     let (code, message) = stage.row(1).error.unwrap();
-    assert_eq!(code, Some(130_429));
+    assert_eq!(code, Some(80_007));
     assert!(message.starts_with("gave up after 5 retries"), "{message}");
+}
+
+/// Every send is throttled far more often than it may be tried again, and is sent all the same.
+#[tokio::test]
+async fn number_over_its_rate_slows_down_and_fails_no_send() {
+    let stage = Stage::new(30, |to, call| if call < 20 { too_fast() } else { accepted(to) }).per_second(200);
+    assert_eq!(stage.carry_out().await, over(30, 30, CampaignStatus::Completed));
+    assert!(stage.ledger().values().all(|outcomes| outcomes.len() == 21));
+    assert!((0..30).all(|at| stage.row(at).attempts == 0));
+    let slowed = stage.slowed();
+    assert!(
+        slowed.len() > 10 && slowed.iter().all(|rate| *rate == 200.0),
+        "{slowed:?}"
+    );
+    let (_, last) = stage.asked().last().cloned().unwrap();
+    assert_eq!((last.messages, last.time), (1, Duration::SECOND));
+}
+
+#[tokio::test]
+async fn a_number_that_may_send_nothing_pauses_its_run() {
+    let stage = Stage::new(10, |_, _| too_fast());
+    assert_eq!(stage.carry_out().await, paused(10, 0));
+    assert!(stage.called().len() >= 5000, "{}", stage.called().len());
+    let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+    assert!(reason.contains("throttled"), "{reason}");
+    assert_eq!(stage.count(SendStatus::Pending), 10);
 }
 
 #[tokio::test]
@@ -297,20 +327,73 @@ async fn a_run_that_everybody_refuses_tries_everybody() {
     );
 }
 
+/// Refuses everybody but one recipient with this code, as long as `refusing` says so.
+fn refusing(contacts: usize, code: i64, accepts: usize, refusing: &Arc<AtomicBool>) -> Stage {
+    let refusing = refusing.clone();
+    Stage::new(contacts, move |to, _| {
+        if to == phone(accepts) || !refusing.load(Ordering::Relaxed) {
+            return accepted(to);
+        }
+        SendOutcome::Failed {
+            code,
+            message: "refused".into(),
+        }
+    })
+}
+
 #[tokio::test]
-async fn a_hopeless_run_ends_early_and_says_why() {
+async fn a_thousand_refusals_in_a_row_pause_and_resume_goes_on() {
+    let goes_wrong = Arc::new(AtomicBool::new(true));
     // The twentieth is reached, and so counting begins anew.
-    let stage = Stage::new(1300, |to, _| if to == phone(20) { accepted(to) } else { failed() });
-    assert_eq!(stage.carry_out().await, over(1300, 1, CampaignStatus::Partial));
-    assert_eq!(stage.called(), all_phones(1021));
-    assert_eq!(stage.count(SendStatus::Failed), 1020);
-    let (usage, events) = {
-        let state = stage.runs.state();
-        (state.usage, state.events.clone())
+    let stage = refusing(1300, 131_009, 20, &goes_wrong);
+    let RunEnd::Over(report) = stage.carry_out().await else {
+        panic!()
     };
-    assert_eq!(usage, (1, 0), "what was not tried costs nothing");
-    assert!(matches!(&events[..], [Event::Notification(told), Event::Webhook(_)]
-        if told.message.ends_with("ended early: the last 1000 messages were all refused: undeliverable.")));
+    assert_eq!((report.status, report.paused), (CampaignStatus::Sending, true));
+    assert_eq!(stage.called(), all_phones(1021));
+    assert_eq!(
+        (stage.count(SendStatus::Failed), stage.runs.state().usage),
+        (1020, (1, 279))
+    );
+    let events = stage.runs.state().events.clone();
+    let [Event::Notification(told)] = &events[..] else {
+        panic!("{events:?}")
+    };
+    assert_eq!(told.kind, NotificationKind::Warning);
+    assert!(
+        told.message.contains("1000 messages in a row were refused: refused"),
+        "{told:?}"
+    );
+    goes_wrong.store(false, Ordering::Relaxed);
+    stage.runs.resume();
+    let end = stage.take_over(SECOND).await;
+    assert_eq!(end, Some(over(1300, 280, CampaignStatus::Partial)));
+    assert_eq!(stage.called(), all_phones(1300), "no send is repeated");
+}
+
+#[tokio::test]
+async fn refusals_of_recipients_never_pause_a_run() {
+    let stage = refusing(1300, 131_026, 1299, &Arc::new(AtomicBool::new(true)));
+    assert_eq!(stage.carry_out().await, over(1300, 1, CampaignStatus::Partial));
+    assert_eq!(stage.called(), all_phones(1300));
+}
+
+#[tokio::test]
+async fn refused_parameters_fail_one_send_and_pause_after_twenty() {
+    for code in [132_012, 132_018] {
+        let wrong = |contacts| refusing(contacts, code, 19, &Arc::new(AtomicBool::new(true)));
+        let stage = wrong(39);
+        assert_eq!(stage.carry_out().await, over(39, 1, CampaignStatus::Partial));
+        assert_eq!(stage.row(0).error, Some((Some(code), "refused".into())));
+        let stage = wrong(60);
+        let RunEnd::Over(report) = stage.carry_out().await else {
+            panic!()
+        };
+        assert!(report.paused);
+        assert_eq!(stage.called(), all_phones(40));
+        let reason = stage.runs.state().campaign().pause_reason.clone().unwrap();
+        assert!(reason.contains("parameters of the last 20 messages"), "{reason}");
+    }
 }
 
 #[tokio::test]

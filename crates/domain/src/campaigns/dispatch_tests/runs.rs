@@ -8,27 +8,14 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Counted, QueuedRun, Recipient, RunFacts,
-    RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started,
-    Trigger, finish,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, QueuedRun, Recipient, RunFacts, RunMaterial,
+    RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger,
+    finish,
 };
 use super::faults::Fuse;
+use super::rows::{Row, add, claimed, give_back};
 use crate::billing::Standing;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
-
-/// A send, as a database would keep it.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) id: SendId,
-    pub(super) contact_id: ContactId,
-    pub(super) recipient: Option<Recipient>,
-    pub(super) status: SendStatus,
-    pub(super) started: bool,
-    pub(super) unknown: bool,
-    pub(super) attempts: u32,
-    pub(super) retry_at: Duration,
-    pub(super) error: Option<(Option<i64>, String)>,
-}
 
 /// What a store could do wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +36,8 @@ pub(super) struct State {
     pub(super) rows: Vec<Row>,
     pub(super) counts: SendCounts,
     pub(super) holder: Option<Uuid>,
+    /// How often in a row the run was postponed, and until when.
+    pub(super) postponed: (u32, Duration),
     /// The database's clock, from the run's start.
     pub(super) now: Duration,
     pub(super) events: Vec<Event>,
@@ -97,6 +86,7 @@ impl FakeRuns {
             rows,
             counts,
             holder: Some(holder),
+            postponed: (0, Duration::ZERO),
             now: Duration::ZERO,
             events: vec![],
             claimed: vec![],
@@ -160,7 +150,7 @@ impl State {
     }
 
     fn take(&mut self, worker: Uuid) -> Option<QueuedRun> {
-        if !self.goes_on() || self.holder.is_some() {
+        if !self.goes_on() || self.holder.is_some() || self.postponed.1 > self.now {
             return None;
         }
         self.holder = Some(worker);
@@ -219,8 +209,8 @@ impl State {
         let (now, size) = (self.now, usize::try_from(size).unwrap());
         let open = |row: &&Row| row.status == SendStatus::Pending && !row.started;
         let due = |after: Option<ContactId>| {
-            let again = |row: &&Row| row.attempts > 0 && row.retry_at <= now;
-            let next = move |row: &&Row| row.attempts == 0 && Some(row.contact_id) > after;
+            let again = |row: &&Row| row.retry_at.is_positive() && row.retry_at <= now;
+            let next = move |row: &&Row| row.retry_at.is_zero() && Some(row.contact_id) > after;
             let open = || self.rows.iter().filter(open);
             let due = open().filter(again).chain(open().filter(next)).take(size);
             due.map(claimed).collect::<Vec<_>>()
@@ -270,13 +260,20 @@ impl State {
             let news = match result {
                 SendResult::Sent { .. } => SendStatus::Sent,
                 SendResult::Failed { .. } => SendStatus::Failed,
-                SendResult::Unknown | SendResult::Deferred { .. } | SendResult::Released => SendStatus::Pending,
+                SendResult::Unknown
+                | SendResult::Deferred { .. }
+                | SendResult::Throttled { .. }
+                | SendResult::Released => SendStatus::Pending,
             };
             self.learn(at, news);
             self.change(at, |row| match result {
                 SendResult::Failed { code, message } => row.error = Some((*code, message.clone())),
                 SendResult::Unknown => row.unknown = true,
-                SendResult::Deferred { .. } | SendResult::Released if finished => {}
+                SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released if finished => {}
+                SendResult::Throttled { delay } => {
+                    row.retry_at = now + *delay;
+                    give_back(row);
+                }
                 SendResult::Deferred { delay } => {
                     row.attempts += 1;
                     row.retry_at = now + *delay;
@@ -297,8 +294,8 @@ impl State {
         }
     }
 
-    fn finish(&mut self, why: Option<&str>) -> Option<RunReport> {
-        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, why, NOW);
+    fn finish(&mut self) -> Option<RunReport> {
+        let ended = finish(self.campaign(), &self.counts, Trigger::Send, None, NOW);
         if let Some((campaign, events)) = ended {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
@@ -325,34 +322,6 @@ impl State {
             self.rows[at].error = Some((None, "the outcome is unknown".to_owned()));
         }
         late.len().try_into().unwrap()
-    }
-}
-
-/// The port does not say who records: whatever the send is by now, it is due again.
-fn give_back(row: &mut Row) {
-    row.started = false;
-    row.unknown = false;
-}
-
-fn claimed(row: &Row) -> ClaimedSend {
-    ClaimedSend {
-        id: row.id,
-        contact_id: row.contact_id,
-        attempts: row.attempts,
-        recipient: row.recipient.clone(),
-        wa_id: None,
-    }
-}
-
-fn add(counts: SendCounts, counted: Counted) -> SendCounts {
-    let deltas = SendCounts::deltas([counted]);
-    SendCounts {
-        total: counts.total,
-        pending: counts.pending + deltas.pending,
-        sent: counts.sent + deltas.sent,
-        delivered: counts.delivered + deltas.delivered,
-        read: counts.read + deltas.read,
-        failed: counts.failed + deltas.failed,
     }
 }
 
@@ -404,6 +373,10 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().material.clone()).await
     }
 
+    async fn sweep_queue(&self, _: i64) -> Result<u64, StoreError> {
+        Ok(0)
+    }
+
     async fn waiting(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -445,8 +418,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().pause(reason, &[])).await
     }
 
-    async fn finish<'a>(&self, _: QueuedRun, why: Option<&'a str>) -> Result<Option<RunReport>, StoreError> {
-        self.fuse.stored(|| self.state().finish(why)).await
+    async fn finish(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
+        self.fuse.stored(|| self.state().finish()).await
     }
 
     async fn report(&self, _: QueuedRun) -> Result<Option<RunReport>, StoreError> {
@@ -457,8 +430,24 @@ impl RunStore for FakeRuns {
         let release = || {
             let mut state = self.state();
             state.holder = state.holder.filter(|holder| *holder != worker);
+            state.postponed = (0, Duration::ZERO);
         };
         self.fuse.stored(release).await
+    }
+
+    async fn postponed(&self, _: QueuedRun) -> Result<u32, StoreError> {
+        self.fuse.stored(|| self.state().postponed.0).await
+    }
+
+    async fn postpone(&self, _: QueuedRun, worker: Uuid, delay: Duration) -> Result<(), StoreError> {
+        let postpone = || {
+            let mut state = self.state();
+            if state.holder == Some(worker) {
+                state.holder = None;
+                state.postponed = (state.postponed.0 + 1, state.now + delay);
+            }
+        };
+        self.fuse.stored(postpone).await
     }
 
     async fn abandon(&self, _: QueuedRun, worker: Uuid) -> Result<(), StoreError> {

@@ -53,7 +53,7 @@ impl World {
         self.check()?;
         self.stage.runs.state().fail_unknown();
         self.check()?;
-        let open = |row: &super::runs::Row| row.status == SendStatus::Pending && row.started;
+        let open = |row: &super::rows::Row| row.status == SendStatus::Pending && row.started;
         let state = self.stage.runs.state();
         if let Some(row) = state.rows.iter().find(|row| open(row)) {
             return Err(format!("{row:?} is open after the end"));

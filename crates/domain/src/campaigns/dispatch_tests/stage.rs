@@ -15,7 +15,8 @@ use super::super::{
     SendOutcome, SendStatus, Worker,
 };
 use super::faults::Fuse;
-use super::runs::{FakeRuns, Row};
+use super::rows::Row;
+use super::runs::FakeRuns;
 use crate::media::MediaFile;
 use crate::media::tests::{Shelf, media};
 use crate::shared::{AccountId, CampaignId, GatewayError, MockCipher, ProfileId, Sealed, StoreError};
@@ -120,6 +121,8 @@ struct TestPacer {
     waited: Mutex<Vec<i64>>,
     /// What so many first places of a portion are missed by, and whether no others can be had.
     missed: Mutex<(i64, Duration, bool)>,
+    /// The rates that the number had whenever it was slowed down, and the limit since.
+    slowed: Mutex<Vec<f64>>,
     /// How many requests for places are granted before the server stops.
     granted: Mutex<Option<usize>>,
     /// The server stops just before so many-th messages (from 1) leave.
@@ -145,6 +148,17 @@ impl Pacer for TestPacer {
             return Err(StoreError::Unavailable("down".into()));
         }
         Ok(Moment(Duration::seconds(asked.len().try_into().unwrap())))
+    }
+
+    fn limit(&self, _: &str) -> Option<f64> {
+        let halvings = i32::try_from(self.slowed.lock().unwrap().len()).unwrap();
+        (halvings > 0).then(|| (1000.0 / 2_f64.powi(halvings)).max(1.0))
+    }
+
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError> {
+        assert_eq!(phone_number_id, "1065");
+        self.slowed.lock().unwrap().push(rate);
+        Ok(())
     }
 
     async fn until(&self, moment: Moment, lead: Duration) -> bool {
@@ -261,6 +275,7 @@ impl Stage {
             asked: Mutex::default(),
             waited: Mutex::default(),
             missed: Mutex::default(),
+            slowed: Mutex::default(),
             rests: Mutex::default(),
             granted: Mutex::default(),
             departures: Mutex::default(),
@@ -402,6 +417,11 @@ impl Stage {
         self.pacer.asked.lock().unwrap().clone()
     }
 
+    /// The rates at which the number was slowed down.
+    pub(super) fn slowed(&self) -> Vec<f64> {
+        self.pacer.slowed.lock().unwrap().clone()
+    }
+
     pub(super) fn rests(&self) -> Vec<i64> {
         let rests = self.pacer.rests.lock().unwrap();
         rests.iter().map(|rest| rest.whole_seconds()).collect()
@@ -431,9 +451,19 @@ pub(super) fn failed() -> SendOutcome {
     }
 }
 
-pub(super) fn throttled() -> SendOutcome {
+/// The number is too fast.
+pub(super) fn too_fast() -> SendOutcome {
     SendOutcome::Throttled {
         code: Some(130_429),
+        message: "slow down".into(),
+        retry_after: None,
+    }
+}
+
+/// The account's limit of calls is reached.
+pub(super) fn throttled() -> SendOutcome {
+    SendOutcome::Throttled {
+        code: Some(80_007),
         message: "slow down".into(),
         retry_after: None,
     }

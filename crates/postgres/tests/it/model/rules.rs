@@ -45,7 +45,7 @@ impl State {
                 state.end(*campaign, CampaignStatus::Cancelled);
             }),
             Step::Overtaken { campaign, .. } => Answer::Write(Write::Stale(self.campaigns[*campaign].status)),
-            Step::Finish { campaign, .. } => self.finish(*campaign),
+            Step::Finish { campaign } => self.finish(*campaign),
             Step::Retry { campaign, expected } => self.retry(*campaign, *expected),
             Step::Release(campaign, worker) => self.release(*campaign, *worker),
             Step::Abandon(campaign, worker) => {

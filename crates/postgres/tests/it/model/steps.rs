@@ -70,7 +70,6 @@ pub(super) enum Step {
     },
     Finish {
         campaign: usize,
-        early: bool,
     },
     Retry {
         campaign: usize,
@@ -366,7 +365,7 @@ fn carry_on(state: &State, campaign: usize) -> BoxedStrategy<Step> {
         (CampaignStatus::Completed | CampaignStatus::Partial, _) => Just(Step::Retry { campaign, expected }).boxed(),
         (CampaignStatus::Sending, None) if prepared => worker().prop_map(Step::Take).boxed(),
         (CampaignStatus::Sending, Some(_)) if prepared && next.is_empty() && silent.is_empty() => {
-            Just(Step::Finish { campaign, early: false }).boxed()
+            Just(Step::Finish { campaign }).boxed()
         }
         (CampaignStatus::Sending, Some(worker)) if prepared => results_of(silent)
             .prop_map(move |results| Step::Turn {
@@ -396,7 +395,7 @@ pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
         self::expected(&expected, campaign, CampaignStatus::Scheduled)
             .prop_map(move |expected| Step::Announce { campaign, expected })
     });
-    let finish = (busy(state), any::<bool>()).prop_map(|(campaign, early)| Step::Finish { campaign, early });
+    let finish = busy(state).prop_map(|campaign| Step::Finish { campaign });
     let news = news(state).unwrap_or_else(|| turn(state));
     prop_oneof![
         16 => progress(state),
@@ -442,7 +441,7 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             .iter()
             .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
         Step::Overtaken { campaign, .. } => state.campaigns[*campaign].status != Draft,
-        Step::Finish { campaign, .. } => {
+        Step::Finish { campaign } => {
             let place = state.campaigns[*campaign].place.as_ref();
             place.is_none_or(|place| place.prepared)
         }

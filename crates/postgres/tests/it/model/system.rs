@@ -324,10 +324,7 @@ impl System {
                 self.note(*campaign, results);
                 Answer::Nothing
             }
-            Step::Finish { campaign, early } => {
-                let why = early.then_some("the platform refused everything");
-                Answer::Report(runs.finish(stage.run(*campaign), why).await.unwrap().unwrap())
-            }
+            Step::Finish { campaign } => Answer::Report(runs.finish(stage.run(*campaign)).await.unwrap().unwrap()),
             Step::Retry { campaign, expected } => self.retry(state, *campaign, *expected).await,
             Step::News(account, items) => {
                 let batch: Vec<DeliveryNews> = items.iter().map(|item| self.news_of(item)).collect();

@@ -179,7 +179,11 @@ fn what_the_platform_puts_off_is_sent_later_with_growing_waits_and_holds_up_no_o
         let at = moments(&server, n);
         assert_eq!(at.len(), 3);
         let (first, second) = (at[1] - at[0], at[2] - at[1]);
-        assert!(first >= 800 && second > first, "{first} ms, then {second} ms");
+        // A number that is too fast slows down; only a recipient who gets too much waits longer each time.
+        assert!(
+            first >= 800 && (n == 0 || second > first),
+            "{first} ms, then {second} ms"
+        );
         assert!(
             (1000..1030).all(|other| moments(&server, other)[0] < at[2]),
             "others waited"
@@ -214,6 +218,34 @@ fn a_number_over_its_throughput_loses_nobody() {
     assert!(counters.rejected > 0, "the window was never full");
     assert_eq!((counters.accepted, counters.per_recipient_max), (45, 1));
     assert_eq!(ana.stats(&id)["failed"], 0);
+}
+
+/// F04: a number is granted far less than its profile says. It slows down, and no send uses up its attempts.
+#[test]
+fn number_far_over_its_throughput_fails_no_send() {
+    let options = Options::platform(|platform| {
+        (platform.sent_ms, platform.delivered_ms, platform.read_ms) = (None, None, None);
+        platform.number_rate = Some(10);
+    });
+    let server = Server::start(options);
+    let ana = server.owner();
+    let profile = ana.profile();
+    ana.put(
+        &format!("/api/whatsapp/profiles/{profile}"),
+        json!({ "messages_per_second": 1000 }),
+    )
+    .ok();
+    ana.contacts(150);
+    let id = ana.plain_campaign();
+    ana.send(&id);
+    until("half is sent", || server.whatsapp.counters().accepted >= 75);
+    assert_eq!(ended(&ana, &id), "completed");
+    let counters = server.whatsapp.counters();
+    assert!(counters.rejected > 0, "the number was never too fast");
+    assert_eq!((counters.accepted, counters.per_recipient_max), (150, 1));
+    assert_eq!(ana.stats(&id)["failed"], 0);
+    assert_eq!(server.db.count("FROM campaign_sends WHERE attempts > 0"), 0);
+    assert_eq!(server.db.count("FROM number_paces WHERE throttled_rate < 500"), 1);
 }
 
 /// The sends that surely did not leave and wait for another try.

@@ -1,0 +1,48 @@
+//! The sends of a run store in memory.
+
+use time::Duration;
+
+use super::super::{ClaimedSend, Counted, Recipient, SendCounts, SendStatus};
+use crate::shared::{ContactId, SendId};
+
+/// A send, as a database would keep it.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) id: SendId,
+    pub(super) contact_id: ContactId,
+    pub(super) recipient: Option<Recipient>,
+    pub(super) status: SendStatus,
+    pub(super) started: bool,
+    pub(super) unknown: bool,
+    pub(super) attempts: u32,
+    pub(super) retry_at: Duration,
+    pub(super) error: Option<(Option<i64>, String)>,
+}
+
+/// The port does not say who records: whatever the send is by now, it is due again.
+pub(super) fn give_back(row: &mut Row) {
+    row.started = false;
+    row.unknown = false;
+}
+
+pub(super) fn claimed(row: &Row) -> ClaimedSend {
+    ClaimedSend {
+        id: row.id,
+        contact_id: row.contact_id,
+        attempts: row.attempts,
+        recipient: row.recipient.clone(),
+        wa_id: None,
+    }
+}
+
+pub(super) fn add(counts: SendCounts, counted: Counted) -> SendCounts {
+    let deltas = SendCounts::deltas([counted]);
+    SendCounts {
+        total: counts.total,
+        pending: counts.pending + deltas.pending,
+        sent: counts.sent + deltas.sent,
+        delivered: counts.delivered + deltas.delivered,
+        read: counts.read + deltas.read,
+        failed: counts.failed + deltas.failed,
+    }
+}

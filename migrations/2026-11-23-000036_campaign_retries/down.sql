@@ -1,0 +1,3 @@
+ALTER TABLE campaign_queue
+  DROP COLUMN retry_at,
+  DROP COLUMN retries;

@@ -1,0 +1,3 @@
+ALTER TABLE number_paces
+  DROP COLUMN throttled_rate,
+  DROP COLUMN throttled_at;
