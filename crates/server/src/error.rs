@@ -10,7 +10,7 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{Description, GatewayFault};
 use recado_domain::brand::ExtractError;
-use recado_domain::campaigns::{CampaignError, TrialError};
+use recado_domain::campaigns::{CampaignError, Refusal, TrialError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
@@ -56,6 +56,8 @@ pub enum ApiError {
     Invalid(FieldErrors),
     /// 400 `VALIDATION_ERROR`: the state of things does not allow it.
     Precondition(String),
+    /// 400 `VALIDATION_ERROR`: the state of a campaign, or of what it needs, does not allow it.
+    Refused(Refusal),
     /// 429 `RATE_LIMIT`.
     RateLimited(Verdict),
     /// 502 `WHATSAPP_ERROR`.
@@ -111,7 +113,7 @@ impl ApiError {
             Self::SlowBody => "REQUEST_TIMEOUT",
             Self::TooLarge => "PAYLOAD_TOO_LARGE",
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
-            Self::Invalid(_) | Self::Precondition(_) | Self::RefusedPayment(_) => "VALIDATION_ERROR",
+            Self::Invalid(_) | Self::Precondition(_) | Self::Refused(_) | Self::RefusedPayment(_) => "VALIDATION_ERROR",
             Self::Payment(_) => "PAYMENT_ERROR",
             Self::RateLimited(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
@@ -128,6 +130,7 @@ impl ApiError {
             | Self::Precondition(message)
             | Self::Conflict(message)
             | Self::Unconfirmed(message) => message.clone(),
+            Self::Refused(refusal) => refusal.to_string(),
             Self::Forbidden(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
@@ -158,6 +161,7 @@ impl ApiError {
     fn details(&self) -> Value {
         match self {
             Self::Invalid(FieldErrors(fields)) => json!({ "fields": fields }),
+            Self::Refused(refusal) => refusal.details(),
             Self::Whatsapp(GatewayError::Refused { code, message }) => json!({ "code": code, "message": message }),
             Self::RefusedPayment(texts) => json!({ "fields": billing::blamed(texts), "errors": texts }),
             Self::Auth(_)
@@ -211,7 +215,7 @@ impl ResponseError for ApiError {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Precondition(_) => StatusCode::BAD_REQUEST,
+            Self::Precondition(_) | Self::Refused(_) => StatusCode::BAD_REQUEST,
             Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Extraction(_) => StatusCode::BAD_GATEWAY,
@@ -417,7 +421,7 @@ impl From<TrialError> for ApiError {
         match error {
             TrialError::NotFound => Self::NotFound,
             TrialError::Invalid(errors) => errors.into(),
-            TrialError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            TrialError::Refused(refusal) => Self::Refused(refusal),
             TrialError::Unready(message) => Self::Precondition(message),
             TrialError::Media(error) => Self::Storage(error),
             TrialError::Platform(error) => Self::Whatsapp(error),
@@ -432,7 +436,7 @@ impl From<CampaignError> for ApiError {
         match error {
             CampaignError::NotFound => Self::NotFound,
             CampaignError::Invalid(errors) => errors.into(),
-            CampaignError::Refused(refusal) => Self::Precondition(refusal.to_string()),
+            CampaignError::Refused(refusal) => Self::Refused(refusal),
             CampaignError::Interrupted => Self::Unavailable(error.into()),
             CampaignError::Store(error) => error.into(),
         }

@@ -47,9 +47,11 @@ impl Campaigns {
         Err(Refusal::Contended.into())
     }
 
-    /// Makes a campaign sending at once; whether it really can be sent a worker finds out.
+    /// Makes a campaign sending at once, unless its template can never be sent; whether everything else holds a worker
+    /// finds out.
     pub async fn announce(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::Start, async |stored, _| {
+            self.check_template(&stored).await?;
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
             let announcement = announcement(stored, Trigger::Send, actor, audit, self.clock.now())?;
@@ -115,6 +117,7 @@ impl Campaigns {
         scheduled_at: Option<OffsetDateTime>,
     ) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::Schedule, async |stored, status| {
+            self.check_template(&stored).await?;
             let now = self.clock.now();
             let at = scheduled_at.or(stored.scheduled_at).filter(|at| *at > now);
             let scheduled = Campaign {

@@ -42,6 +42,7 @@ mod outcome;
 mod pace;
 mod ports;
 mod postponement;
+mod preconditions;
 mod preview;
 mod refusals;
 mod run;
@@ -62,10 +63,11 @@ pub use model::*;
 pub use outcome::{Halt, SendOutcome, SendResult, settle};
 pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, ThrottledRate};
 pub use ports::*;
+pub use preconditions::{blanks, objections};
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
 pub use run::{
-    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, blanks, objections,
-    pause_notification, prepare, prepare_retry,
+    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, pause_notification,
+    prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;

@@ -73,7 +73,8 @@ pub struct PreviewContact {
 /// One thing that would refuse a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewRefusal {
-    /// A fixed word for it: `status`, `no_template`, `template_not_approved`, `segment_deleted`, `no_recipients`,
+    /// A fixed word for it: `status`, `no_template`, `template_not_approved`, `template_not_sendable`,
+    /// `segment_deleted`, `no_recipients`,
     /// `empty_placeholder`, `no_active_plan` or `quota_exceeded`.
     #[schemars(example = &"quota_exceeded")]
     pub reason: &'static str,

@@ -4,10 +4,10 @@
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{Blank, Campaign, Command, Refusal, transition};
+use super::{Blank, Campaign, Command, Refusal, blanks, objections, transition};
 use crate::billing::Standing;
 use crate::shared::{Actor, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId, Tenant};
-use crate::templates::{MetaStatus, Template};
+use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
 /// What set a run going.
@@ -175,42 +175,8 @@ pub struct RunMaterial {
     pub profile: Option<StoredProfile>,
 }
 
-/// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
-/// store's to judge.
-pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
-    let mut found = Vec::new();
-    found.extend(transition(facts.campaign.status, command).err());
-    found.extend(approved_template(facts).err());
-    for blank in blanks(facts) {
-        if blank.fields.is_empty() {
-            let placeholder = blank.placeholder;
-            found.push(Refusal::EmptyPlaceholder { placeholder });
-        }
-    }
-    if facts.billing.messages_per_month(facts.now).is_none() {
-        found.push(Refusal::NoActivePlan);
-    }
-    found
-}
-
-/// The template that may be sent.
-pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
-    match &facts.template {
-        None => Err(Refusal::NoTemplate),
-        Some(template) if template.meta_status != MetaStatus::Approved => Err(Refusal::TemplateNotApproved),
-        Some(template) => Ok(template),
-    }
-}
-
-/// The placeholders that must not be empty for any recipient.
-pub fn blanks(facts: &RunFacts) -> Vec<Blank> {
-    let variables = facts.campaign.variables.clone().unwrap_or_default();
-    let examples = facts.template.as_ref().map(|template| template.variables.as_slice());
-    variables.blanks(examples.unwrap_or_default())
-}
-
 /// Decides whether a run may begin: the campaign is a draft or scheduled (`Start`) or was announced (`Prepare`), its
-/// template is approved, no placeholder is empty for everybody, and the plan is active. The store goes on to refuse an
+/// template is approved and can be sent, no placeholder is empty for everybody, and the plan is active. The store goes on to refuse an
 /// empty audience, a placeholder of [`RunStart::blanks`] that is empty for somebody in it, and a run beyond the month's
 /// limit.
 pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunStart, Refusal> {
@@ -287,16 +253,17 @@ pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> Noti
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use time::macros::datetime;
 
     use super::super::CampaignStatus;
     use super::*;
     use crate::billing;
     use crate::campaigns::service::tests::{NOW, campaign, tenant};
+    use crate::templates::MetaStatus;
     use crate::templates::tests::approved_template;
 
-    fn facts() -> RunFacts {
+    pub(crate) fn facts() -> RunFacts {
         let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
         let campaign = Campaign {
             template_id: Some(template.id),
@@ -422,20 +389,6 @@ mod tests {
             ..sending()
         };
         assert_eq!(prepare(blank, Command::Prepare, by_execute()), Err(Refusal::NoTemplate));
-    }
-
-    #[test]
-    fn all_that_speaks_against_a_run_is_told() {
-        let mut worst = facts();
-        worst.campaign.status = CampaignStatus::Sent;
-        worst.template = None;
-        worst.billing.plan = "gold".into();
-        let found = objections(&worst, Command::Start);
-        assert!(matches!(
-            found[..],
-            [Refusal::Status { .. }, Refusal::NoTemplate, Refusal::NoActivePlan]
-        ));
-        assert_eq!(objections(&facts(), Command::Start), []);
     }
 
     #[test]

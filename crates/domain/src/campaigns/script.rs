@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use super::{Campaign, Pace, Portion, Recipient, RunMaterial};
 use crate::shared::{AccountId, SendId};
-use crate::templates::{HeaderType, Template, values_of};
+use crate::templates::{HeaderType, Template};
 use crate::whatsapp::{
     FileFault, FileSource, Line, MessageFiles, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway,
 };
@@ -21,7 +21,7 @@ pub(super) struct Script {
 /// What stands in each placeholder for the recipient.
 pub(super) fn values(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Vec<String> {
     let variables = campaign.variables.clone().unwrap_or_default();
-    variables.render(&template.variables, recipient)
+    variables.render(&template.placeholders(), recipient)
 }
 
 /// Sees to it that WhatsApp has every file of the template; where it has them from, by their addresses.
@@ -63,9 +63,9 @@ impl Script {
             language: template.language.clone(),
             header: template
                 .header_placeholder_text()
-                .map(|text| values_of(text, values))
+                .map(|text| template.parameters_of(text, values))
                 .unwrap_or_default(),
-            body: values_of(template.body_text.as_deref().unwrap_or_default(), values),
+            body: template.parameters_of(template.body_text.as_deref().unwrap_or_default(), values),
             header_file: template.header_file().and_then(|(kind, url)| self.file(kind, url)),
             buttons: template.button_values(values),
             cards: self.cards(),

@@ -1,6 +1,7 @@
 //! The life of a campaign: which command leads where. Total and pure; the golden table in the tests shows all of it.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::shared::words;
@@ -116,6 +117,12 @@ pub enum Refusal {
     /// The platform has not approved the template.
     #[error("the template is not approved")]
     TemplateNotApproved,
+    /// The template has parts that no message can be made of here.
+    #[error("the template cannot be sent: {}; choose another template, or change it and submit it again", .reasons.join(", "))]
+    TemplateNotSendable {
+        /// Which, in the words of the template's `reasons`.
+        reasons: Vec<String>,
+    },
     /// The segment that it goes to was deleted.
     #[error("the segment \"{segment}\" of the campaign was deleted; choose another audience")]
     SegmentDeleted {
@@ -171,6 +178,7 @@ impl Refusal {
             Self::Status { .. } => "status",
             Self::NoTemplate => "no_template",
             Self::TemplateNotApproved => "template_not_approved",
+            Self::TemplateNotSendable { .. } => "template_not_sendable",
             Self::SegmentDeleted { .. } => "segment_deleted",
             Self::NoRecipients => "no_recipients",
             Self::EmptyPlaceholder { .. } => "empty_placeholder",
@@ -182,6 +190,15 @@ impl Refusal {
             Self::Contended => "contended",
             Self::NotInFuture => "not_in_future",
         }
+    }
+
+    /// What a program needs to know of it beside its text: the word, and what goes with that.
+    pub fn details(&self) -> Value {
+        let mut details = json!({ "reason": self.reason() });
+        if let (Self::TemplateNotSendable { reasons }, Some(fields)) = (self, details.as_object_mut()) {
+            fields.insert("reasons".to_owned(), json!(reasons));
+        }
+        details
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Map, json};
 use thiserror::Error;
 use time::{Date, Duration};
 
-use super::run::approved_template;
+use super::preconditions::approved_template;
 use super::script::{Script, file_sources, values};
 use super::{Campaign, Pace, Recipient, Refusal, RunFacts, RunMaterial, SendOutcome, TrialStore};
 use crate::contacts::Phone;
@@ -237,13 +237,13 @@ fn stranger(phone: &Phone) -> Recipient {
 /// The recipient's values; where one is empty, the template's example stands for it.
 fn filled(campaign: &Campaign, template: &Template, recipient: &Recipient) -> Result<Vec<String>, Refusal> {
     let mut values = values(campaign, template, recipient);
-    for ((value, example), number) in values.iter_mut().zip(&template.variables).zip(1_u32..) {
+    for (value, placeholder) in values.iter_mut().zip(template.placeholders()) {
         if value.is_empty() {
-            *value = single_spaced(example);
+            *value = single_spaced(&placeholder.example);
         }
         if value.is_empty() {
             return Err(Refusal::EmptyPlaceholder {
-                placeholder: number.to_string(),
+                placeholder: placeholder.key,
             });
         }
     }

@@ -14,7 +14,7 @@ use crate::media::tests::{Shelf, media};
 use crate::media::{MediaPath, MediaType};
 use crate::shared::{AuditAction, CampaignId, Event, GatewayError, MockCipher, MockIds, ProfileId, Sealed, StoreError};
 use crate::templates::tests::approved_template;
-use crate::templates::{HeaderType, MetaStatus, Template};
+use crate::templates::{HeaderType, MetaStatus, Template, TextParameter};
 use crate::whatsapp::{FileSource, MessageFiles, MockFileIdStore, MockWhatsappGateway, Profile, StoredProfile};
 
 const ID: CampaignId = CampaignId(Uuid::from_u128(1));
@@ -152,7 +152,7 @@ impl Stage {
                 assert_eq!(
                     (message.body.as_slice(), message.send_id.0),
                     (
-                        &body.iter().map(|&b| b.to_owned()).collect::<Vec<_>>()[..],
+                        &body.iter().map(|&b| TextParameter::numbered(b)).collect::<Vec<_>>()[..],
                         Uuid::from_u128(8)
                     )
                 );

@@ -1,7 +1,8 @@
 //! What stands in a template's placeholders for each contact.
 //!
 //! A mapping like `{ "2": "{attributes.coupon|PROMO10} off" }` is text with fields in braces; what follows `|` is used
-//! where the contact has no such value. Unmapped: `{{1}}` is the contact's first name, others the template's example.
+//! where the contact has no such value. Unmapped: `{{1}}`, and the names `first_name` and `nome`, are the contact's first
+//! name, others the template's example.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,17 @@ use serde_json::Value;
 use super::Recipient;
 use crate::shared::FieldErrors;
 use crate::shared::text::{is_blank, single_spaced};
+use crate::templates::{Placeholder, is_placeholder_name};
 
 /// The longest mapping of one placeholder, in characters.
 const MAPPING_CHARS: usize = 1024;
 
-/// What stands in each placeholder, by its number: text in which `{name}`, `{first_name}`, `{phone}`, `{email}` and
+/// The placeholders that are the contact's first name unless a mapping says otherwise.
+const FIRST_NAMES: [&str; 3] = ["1", "first_name", "nome"];
+
+/// What stands in each placeholder, by its number, or by its name in a template of named placeholders: text in which `{name}`, `{first_name}`, `{phone}`, `{email}` and
 /// `{attributes.<name>}` stand for the contact's own values, each with an optional fallback after `|`. Placeholders that
-/// are not named: `{{1}}` is the contact's first name, all others the template's example. WhatsApp takes no line breaks,
+/// are left out: `{{1}}`, `{{first_name}}` and `{{nome}}` are the contact's first name, all others the template's example. WhatsApp takes no line breaks,
 /// tabs or long runs of spaces there: in a value, each run of white space and control characters becomes one space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
@@ -43,7 +48,7 @@ pub enum Field {
 /// A placeholder that is empty for every contact who has none of these fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blank {
-    /// Its number.
+    /// Its number or name.
     pub placeholder: String,
     /// The fields; with none of them it is empty for everybody.
     pub fields: Vec<Field>,
@@ -56,14 +61,15 @@ enum Part {
 }
 
 impl Variables {
-    /// Checks every mapping: known placeholders' numbers, known fields, closed braces and none within, no control
+    /// Checks every mapping: keys that are numbers or names, known fields, closed braces and none within, no control
     /// characters.
     pub fn validate(&self) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
         for (placeholder, mapping) in &self.0 {
             let path = format!("variables.{placeholder}");
-            if placeholder.parse::<u32>().is_err() || placeholder.starts_with(['0', '+']) {
-                errors.add(&path, "is not the number of a placeholder");
+            let is_number = placeholder.parse::<u32>().is_ok() && !placeholder.starts_with(['0', '+']);
+            if !is_number && !is_placeholder_name(placeholder) {
+                errors.add(&path, "is neither the number nor the name of a placeholder");
             }
             if mapping.chars().count() > MAPPING_CHARS {
                 errors.add(&path, format!("must have at most {MAPPING_CHARS} characters"));
@@ -76,10 +82,10 @@ impl Variables {
         errors.into_result()
     }
 
-    /// The values of placeholders 1 to `examples.len()` for a contact, in order, each [`single_spaced`].
-    pub fn render(&self, examples: &[String], contact: &Recipient) -> Vec<String> {
-        let mut values = Vec::with_capacity(examples.len());
-        for (parts, _) in self.mappings(examples) {
+    /// The values of the placeholders for a contact, in order, each [`single_spaced`].
+    pub fn render(&self, placeholders: &[Placeholder], contact: &Recipient) -> Vec<String> {
+        let mut values = Vec::with_capacity(placeholders.len());
+        for (parts, _) in self.mappings(placeholders) {
             let value: String = parts.iter().map(|part| render(part, contact)).collect();
             values.push(single_spaced(&value));
         }
@@ -87,9 +93,9 @@ impl Variables {
     }
 
     /// The placeholders that could be empty for somebody.
-    pub fn blanks(&self, examples: &[String]) -> Vec<Blank> {
+    pub fn blanks(&self, placeholders: &[Placeholder]) -> Vec<Blank> {
         let mut blanks = Vec::new();
-        for (parts, placeholder) in self.mappings(examples) {
+        for (parts, placeholder) in self.mappings(placeholders) {
             let mut fields = Vec::new();
             let filled = parts.iter().any(|part| match part {
                 Part::Text(text) => !is_blank(text),
@@ -99,24 +105,24 @@ impl Variables {
                 }
             });
             if !filled {
+                let placeholder = placeholder.to_owned();
                 blanks.push(Blank { placeholder, fields });
             }
         }
         blanks
     }
 
-    fn mappings<'a>(&'a self, examples: &'a [String]) -> impl Iterator<Item = (Vec<Part>, String)> + 'a {
-        examples.iter().zip(1_u32..).map(|(example, number)| {
-            let placeholder = number.to_string();
-            let parts = match self.0.get(&placeholder) {
+    fn mappings<'a>(&'a self, placeholders: &'a [Placeholder]) -> impl Iterator<Item = (Vec<Part>, &'a str)> {
+        placeholders.iter().map(|Placeholder { key, example }| {
+            let parts = match self.0.get(key) {
                 Some(mapping) => parse(mapping).unwrap_or_default(),
-                None if number == 1 => vec![Part::Field {
+                None if FIRST_NAMES.contains(&key.as_str()) => vec![Part::Field {
                     field: Field::FirstName,
                     fallback: String::new(),
                 }],
                 None => vec![Part::Text(example.clone())],
             };
-            (parts, placeholder)
+            (parts, key.as_str())
         })
     }
 }
@@ -208,7 +214,7 @@ mod tests {
 
     fn rendered(pairs: &[(&str, &str)], examples: &[&str]) -> Vec<String> {
         let examples: Vec<String> = examples.iter().map(|&e| e.to_owned()).collect();
-        variables(pairs).render(&examples, &ana())
+        variables(pairs).render(&Placeholder::numbered(&examples), &ana())
     }
 
     #[test]
@@ -246,7 +252,7 @@ mod tests {
         ]);
         let examples = ["a", "b", "c", "d", "PROMO\n10"].map(str::to_owned);
         assert_eq!(
-            mappings.render(&examples, &contact),
+            mappings.render(&Placeholder::numbered(&examples), &contact),
             ["Ana Rua A Casa 2 !", "nada", "", "Ana Maria", "PROMO 10"]
         );
     }
@@ -268,7 +274,7 @@ mod tests {
             ("4", " "),
         ];
         let examples = vec![String::from("x"); 5];
-        let blanks = variables(&pairs).blanks(&examples);
+        let blanks = variables(&pairs).blanks(&Placeholder::numbered(&examples));
         let coupon = Field::Attribute("coupon".into());
         assert_eq!(
             blanks,
@@ -290,7 +296,7 @@ mod tests {
         let wrong = variables(&[
             ("1", "{age}"),
             ("2", "{name"),
-            ("x", "y"),
+            ("X", "y"),
             ("03", ""),
             ("4", "{attributes.}"),
             ("5", "{email|{name}}"),
@@ -305,12 +311,35 @@ mod tests {
                 "variables.2",
                 "variables.4",
                 "variables.5",
-                "variables.x"
+                "variables.X"
             ]
         );
-        variables(&[("1", "{name|cliente}"), ("12", "plain } text")])
+        variables(&[("1", "{name|cliente}"), ("12", "plain } text"), ("nome_2", "x")])
             .validate()
             .unwrap();
+    }
+
+    #[test]
+    fn names_are_mapped_and_first_names_known_by_theirs() {
+        let placeholder = |key: &str, example: &str| Placeholder {
+            key: key.into(),
+            example: example.into(),
+        };
+        let named = ["first_name", "nome", "cupom", "dia", "vazio"].map(|key| placeholder(key, "exemplo"));
+        let mappings = variables(&[("dia", "{attributes.points}"), ("1", "x"), ("vazio", "{email}")]);
+        assert_eq!(mappings.render(&named, &ana()), ["Ana", "Ana", "exemplo", "12", ""]);
+        let blanks: Vec<String> = mappings
+            .blanks(&named)
+            .into_iter()
+            .map(|blank| blank.placeholder)
+            .collect();
+        assert_eq!(blanks, ["first_name", "nome", "dia", "vazio"]);
+        let without = variables(&[]).blanks(&[placeholder("cupom", " ")]);
+        assert_eq!((without[0].placeholder.as_str(), without[0].fields.len()), ("cupom", 0));
+    }
+
+    fn bia() -> Vec<Placeholder> {
+        Placeholder::numbered(&["Bia".into()])
     }
 
     /// Anything a caller may write, with fields and braces more often than chance.
@@ -350,7 +379,7 @@ mod tests {
         #[test]
         fn a_valid_mapping_leaves_no_field(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
-            let [value] = &variables.render(&["Bia".into()], &contact)[..] else { panic!() };
+            let [value] = &variables.render(&bia(), &contact)[..] else { panic!() };
             if variables.validate().is_ok() {
                 prop_assert!(!value.contains('{'), "{mapping:?} became {value:?}");
             } else {
@@ -364,17 +393,17 @@ mod tests {
         fn blanks_foretell_what_is_empty(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
             prop_assume!(variables.validate().is_ok());
-            let examples = ["Bia".to_owned()];
-            let blanks = variables.blanks(&examples);
+            let blanks = variables.blanks(&bia());
             let lacks = |field: &Field| is_blank(&value(field, &contact));
             let foretold = blanks.iter().any(|blank| blank.fields.iter().all(lacks));
-            prop_assert_eq!(variables.render(&examples, &contact)[0].is_empty(), foretold);
+            prop_assert_eq!(variables.render(&bia(), &contact)[0].is_empty(), foretold);
         }
 
         /// WhatsApp accepts every rendered value (132018).
         #[test]
         fn a_rendered_value_has_no_runs_of_white_space(mapping in any_mapping(), contact in any_contact()) {
-            for value in variables(&[("1", &mapping)]).render(&["Bia\n".into(), "x\t\ty".into()], &contact) {
+            let placeholders = Placeholder::numbered(&["Bia\n".into(), "x\t\ty".into()]);
+            for value in variables(&[("1", &mapping)]).render(&placeholders, &contact) {
                 prop_assert!(!value.contains(char::is_control) && !value.contains("  "), "{:?}", value);
                 prop_assert_eq!(value.trim(), &value);
             }

@@ -74,6 +74,19 @@ impl<T> Page<T> {
     }
 }
 
+impl<T> Page<T> {
+    /// The same page of something else.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Page<U> {
+        Page {
+            data: self.data.into_iter().map(f).collect(),
+            total: self.total,
+            page: self.page,
+            total_pages: self.total_pages,
+            limit: self.limit,
+        }
+    }
+}
+
 /// Asks for the items after a position, which is read where the request is: in most lists the id of the last item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceQuery<C = Uuid> {
@@ -158,6 +171,15 @@ impl<T> Slice<T> {
             data: rows,
             next_cursor,
             has_more,
+        }
+    }
+
+    /// The same slice of something else.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Slice<U> {
+        Slice {
+            data: self.data.into_iter().map(f).collect(),
+            next_cursor: self.next_cursor,
+            has_more: self.has_more,
         }
     }
 }

@@ -7,8 +7,10 @@ mod model;
 mod parts;
 mod placeholders;
 mod ports;
+mod remote;
 mod rendered;
 mod review;
+mod sendable;
 mod service;
 mod status;
 mod submit;
@@ -18,12 +20,14 @@ mod sync;
 #[cfg(test)]
 pub(crate) mod tests;
 mod validate;
+#[cfg(test)]
+mod validate_tests;
 mod verdict;
 
 pub use model::*;
-pub(crate) use parts::values_of;
 pub use parts::{ButtonKind, ButtonValue};
-pub use placeholders::placeholders;
+pub(crate) use placeholders::is_placeholder_name;
+pub use placeholders::{Placeholder, TextParameter, placeholders};
 pub use ports::*;
 pub use rendered::{Rendered, RenderedCard};
 pub use service::Templates;

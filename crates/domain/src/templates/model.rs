@@ -51,6 +51,16 @@ words! {
     }
 }
 
+words! {
+    /// How the placeholders of header and body are written.
+    ParameterFormat {
+        /// `{{1}}`, `{{2}}`, ...
+        Positional = "positional",
+        /// `{{first_name}}`: names of lowercase letters, digits and underscores.
+        Named = "named",
+    }
+}
+
 impl HeaderType {
     /// Whether the platform takes such a file as such a header. WebP it takes as none.
     pub fn takes(self, kind: MediaType) -> bool {
@@ -85,6 +95,8 @@ pub struct Template {
     pub language: String,
     /// One message, or one with a row of cards.
     pub template_type: TemplateType,
+    /// How the placeholders of header and body are written.
+    pub parameter_format: ParameterFormat,
     /// What stands above the body.
     pub header_type: HeaderType,
     /// The header's text, at most 60 characters, with at most one placeholder; null for a header that is no text.
@@ -95,8 +107,8 @@ pub struct Template {
         example = "https://api.recado.example/media/0190a1b2-c3d4-7e5f-8a9b-000000000001/0190a1b2-c3d4-7e5f-8a9b-000000000002.png"
     )]
     pub header_media_url: Option<String>,
-    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go; null while
-    /// none is written.
+    /// The message, at most 1024 characters, with `{{1}}`, `{{2}}`, ... (or `{{first_name}}`, in a template of named
+    /// placeholders) where the values of a contact go; null while none is written.
     #[schemars(example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     pub body_text: Option<String>,
     /// What stands below the body, at most 60 characters, without placeholders; null for nothing.
@@ -105,7 +117,8 @@ pub struct Template {
     /// At most 10 buttons, in WhatsApp's own form.
     #[schemars(example = serde_json::json!([{ "type": "URL", "text": "Comprar", "url": "https://loja.example/{{1}}", "example": ["bolo"] }]))]
     pub buttons: Vec<Value>,
-    /// One example of each placeholder of the texts, in their order (`example_values` of the input).
+    /// One example of each placeholder of the texts (`example_values` of the input): in the order of their numbers, or of
+    /// the first appearance of their names, the header's first.
     #[schemars(example = ["Ana", "VOLTA10"])]
     pub variables: Vec<String>,
     /// 2 to 10 cards of a carousel, in WhatsApp's own form; empty for a standard template.
@@ -126,6 +139,10 @@ pub struct Template {
     /// How WhatsApp rates it by what people make of it: `GREEN`, `YELLOW`, `RED` or `UNKNOWN`; null before it said.
     #[schemars(example = &"GREEN")]
     pub quality_score: Option<String>,
+    /// The parts of a synchronised template that this server cannot fill and did not store, in the words of the published
+    /// `reasons`.
+    #[serde(skip)]
+    pub unsupported: Vec<String>,
     /// When the template was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
@@ -143,6 +160,7 @@ pub struct TemplateInput {
     pub category: Option<String>,
     pub language: Option<String>,
     pub template_type: Option<String>,
+    pub parameter_format: Option<String>,
     pub header_type: Option<Option<String>>,
     pub header_text: Option<Option<String>>,
     pub header_media_url: Option<Option<String>>,

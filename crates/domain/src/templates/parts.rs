@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::{HeaderType, Template, TemplateType, placeholders};
+use super::placeholders::{count, names};
+use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter};
 use crate::shared::text::single_spaced;
 
 /// Which kind of value a button takes.
@@ -29,18 +30,11 @@ pub struct ButtonValue {
 /// header and body alone.
 pub(crate) struct CardParts {
     pub(crate) header: (HeaderType, String),
-    pub(crate) body: Vec<String>,
+    pub(crate) body: Vec<TextParameter>,
     pub(crate) buttons: Vec<ButtonValue>,
 }
 
 impl Template {
-    /// The header, where it is text.
-    pub(crate) fn header_placeholder_text(&self) -> Option<&str> {
-        self.header_text
-            .as_deref()
-            .filter(|_| self.header_type == HeaderType::Text)
-    }
-
     /// The header, where it is a file: its kind and its address, which is empty when nobody gave one.
     pub(crate) fn header_file(&self) -> Option<(HeaderType, &str)> {
         let url = self.header_media_url.as_deref().unwrap_or_default();
@@ -57,17 +51,20 @@ impl Template {
     pub(crate) fn cards(&self) -> Vec<CardParts> {
         match self.template_type {
             TemplateType::Standard => vec![],
-            TemplateType::Carousel => self.carousel_cards.iter().map(card).collect(),
+            TemplateType::Carousel => {
+                let cards = self.carousel_cards.iter();
+                cards.map(|content| card(content, self.parameter_format)).collect()
+            }
         }
     }
 
-    /// The examples of a text's placeholders, in the order of their numbers.
-    pub(super) fn examples_of(&self, text: &str) -> Vec<String> {
-        values_of(text, &self.variables)
+    /// The examples of a text's placeholders.
+    pub(super) fn examples_of(&self, text: &str) -> Vec<TextParameter> {
+        self.parameters_of(text, &self.variables)
     }
 }
 
-fn card(card: &Value) -> CardParts {
+fn card(card: &Value, parameters: ParameterFormat) -> CardParts {
     let header = component(card, "HEADER").map(|(_, header)| header);
     let format = match header.map(|header| word(header, "format")).as_deref() {
         Some("VIDEO") => HeaderType::Video,
@@ -75,7 +72,7 @@ fn card(card: &Value) -> CardParts {
     };
     let url = header.and_then(header_file).unwrap_or_default();
     let body = component(card, "BODY")
-        .map(|(_, body)| body_examples(body).iter().map(|value| single_spaced(value)).collect())
+        .map(|(_, body)| card_parameters(body, parameters))
         .unwrap_or_default();
     let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
     CardParts {
@@ -83,6 +80,31 @@ fn card(card: &Value) -> CardParts {
         body,
         buttons: button_values(buttons.unwrap_or_default(), None),
     }
+}
+
+/// The examples of a card's body.
+pub(super) fn card_parameters(body: &Value, format: ParameterFormat) -> Vec<TextParameter> {
+    let mut parameters = match format {
+        ParameterFormat::Positional => {
+            let examples = body_examples(body).into_iter();
+            examples.map(TextParameter::numbered).collect()
+        }
+        ParameterFormat::Named => {
+            let used = names(text(body, "text"));
+            let mut examples = named_examples(body, "body_text_named_params");
+            examples.retain(|example| example.name.as_deref().is_some_and(|name| used.contains(&name)));
+            examples
+        }
+    };
+    for parameter in &mut parameters {
+        parameter.text = single_spaced(&parameter.text);
+    }
+    parameters
+}
+
+/// Whether each placeholder of a card's body has its example.
+pub(super) fn has_card_examples(body: &Value, format: ParameterFormat) -> bool {
+    card_parameters(body, format).len() == count(text(body, "text"), format)
 }
 
 fn button_values(buttons: &[Value], code: Option<&str>) -> Vec<ButtonValue> {
@@ -104,14 +126,6 @@ fn button_value<'a>(button: &'a Value, code: Option<&'a str>) -> Option<(ButtonK
     }
 }
 
-/// Of `values` (of placeholders 1, 2, ...) those that a text uses, in the order of their numbers.
-pub(crate) fn values_of(text: &str, values: &[String]) -> Vec<String> {
-    let used = placeholders(text);
-    used.iter()
-        .filter_map(|number| values.get(number.checked_sub(1)?).cloned())
-        .collect()
-}
-
 /// The first component of a kind, and its place.
 pub(super) fn component<'a>(part: &'a Value, kind: &str) -> Option<(usize, &'a Value)> {
     let mut components = items(part, "components").iter().enumerate();
@@ -129,6 +143,24 @@ pub(super) fn body_examples(body: &Value) -> Vec<String> {
     let examples = body.pointer("/example/body_text/0").and_then(Value::as_array);
     let examples = examples.into_iter().flatten().filter_map(Value::as_str);
     examples.map(str::to_owned).collect()
+}
+
+/// The examples of named placeholders in the platform's shape.
+pub(super) fn named_examples(component: &Value, field: &str) -> Vec<TextParameter> {
+    let examples = component
+        .get("example")
+        .map_or(&[][..], |example| items(example, field));
+    let mut named: Vec<TextParameter> = Vec::new();
+    for example in examples {
+        let name = text(example, "param_name");
+        if !named.iter().any(|known| known.name.as_deref() == Some(name)) {
+            named.push(TextParameter {
+                name: Some(name.to_owned()),
+                text: text(example, "example").to_owned(),
+            });
+        }
+    }
+    named
 }
 
 /// The address of a header's file, which stands where the platform wants its handle.

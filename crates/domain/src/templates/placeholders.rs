@@ -1,11 +1,143 @@
-//! `{{1}}`, `{{2}}`, ... in a template's texts.
+//! Placeholders in a template's texts: `{{1}}`, `{{2}}`, ... or, in a template of named ones, `{{first_name}}`.
 
 use std::collections::BTreeSet;
+
+use super::{HeaderType, ParameterFormat, Template};
+
+/// The longest name of a placeholder, in characters.
+const NAME_CHARS: usize = 64;
+
+/// A placeholder of header or body, which share their values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placeholder {
+    /// What stands between its braces: a number, or a name.
+    pub key: String,
+    /// What the template has as its example; empty where there is none.
+    pub example: String,
+}
+
+impl Placeholder {
+    /// The placeholders `{{1}}`, `{{2}}`, ... with these examples.
+    pub fn numbered(examples: &[String]) -> Vec<Self> {
+        let numbered = (1_usize..).zip(examples).map(|(number, example)| Self {
+            key: number.to_string(),
+            example: example.clone(),
+        });
+        numbered.collect()
+    }
+}
+
+/// The value of one placeholder in a message or in an example, as WhatsApp takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextParameter {
+    /// The placeholder's name; none where placeholders are numbered, and their order counts.
+    pub name: Option<String>,
+    /// What stands there.
+    pub text: String,
+}
+
+impl TextParameter {
+    /// The value of a numbered placeholder.
+    pub fn numbered(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { name: None, text }
+    }
+}
+
+impl Template {
+    /// The placeholders of header and body, each once: by their numbers, or by the first appearance of their names.
+    pub fn placeholders(&self) -> Vec<Placeholder> {
+        match self.parameter_format {
+            ParameterFormat::Positional => Placeholder::numbered(&self.variables),
+            ParameterFormat::Named => {
+                let mut examples = self.variables.iter().cloned();
+                let named = self.names().into_iter().map(|name| Placeholder {
+                    key: name.to_owned(),
+                    example: examples.next().unwrap_or_default(),
+                });
+                named.collect()
+            }
+        }
+    }
+
+    /// Every name in header and body, in the order of first appearance.
+    pub(super) fn names(&self) -> Vec<&str> {
+        let texts = [self.header_placeholder_text(), self.body_text.as_deref()];
+        let mut found = Vec::new();
+        for name in texts.into_iter().flatten().flat_map(names) {
+            if !found.contains(&name) {
+                found.push(name);
+            }
+        }
+        found
+    }
+
+    /// Of `values`, which are of all placeholders, those that a text uses.
+    pub(crate) fn parameters_of(&self, text: &str, values: &[String]) -> Vec<TextParameter> {
+        let placeholders = self.placeholders().into_iter().zip(values);
+        let used = placeholders.filter(|(placeholder, _)| text.contains(&format!("{{{{{}}}}}", placeholder.key)));
+        let named = self.parameter_format == ParameterFormat::Named;
+        let parameters = used.map(|(Placeholder { key, .. }, value)| TextParameter {
+            name: named.then_some(key),
+            text: value.clone(),
+        });
+        parameters.collect()
+    }
+
+    /// The text with the value of each placeholder in its place; one without a value stays as it is written.
+    pub(super) fn with_values(&self, text: &str, values: &[String]) -> String {
+        let placeholders = self.placeholders();
+        let position = |key: &str| placeholders.iter().position(|placeholder| placeholder.key == key);
+        fill(text, |key| Some(values.get(position(key)?)?.as_str()))
+    }
+
+    /// The header, where it is text.
+    pub(crate) fn header_placeholder_text(&self) -> Option<&str> {
+        self.header_text
+            .as_deref()
+            .filter(|_| self.header_type == HeaderType::Text)
+    }
+}
 
 /// The numbers of the placeholders in a text, each once, in order. What is not a plain number in double braces is
 /// text to the platform, and to us.
 pub fn placeholders(text: &str) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
+    scan(text, number).into_iter().collect()
+}
+
+/// The names of the placeholders in a text of a template that has named ones, as often as they stand there.
+pub(super) fn names(text: &str) -> Vec<&str> {
+    scan(text, |inside| is_placeholder_name(inside).then_some(inside))
+}
+
+/// How many different placeholders a text has in this format.
+pub(super) fn count(text: &str, format: ParameterFormat) -> usize {
+    match format {
+        ParameterFormat::Positional => placeholders(text).len(),
+        ParameterFormat::Named => names(text).into_iter().collect::<BTreeSet<_>>().len(),
+    }
+}
+
+/// Lowercase letters, digits and underscores, not beginning with a digit.
+pub(crate) fn is_placeholder_name(name: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    !name.is_empty()
+        && name.len() <= NAME_CHARS
+        && name.bytes().all(fits)
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
+/// What stands in double braces and is no name; none where everything is one.
+pub(super) fn no_name(text: &str) -> Option<&str> {
+    let insides = text.split("{{").skip(1).filter_map(|rest| rest.split_once("}}"));
+    insides
+        .map(|(inside, _)| inside)
+        .find(|inside| !is_placeholder_name(inside))
+}
+
+/// What `key` makes of everything in double braces, in order.
+fn scan<'a, T>(text: &'a str, key: impl Fn(&'a str) -> Option<T>) -> Vec<T> {
+    let mut found = Vec::new();
     let mut rest = text;
     while let Some((_, after)) = rest.split_once("{{") {
         // Of more than two braces, the last two count.
@@ -13,9 +145,9 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
         let Some((inside, beyond)) = after.split_once("}}") else {
             break;
         };
-        match number(inside) {
-            Some(number) => {
-                found.insert(number);
+        match key(inside) {
+            Some(key) => {
+                found.push(key);
                 rest = beyond;
             }
             None => rest = after,
@@ -24,8 +156,8 @@ pub fn placeholders(text: &str) -> BTreeSet<usize> {
     found
 }
 
-/// The text with the value of each placeholder in its place; one without a value stays as it is written.
-pub(crate) fn fill(text: &str, values: &[String]) -> String {
+/// The text with what `value` gives for each pair of double braces in its place; where it gives nothing, they stay.
+pub(super) fn fill<'v>(text: &str, value: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {
@@ -33,11 +165,7 @@ pub(crate) fn fill(text: &str, values: &[String]) -> String {
         let opened = after.trim_start_matches('{');
         filled.extend(std::iter::repeat_n('{', after.len().saturating_sub(opened.len())));
         let closed = opened.split_once("}}");
-        let found = closed.and_then(|(inside, beyond)| {
-            let value = values.get(number(inside)?.checked_sub(1)?)?;
-            Some((value, beyond))
-        });
-        match found {
+        match closed.and_then(|(inside, beyond)| Some((value(inside)?, beyond))) {
             Some((value, beyond)) => {
                 filled.push_str(value);
                 rest = beyond;
@@ -62,7 +190,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::templates::values_of;
+    use crate::templates::tests::approved_template;
+
+    fn texts(parameters: Vec<TextParameter>) -> Vec<String> {
+        parameters.into_iter().map(|parameter| parameter.text).collect()
+    }
+
+    fn with_examples(body: &str, examples: &[String]) -> Template {
+        let examples: Vec<&str> = examples.iter().map(String::as_str).collect();
+        approved_template(body, &examples)
+    }
 
     #[test]
     fn only_numbers_in_double_braces_count() {
@@ -70,6 +207,41 @@ mod tests {
         assert_eq!(found("Oi {{2}}, {{1}} e {{2}}"), [1, 2]);
         assert_eq!(found("{{name}} {{ 1 }} {{01}} {{}} {1} {{3"), Vec::<usize>::new());
         assert_eq!((found("{{{{1}}}}"), found("{{{1}}}")), (vec![1], vec![1]));
+    }
+
+    #[test]
+    fn names_are_lowercase_and_do_not_begin_with_a_digit() {
+        assert_eq!(names("{{nome}} {{a_1}} {{_}} {{nome}}"), ["nome", "a_1", "_", "nome"]);
+        assert_eq!(names("{{Nome}} {{1}} {{ a }} {{}} {{a-b}} {{é}}"), Vec::<&str>::new());
+        assert_eq!(names(&format!("{{{{{}}}}}", "a".repeat(65))), Vec::<&str>::new());
+        assert_eq!(no_name("{{nome}} e {{Cupom}}"), Some("Cupom"));
+        assert_eq!(no_name("{{nome}} e {cupom}"), None);
+    }
+
+    #[test]
+    fn named_values_go_to_every_part_that_names_them() {
+        let template = Template {
+            parameter_format: ParameterFormat::Named,
+            header_type: HeaderType::Text,
+            header_text: Some("Para {{nome}}".into()),
+            ..approved_template("Use {{cupom}}, {{nome}}! {{1}}", &["Ana", "X5"])
+        };
+        let keys: Vec<String> = template.placeholders().into_iter().map(|p| p.key).collect();
+        assert_eq!(keys, ["nome", "cupom"]);
+        let values = ["Bia".to_owned(), "Y7".to_owned()];
+        let named = |name: &str, text: &str| TextParameter {
+            name: Some(name.into()),
+            text: text.into(),
+        };
+        assert_eq!(template.parameters_of("Para {{nome}}", &values), [named("nome", "Bia")]);
+        assert_eq!(
+            template.parameters_of(template.body_text.as_deref().unwrap(), &values),
+            [named("nome", "Bia"), named("cupom", "Y7")]
+        );
+        assert_eq!(
+            template.with_values("Use {{cupom}}, {{nome}}! {{1}}", &values),
+            "Use Y7, Bia! {{1}}"
+        );
     }
 
     proptest! {
@@ -82,12 +254,20 @@ mod tests {
         }
 
         #[test]
+        fn a_name_is_found_just_where_it_stands_in_double_braces(text in "([{}]{1,3}|[ab_]|1| ){0,16}|\\PC{0,40}") {
+            let found = names(&text);
+            for name in ["a", "b", "_", "ab", "a1", "1"] {
+                prop_assert_eq!(found.contains(&name), name != "1" && text.contains(&format!("{{{{{name}}}}}")));
+            }
+        }
+
+        #[test]
         fn a_filled_text_has_the_values_of_its_placeholders(text in "([{}]{1,3}|[0-3]|a| ){0,16}|\\PC{0,40}", known in 0_usize..4) {
             let values: Vec<String> = (1..=known).map(|number| format!("<{number}>")).collect();
             let expected = values.iter().zip(1..).fold(text.clone(), |text, (value, number)| {
                 text.replace(&format!("{{{{{number}}}}}"), value)
             });
-            prop_assert_eq!(fill(&text, &values), expected);
+            prop_assert_eq!(with_examples("", &values).with_values(&text, &values), expected);
         }
 
         #[test]
@@ -95,7 +275,7 @@ mod tests {
             let values: Vec<String> = (1..=known).map(|number| format!("value {number}")).collect();
             let used = placeholders(&text).into_iter().filter(|number| *number <= known);
             let expected: Vec<String> = used.map(|number| format!("value {number}")).collect();
-            prop_assert_eq!(values_of(&text, &values), expected);
+            prop_assert_eq!(texts(with_examples("", &values).parameters_of(&text, &values)), expected);
         }
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::parts::{component, items, text};
 use super::placeholders::fill;
-use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType};
+use super::{ButtonKind, ButtonValue, HeaderType, Template, TemplateType, TextParameter};
 
 /// A message as it is read.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -49,13 +49,15 @@ pub struct RenderedCard {
 }
 
 impl Template {
-    /// The message of these values, of placeholders 1, 2, ...: the same that a message on its way is given.
+    /// The message of these values, one of each of its [`Template::placeholders`]: the same that a message on its way is given.
     pub(crate) fn rendered(&self, values: &[String]) -> Rendered {
         Rendered {
             header_type: self.header_type,
-            header: self.header_placeholder_text().map(|text| fill(text, values)),
+            header: self
+                .header_placeholder_text()
+                .map(|text| self.with_values(text, values)),
             header_media_url: self.header_file().map(|(_, url)| url.to_owned()),
-            body: self.body_text.as_deref().map(|text| fill(text, values)),
+            body: self.body_text.as_deref().map(|text| self.with_values(text, values)),
             footer: self.footer_text.clone(),
             buttons: filled(&self.buttons, &self.button_values(values)),
             cards: self.rendered_cards(),
@@ -68,7 +70,7 @@ impl Template {
         }
         let cards = self.carousel_cards.iter().zip(self.cards());
         let cards = cards.map(|(card, parts)| {
-            let body = component(card, "BODY").map(|(_, body)| fill(text(body, "text"), &parts.body));
+            let body = component(card, "BODY").map(|(_, body)| card_text(text(body, "text"), &parts.body));
             let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
             RenderedCard {
                 header_type: parts.header.0,
@@ -79,6 +81,27 @@ impl Template {
         });
         cards.collect()
     }
+}
+
+/// By name, or by number.
+fn card_text(text: &str, parameters: &[TextParameter]) -> String {
+    let named = |key: &str| {
+        parameters
+            .iter()
+            .find(|parameter| parameter.name.as_deref() == Some(key))
+    };
+    let numbered = |key: &str| {
+        let parameters = (1_usize..)
+            .zip(parameters)
+            .filter(|(_, parameter)| parameter.name.is_none());
+        parameters
+            .map(|(number, parameter)| (number.to_string(), parameter))
+            .find(|(number, _)| number == key)
+    };
+    fill(text, |key| {
+        let parameter = named(key).or_else(|| numbered(key).map(|(_, parameter)| parameter));
+        parameter.map(|parameter| parameter.text.as_str())
+    })
 }
 
 fn filled(buttons: &[Value], values: &[ButtonValue]) -> Vec<Value> {
@@ -96,7 +119,7 @@ fn filled_button(button: &Value, value: Option<&ButtonValue>) -> Value {
         fields.remove("example");
         match value {
             Some(value) if value.kind == ButtonKind::Url && fields.contains_key("url") => {
-                let url = fill(text(button, "url"), std::slice::from_ref(&value.value));
+                let url = fill(text(button, "url"), |key| (key == "1").then_some(value.value.as_str()));
                 fields.insert("url".to_owned(), json!(url));
             }
             Some(value) => {
@@ -112,7 +135,6 @@ fn filled_button(button: &Value, value: Option<&ButtonValue>) -> Value {
 mod tests {
     use super::*;
     use crate::templates::tests::approved_template;
-    use crate::templates::values_of;
 
     fn values(values: &[&str]) -> Vec<String> {
         values.iter().map(|&value| value.to_owned()).collect()
@@ -133,8 +155,8 @@ mod tests {
         assert_eq!(rendered.footer.as_deref(), Some("Responda SAIR"));
         assert_eq!((rendered.header_media_url, rendered.cards), (None, vec![]));
         // What the platform is given stands in what is shown.
-        for value in values_of("{{1}}, use {{2}} em {{3}}.", &given) {
-            assert!(rendered.body.as_deref().unwrap().contains(&value));
+        for parameter in template.parameters_of("{{1}}, use {{2}} em {{3}}.", &given) {
+            assert!(rendered.body.as_deref().unwrap().contains(&parameter.text));
         }
     }
 

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::parts::{body_examples, component, example, header_file, items, text, word};
-use super::{Category, HeaderType, Template, TemplateType, placeholders};
+use super::parts::{component, example, has_card_examples, header_file, items, text, word};
+use super::placeholders::{count as placeholder_count, no_name};
+use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, placeholders};
 use crate::shared::FieldErrors;
 
 const LABEL_CHARS: usize = 25;
@@ -58,16 +59,16 @@ fn check_body(template: &Template, errors: &mut FieldErrors) {
     if body.is_empty() {
         errors.add("body_text", "is required for a submission");
     }
-    if has_edge_placeholder(body) {
+    if has_edge_placeholder(body, template.parameter_format) {
         errors.add("body_text", "must neither begin nor end with a placeholder");
     }
 }
 
 /// Whether a text begins or ends with a placeholder.
-fn has_edge_placeholder(body: &str) -> bool {
+fn has_edge_placeholder(body: &str, format: ParameterFormat) -> bool {
     let first = body.split_once("}}").map(|(head, _)| format!("{head}}}}}"));
     let last = body.rsplit_once("{{").map(|(_, tail)| format!("{{{{{tail}"));
-    let alone = |part: &str| part.starts_with("{{") && part.ends_with("}}") && placeholders(part).len() == 1;
+    let alone = |part: &str| part.starts_with("{{") && part.ends_with("}}") && placeholder_count(part, format) == 1;
     first.is_some_and(|part| alone(&part)) || last.is_some_and(|part| alone(&part))
 }
 
@@ -156,7 +157,7 @@ fn check_carousel(template: &Template, errors: &mut FieldErrors) {
                 "must be of the same kinds, in the same order, as those of the first card",
             );
         }
-        check_card(&at, card, errors);
+        check_card(&at, card, template.parameter_format, errors);
     }
 }
 
@@ -170,7 +171,7 @@ fn shape(card: &Value) -> Vec<String> {
     shape
 }
 
-fn check_card(at: &str, card: &Value, errors: &mut FieldErrors) {
+fn check_card(at: &str, card: &Value, format: ParameterFormat, errors: &mut FieldErrors) {
     match component(card, "HEADER") {
         Some((position, header)) if matches!(word(header, "format").as_str(), "IMAGE" | "VIDEO") => {
             if header_file(header).is_none_or(str::is_empty) {
@@ -182,7 +183,7 @@ fn check_card(at: &str, card: &Value, errors: &mut FieldErrors) {
         None => errors.add(at, "must have a HEADER of format IMAGE or VIDEO"),
     }
     if let Some((position, body)) = component(card, "BODY") {
-        check_card_body(&format!("{at}[{position}]"), body, errors);
+        check_card_body(&format!("{at}[{position}]"), body, format, errors);
     }
     if let Some((position, component)) = component(card, "BUTTONS") {
         let at = format!("{at}[{position}].buttons");
@@ -194,7 +195,7 @@ fn check_card(at: &str, card: &Value, errors: &mut FieldErrors) {
     }
 }
 
-fn check_card_body(at: &str, body: &Value, errors: &mut FieldErrors) {
+fn check_card_body(at: &str, body: &Value, format: ParameterFormat, errors: &mut FieldErrors) {
     let content = text(body, "text");
     if content.trim().is_empty() || content.chars().count() > CARD_BODY_CHARS {
         errors.add(
@@ -203,12 +204,24 @@ fn check_card_body(at: &str, body: &Value, errors: &mut FieldErrors) {
         );
     }
     let used = placeholders(content);
-    if !used.iter().copied().eq(1..=used.len()) {
-        errors.add(
-            format!("{at}.text"),
+    let (wrong, rule, examples) = match format {
+        ParameterFormat::Positional => (
+            !used.iter().copied().eq(1..=used.len()),
             "must number its placeholders {{1}}, {{2}}, ... without gaps",
+            "body_text",
+        ),
+        ParameterFormat::Named => (
+            no_name(content).is_some(),
+            "must name its placeholders with lowercase letters, digits and underscores",
+            "body_text_named_params",
+        ),
+    };
+    if wrong {
+        errors.add(format!("{at}.text"), rule);
+    } else if !has_card_examples(body, format) {
+        errors.add(
+            format!("{at}.example.{examples}"),
+            "must have one example a placeholder",
         );
-    } else if body_examples(body).len() != used.len() {
-        errors.add(format!("{at}.example.body_text"), "must have one example a placeholder");
     }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::sync::reconcile;
+use super::validate::Checked;
 use super::{
-    Category, HeaderType, MetaStatus, Submission, SyncReport, SyncedTemplate, Template, TemplateCommand, TemplateError,
-    TemplateFilter, TemplateInput, TemplateKey, TemplateStore, TemplateSubmission, TemplateType, transition, validate,
+    Category, HeaderType, MetaStatus, ParameterFormat, Submission, SyncReport, SyncedTemplate, Template,
+    TemplateCommand, TemplateError, TemplateFilter, TemplateInput, TemplateKey, TemplateStore, TemplateSubmission,
+    TemplateType, transition, validate,
 };
 use crate::media::Media;
 use crate::shared::{
@@ -94,7 +96,7 @@ impl Templates {
                 errors.add(field, "is required");
             }
         }
-        let merged = validate::merge(self.blank(tenant), input);
+        let merged = validate::merge(self.blank(tenant), input, &Checked::All);
         if let Err(FieldErrors(more)) = &merged {
             errors.0.extend(more.clone());
         }
@@ -133,7 +135,8 @@ impl Templates {
     }
 
     fn changed(&self, stored: &Template, input: TemplateInput) -> Result<Template, TemplateError> {
-        let mut changed = validate::merge(stored.clone(), input)?;
+        let checked = Checked::given(&input);
+        let mut changed = validate::merge(stored.clone(), input, &checked)?;
         if (Template {
             folder_id: stored.folder_id,
             ..changed.clone()
@@ -141,6 +144,8 @@ impl Templates {
         {
             changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
             changed.rejection_reason = None;
+            // A submission replaces the platform's content by these fields.
+            changed.unsupported = vec![];
         }
         if changed.name != stored.name || changed.language != stored.language {
             changed.meta_template_id = None;
@@ -331,6 +336,7 @@ impl Templates {
             category: Category::Utility,
             language: String::new(),
             template_type: TemplateType::Standard,
+            parameter_format: ParameterFormat::Positional,
             header_type: HeaderType::None,
             header_text: None,
             header_media_url: None,
@@ -345,6 +351,7 @@ impl Templates {
             meta_status: MetaStatus::Draft,
             rejection_reason: None,
             quality_score: None,
+            unsupported: vec![],
             created_at: now,
             updated_at: now,
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::parts::word;
-use super::{Category, HeaderType, Template, TemplateType, review};
+use super::{Category, HeaderType, ParameterFormat, Template, TemplateType, TextParameter, review};
 use crate::shared::FieldErrors;
 
 /// A template ready for the platform: every rule that the platform would refuse it for has been checked.
@@ -17,10 +17,12 @@ pub struct TemplateSubmission {
     pub language: String,
     /// What it is for.
     pub category: Category,
+    /// How its placeholders are written.
+    pub parameter_format: ParameterFormat,
     /// What stands above the body.
     pub header: Option<HeaderSubmission>,
     /// The body and its examples, in order; none where the platform sets it itself (one-time codes).
-    pub body: Option<(String, Vec<String>)>,
+    pub body: Option<(String, Vec<TextParameter>)>,
     /// The footer.
     pub footer: Option<String>,
     /// The buttons, in the platform's shape.
@@ -33,7 +35,7 @@ pub struct TemplateSubmission {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderSubmission {
     /// A text and its examples, in order.
-    Text(String, Vec<String>),
+    Text(String, Vec<TextParameter>),
     /// A file.
     File {
         /// Of which kind.
@@ -84,6 +86,7 @@ impl TemplateSubmission {
             name: template.name.clone(),
             language: template.language.clone(),
             category: template.category,
+            parameter_format: template.parameter_format,
             header: text.or(file),
             body: (!preset).then(|| (body.to_owned(), template.examples_of(body))),
             footer: template.footer_text.clone(),

@@ -326,6 +326,7 @@ async fn nothing_but_an_own_fitting_file_reaches_the_platform() {
 
 fn remote(number: usize) -> RemoteTemplate {
     RemoteTemplate {
+        parameter_format: None,
         meta_template_id: number.to_string(),
         name: format!("t{number}"),
         language: "pt_BR".into(),

@@ -3,13 +3,10 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 use time::OffsetDateTime;
 
-use super::parts::{body_examples, header_file, items, text, word};
-use super::{
-    HeaderType, MetaStatus, Template, TemplateCommand, TemplateType, placeholders, platform_verdict, transition,
-};
+use super::remote::with_components;
+use super::{MetaStatus, Template, TemplateCommand, platform_verdict, transition};
 use crate::shared::ProfileId;
 use crate::whatsapp::RemoteTemplate;
 
@@ -94,7 +91,7 @@ pub(super) fn reconcile(
         quality_score: remote.quality_score.clone().or_else(|| local.quality_score.clone()),
         ..local.clone()
     };
-    let judged = judged(known, remote);
+    let judged = judged(known, remote, blank);
     (judged != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
@@ -106,16 +103,36 @@ pub(super) fn reconcile(
 }
 
 /// With the platform's verdict, unless it was on something that has changed since.
-fn judged(known: Template, remote: &RemoteTemplate) -> Template {
+fn judged(known: Template, remote: &RemoteTemplate, blank: Template) -> Template {
     let verdict = platform_verdict(&remote.status).map(TemplateCommand::Verdict);
     match verdict.map(|verdict| transition(known.meta_status, verdict)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
             category: remote.category.parse().unwrap_or(known.category),
             rejection_reason: reason(remote, meta_status),
-            ..known
+            ..with_parameters(known, remote, blank)
         },
         Some(Err(_)) | None => known,
+    }
+}
+
+/// What the template's messages need, as the platform has it. The texts follow only where their placeholders were read
+/// in another format; else the account's own numbering of header and body stays.
+fn with_parameters(known: Template, remote: &RemoteTemplate, blank: Template) -> Template {
+    let taken = with_components(remote, blank);
+    let known = Template {
+        unsupported: taken.unsupported,
+        ..known
+    };
+    if taken.parameter_format == known.parameter_format {
+        return known;
+    }
+    Template {
+        parameter_format: taken.parameter_format,
+        header_text: taken.header_text,
+        body_text: taken.body_text,
+        variables: taken.variables,
+        ..known
     }
 }
 
@@ -128,7 +145,7 @@ fn reason(remote: &RemoteTemplate, status: MetaStatus) -> Option<String> {
 fn taken_over(remote: &RemoteTemplate, profile: ProfileId, blank: Template) -> Template {
     // What cannot be told apart must not be sent.
     let meta_status = platform_verdict(&remote.status).unwrap_or(MetaStatus::Disabled);
-    let mut template = Template {
+    Template {
         name: remote.name.clone(),
         language: remote.language.clone(),
         category: remote.category.parse().unwrap_or(blank.category),
@@ -137,75 +154,8 @@ fn taken_over(remote: &RemoteTemplate, profile: ProfileId, blank: Template) -> T
         meta_status,
         rejection_reason: reason(remote, meta_status),
         quality_score: remote.quality_score.clone(),
-        ..blank
-    };
-    for component in &remote.components {
-        take_component(&mut template, component);
+        ..with_components(remote, blank)
     }
-    template
-}
-
-fn take_component(template: &mut Template, component: &Value) {
-    let content = || Some(text(component, "text").to_owned()).filter(|text| !text.is_empty());
-    match word(component, "type").as_str() {
-        "HEADER" => take_header(template, component),
-        "BODY" => {
-            // The platform counts the placeholders of each component from 1, we count over header and body together.
-            let before = template.variables.len();
-            let body = text(component, "text");
-            let wanted = placeholders(body).len();
-            template.variables.extend(padded(body_examples(component), wanted));
-            template.body_text = content().map(|body| shifted(&body, before));
-        }
-        "FOOTER" => template.footer_text = content(),
-        "BUTTONS" => template.buttons = items(component, "buttons").to_vec(),
-        "CAROUSEL" => {
-            template.template_type = TemplateType::Carousel;
-            template.carousel_cards = items(component, "cards").to_vec();
-        }
-        _ => {}
-    }
-}
-
-/// The platform names the header first.
-fn take_header(template: &mut Template, component: &Value) {
-    template.header_type = match word(component, "format").as_str() {
-        "TEXT" => HeaderType::Text,
-        "IMAGE" => HeaderType::Image,
-        "VIDEO" => HeaderType::Video,
-        "DOCUMENT" => HeaderType::Document,
-        _ => HeaderType::None,
-    };
-    if template.header_type == HeaderType::Text {
-        let header = text(component, "text");
-        let examples = component.pointer("/example/header_text").and_then(Value::as_array);
-        let examples = examples
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned);
-        template.variables = padded(examples.collect(), placeholders(header).len());
-        template.header_text = Some(header.to_owned());
-    }
-    template.header_media_url = header_file(component)
-        .filter(|url| template.header_type.is_file() && url.starts_with("https://"))
-        .map(str::to_owned);
-}
-
-/// One example a placeholder. A missing one is empty: a campaign then has to say what stands there.
-fn padded(mut examples: Vec<String>, wanted: usize) -> Vec<String> {
-    examples.resize(wanted, String::new());
-    examples
-}
-
-/// A text whose placeholders are counted from `before` + 1. Going downwards, no new number meets an old one.
-fn shifted(text: &str, before: usize) -> String {
-    let mut shifted = text.to_owned();
-    for number in placeholders(text).into_iter().rev() {
-        let new = number.saturating_add(before);
-        shifted = shifted.replace(&format!("{{{{{number}}}}}"), &format!("{{{{{new}}}}}"));
-    }
-    shifted
 }
 
 #[cfg(test)]
@@ -214,8 +164,8 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::Category;
     use super::super::tests::approved_template;
+    use super::super::{Category, HeaderType, ParameterFormat, TemplateType};
     use super::*;
 
     const PROFILE: ProfileId = ProfileId(Uuid::from_u128(4));
@@ -230,6 +180,7 @@ mod tests {
             status: "APPROVED".into(),
             rejected_reason: Some("NONE".into()),
             quality_score: None,
+            parameter_format: None,
             components: vec![],
         }
     }
@@ -371,6 +322,71 @@ mod tests {
             (template.meta_status, template.profile_id),
             (MetaStatus::Approved, Some(PROFILE))
         );
+    }
+
+    #[test]
+    fn names_are_kept_with_their_examples() {
+        let named = |format: Option<&str>| RemoteTemplate {
+            parameter_format: format.map(str::to_owned),
+            components: json!([
+                { "type": "HEADER", "format": "TEXT", "text": "Cupom de {{nome}}",
+                  "example": { "header_text_named_params": [{ "param_name": "nome", "example": "Ana" }] } },
+                { "type": "BODY", "text": "Use {{cupom}}, {{nome}}, até {{dia}}.",
+                  "example": { "body_text_named_params": [{ "param_name": "cupom", "example": "X5" }] } } ])
+            .as_array()
+            .unwrap()
+            .clone(),
+            ..remote()
+        };
+        for format in [Some("NAMED"), None] {
+            let Some(SyncedTemplate::New(template)) = reconcile(None, &named(format), PROFILE, blank()) else {
+                panic!()
+            };
+            assert_eq!(template.parameter_format, ParameterFormat::Named);
+            assert_eq!(
+                template.body_text.as_deref(),
+                Some("Use {{cupom}}, {{nome}}, até {{dia}}.")
+            );
+            assert_eq!(template.variables, ["Ana", "X5", ""]);
+        }
+        // One that was taken over as numbered, by a version that knew no names, follows.
+        let before = Template {
+            body_text: Some("Use {{cupom}}, {{nome}}, até {{dia}}.".into()),
+            folder_id: Some(crate::shared::FolderId(Uuid::nil())),
+            ..approved_template("", &[])
+        };
+        let synced = changed(&before, &named(Some("NAMED"))).unwrap();
+        assert_eq!(
+            (synced.parameter_format, synced.variables.len(), synced.folder_id),
+            (ParameterFormat::Named, 3, before.folder_id)
+        );
+        assert_eq!(changed(&synced, &named(Some("NAMED"))), None);
+        let draft = Template {
+            meta_status: MetaStatus::Draft,
+            ..before
+        };
+        assert_eq!(changed(&draft, &named(Some("NAMED"))).map(|t| t.parameter_format), None);
+    }
+
+    #[test]
+    fn what_no_field_holds_is_a_reason() {
+        let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" }]);
+        assert_eq!(
+            new(components.clone()).unsendable_reasons(),
+            ["unsupported_header:location"]
+        );
+        let remote = RemoteTemplate {
+            components: components.as_array().unwrap().clone(),
+            ..remote()
+        };
+        let synced = changed(&approved_template("Oi", &[]), &remote).unwrap();
+        assert_eq!(synced.unsendable_reasons(), ["unsupported_header:location"]);
+        let other = RemoteTemplate {
+            parameter_format: Some("MIXED".into()),
+            ..self::remote()
+        };
+        let synced = changed(&approved_template("Oi", &[]), &other).unwrap();
+        assert_eq!(synced.unsendable_reasons(), ["unsupported_parameter_format"]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
@@ -25,6 +24,7 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         category: Category::Marketing,
         language: "pt_BR".into(),
         template_type: TemplateType::Standard,
+        parameter_format: ParameterFormat::Positional,
         header_type: HeaderType::None,
         header_text: None,
         header_media_url: None,
@@ -39,6 +39,7 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         meta_status: MetaStatus::Approved,
         rejection_reason: None,
         quality_score: None,
+        unsupported: vec![],
         created_at: NOW,
         updated_at: NOW,
     }
@@ -48,7 +49,7 @@ pub(super) fn tenant() -> Tenant {
     Tenant::for_tests(AccountId(Uuid::from_u128(9)), UserId(Uuid::from_u128(8)), Role::Member)
 }
 
-fn input() -> TemplateInput {
+pub(super) fn input() -> TemplateInput {
     TemplateInput {
         name: Some("boas_vindas".into()),
         category: Some("MARKETING".into()),
@@ -60,7 +61,11 @@ fn input() -> TemplateInput {
     }
 }
 
-fn templates(store: MockTemplateStore, profiles: MockProfileStore, gateway: MockWhatsappGateway) -> Templates {
+pub(super) fn templates(
+    store: MockTemplateStore,
+    profiles: MockProfileStore,
+    gateway: MockWhatsappGateway,
+) -> Templates {
     with_files(store, profiles, gateway, &Arc::default())
 }
 
@@ -88,18 +93,6 @@ pub(super) fn with_files(
     )
 }
 
-async fn faults_of(input: TemplateInput) -> Vec<String> {
-    let templates = templates(
-        MockTemplateStore::new(),
-        MockProfileStore::new(),
-        MockWhatsappGateway::new(),
-    );
-    match templates.create(&tenant(), input).await {
-        Err(TemplateError::Invalid(errors)) => errors.0.into_keys().collect(),
-        other => panic!("{other:?}"),
-    }
-}
-
 #[tokio::test]
 async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
     let mut store = MockTemplateStore::new();
@@ -109,143 +102,6 @@ async fn a_new_template_is_a_draft_with_its_examples_as_variables() {
         .await;
     let made = made.unwrap();
     assert_eq!((made.meta_status, made.variables.len()), (MetaStatus::Draft, 2));
-}
-
-/// The input with one change.
-fn with(change: impl FnOnce(&mut TemplateInput)) -> TemplateInput {
-    let mut input = input();
-    change(&mut input);
-    input
-}
-
-fn text(text: &str) -> Option<Option<String>> {
-    Some(Some(text.to_owned()))
-}
-
-async fn each_is_refused_by_its_field(cases: impl IntoIterator<Item = (&str, TemplateInput)>) {
-    for (field, input) in cases {
-        assert_eq!(faults_of(input.clone()).await, [field], "{input:?}");
-    }
-}
-
-#[tokio::test]
-async fn what_has_to_be_there_is_named() {
-    let empty = faults_of(TemplateInput::default()).await;
-    assert_eq!(empty, ["category", "language", "name", "template_type"]);
-}
-
-#[tokio::test]
-async fn each_rule_of_a_word_names_its_field() {
-    each_is_refused_by_its_field([
-        ("name", with(|t| t.name = Some("Boas".into()))),
-        ("name", with(|t| t.name = Some("x".repeat(513)))),
-        ("category", with(|t| t.category = Some("marketing".into()))),
-        ("language", with(|t| t.language = Some("pt-BR".into()))),
-        ("template_type", with(|t| t.template_type = Some("video".into()))),
-        ("header_type", with(|t| t.header_type = text("sound"))),
-        ("header_media_url", with(|t| t.header_media_url = text("file:///etc"))),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn each_rule_of_a_text_names_its_field() {
-    let one_is_blank = Some(Some(vec!["a".into(), " ".into()]));
-    let too_long = |t: &mut TemplateInput| {
-        t.body_text = text(&"x".repeat(1025));
-        t.example_values = None;
-    };
-    each_is_refused_by_its_field([
-        ("header_text", with(|t| t.header_text = text(&"x".repeat(61)))),
-        ("header_text", with(|t| t.header_type = text("text"))),
-        ("footer_text", with(|t| t.footer_text = text(&"x".repeat(61)))),
-        ("footer_text", with(|t| t.footer_text = text("{{1}}"))),
-        ("body_text", with(too_long)),
-        ("body_text", with(|t| t.body_text = text("{{1}} {{3}} a"))),
-        ("example_values", with(|t| t.example_values = None)),
-        ("example_values[1]", with(|t| t.example_values = one_is_blank)),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn each_rule_of_buttons_and_cards_names_its_field() {
-    let button = json!({ "type": "QUICK_REPLY", "text": "Sair" });
-    let carousel = |t: &mut TemplateInput| t.template_type = Some("carousel".into());
-    let large = json!({ "type": "URL", "text": "x".repeat(64 * 1024) });
-    let cards = Some(Some(vec![large.clone(), json!({})]));
-    let large_cards = |t: &mut TemplateInput| {
-        carousel(t);
-        t.carousel_cards = cards;
-    };
-    each_is_refused_by_its_field([
-        ("buttons", with(|t| t.buttons = Some(Some(vec![button; 11])))),
-        (
-            "buttons[0].type",
-            with(|t| t.buttons = Some(Some(vec![json!({ "text": "x" })]))),
-        ),
-        ("buttons", with(|t| t.buttons = Some(Some(vec![large])))),
-        ("carousel_cards", with(large_cards)),
-        ("carousel_cards", with(carousel)),
-        (
-            "carousel_cards",
-            with(|t| t.carousel_cards = Some(Some(vec![json!({})]))),
-        ),
-    ])
-    .await;
-}
-
-#[tokio::test]
-async fn what_is_wrong_with_a_change_is_told_before_whether_there_is_such_a_template() {
-    let change = async |input: TemplateInput| {
-        let mut store = MockTemplateStore::new();
-        store.expect_find().returning(|_, _| Ok(None));
-        let templates = templates(store, MockProfileStore::new(), MockWhatsappGateway::new());
-        match templates.update(&tenant(), TemplateId(Uuid::nil()), input).await {
-            Err(TemplateError::Invalid(errors)) => errors.0.into_keys().collect(),
-            Err(TemplateError::NotFound) => vec![],
-            other => panic!("{other:?}"),
-        }
-    };
-    let only = |change: fn(&mut TemplateInput)| {
-        let mut input = TemplateInput::default();
-        change(&mut input);
-        input
-    };
-    for (field, input) in [
-        ("name", only(|t| t.name = Some("Boas".into()))),
-        ("category", only(|t| t.category = Some("OTHER".into()))),
-        ("language", only(|t| t.language = Some("pt-BR".into()))),
-        ("template_type", only(|t| t.template_type = Some("video".into()))),
-        ("header_type", only(|t| t.header_type = text("sound"))),
-        ("header_text", only(|t| t.header_text = text(&"x".repeat(61)))),
-        ("header_media_url", only(|t| t.header_media_url = text("file:///etc"))),
-        ("body_text", only(|t| t.body_text = text(&"x".repeat(1025)))),
-        ("footer_text", only(|t| t.footer_text = text("{{1}}"))),
-        (
-            "example_values[0]",
-            only(|t| t.example_values = Some(Some(vec![" ".into()]))),
-        ),
-        ("buttons[0].type", only(|t| t.buttons = Some(Some(vec![json!({})])))),
-        (
-            "carousel_cards[0]",
-            only(|t| t.carousel_cards = Some(Some(vec![json!(1)]))),
-        ),
-    ] {
-        assert_eq!(change(input).await, [field]);
-    }
-    // Whether these are right depends on what the template says otherwise.
-    for input in [
-        TemplateInput::default(),
-        only(|t| t.body_text = text("Oi {{1}}")),
-        only(|t| t.body_text = text("{{2}}")),
-        only(|t| t.example_values = Some(Some(vec!["Ana".into()]))),
-        only(|t| t.header_type = text("text")),
-        only(|t| t.template_type = Some("carousel".into())),
-        only(|t| t.carousel_cards = Some(Some(vec![json!({}), json!({})]))),
-    ] {
-        assert_eq!(change(input).await, Vec::<String>::new());
-    }
 }
 
 #[tokio::test]
@@ -446,7 +302,7 @@ fn header_and_body_share_one_numbering() {
         ..approved_template("Oi {{1}}, {{2}} e {{1}}.", &["Ana", "X5"])
     };
     let submission = TemplateSubmission::of(&template).unwrap();
-    let header = HeaderSubmission::Text("Cupom {{2}}".into(), vec!["X5".into()]);
+    let header = HeaderSubmission::Text("Cupom {{2}}".into(), vec![TextParameter::numbered("X5")]);
     assert_eq!(submission.header, Some(header));
-    assert_eq!(submission.body.unwrap().1, ["Ana", "X5"]);
+    assert_eq!(submission.body.unwrap().1, ["Ana", "X5"].map(TextParameter::numbered));
 }

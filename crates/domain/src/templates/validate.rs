@@ -1,8 +1,11 @@
 //! The rules of a template's content. Every fault names its field.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
-use super::{HeaderType, Template, TemplateInput, TemplateType, placeholders};
+use super::placeholders::{count, names, no_name};
+use super::{HeaderType, ParameterFormat, Template, TemplateInput, TemplateType, placeholders};
 use crate::shared::{FieldErrors, text};
 
 const NAME_CHARS: usize = 512;
@@ -16,21 +19,61 @@ const BUTTONS: usize = 10;
 const SHAPES_BYTES: usize = 64 * 1024;
 const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
 
-/// The template with the caller's wishes, checked as a whole.
-pub(super) fn merge(template: Template, input: TemplateInput) -> Result<Template, FieldErrors> {
+/// Which fields are checked: a stored template may have contents that no caller could write, such as a synchronised one
+/// without examples, and can still be changed in everything else.
+pub(super) enum Checked {
+    /// All, as of a new template.
+    All,
+    /// Those that a caller gave, together with what they have to fit.
+    Only(Vec<&'static str>),
+}
+
+impl Checked {
+    /// The fields that a change gives.
+    pub(super) fn given(input: &TemplateInput) -> Self {
+        let fields = [
+            ("name", input.name.is_some()),
+            ("category", input.category.is_some()),
+            ("language", input.language.is_some()),
+            ("template_type", input.template_type.is_some()),
+            ("parameter_format", input.parameter_format.is_some()),
+            ("header_type", input.header_type.is_some()),
+            ("header_text", input.header_text.is_some()),
+            ("header_media_url", input.header_media_url.is_some()),
+            ("body_text", input.body_text.is_some()),
+            ("footer_text", input.footer_text.is_some()),
+            ("buttons", input.buttons.is_some()),
+            ("example_values", input.example_values.is_some()),
+            ("carousel_cards", input.carousel_cards.is_some()),
+        ];
+        let given = fields.into_iter().filter(|(_, given)| *given);
+        Self::Only(given.map(|(field, _)| field).collect())
+    }
+
+    /// Whether one of these fields is checked.
+    fn any(&self, fields: &[&str]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(given) => given.iter().any(|field| fields.contains(field)),
+        }
+    }
+}
+
+/// The template with the caller's fields, checked as a whole.
+pub(super) fn merge(template: Template, input: TemplateInput, checked: &Checked) -> Result<Template, FieldErrors> {
     let mut errors = FieldErrors::default();
     let merged = apply(template, input, &mut errors);
-    check_each(&merged, &mut errors);
-    check_together(&merged, &mut errors);
+    check_each(&merged, checked, &mut errors);
+    check_together(&merged, checked, &mut errors);
     errors.into_result()?;
     Ok(merged)
 }
 
-/// What is wrong with the caller's wishes whatever template they are for. `any` has nothing wrong in it.
+/// What is wrong with the caller's fields whatever template they are for. `any` has nothing wrong in it.
 pub(super) fn check_alone(any: Template, input: TemplateInput) -> Result<(), FieldErrors> {
-    let mut errors = FieldErrors::default();
+    let (mut errors, checked) = (FieldErrors::default(), Checked::given(&input));
     let merged = apply(any, input, &mut errors);
-    check_each(&merged, &mut errors);
+    check_each(&merged, &checked, &mut errors);
     errors.into_result()
 }
 
@@ -43,6 +86,12 @@ fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> 
         category: word("category", input.category, template.category, errors),
         language: input.language.unwrap_or(template.language),
         template_type: word("template_type", input.template_type, template.template_type, errors),
+        parameter_format: word(
+            "parameter_format",
+            input.parameter_format,
+            template.parameter_format,
+            errors,
+        ),
         header_type: word("header_type", header_type, template.header_type, errors),
         header_text: input.header_text.unwrap_or(template.header_text),
         header_media_url: input.header_media_url.unwrap_or(template.header_media_url),
@@ -77,51 +126,79 @@ fn word<T: std::str::FromStr<Err = String>>(
 }
 
 /// The rules that look at one field at a time.
-fn check_each(template: &Template, errors: &mut FieldErrors) {
+fn check_each(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
     let name_fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-    if template.name.is_empty() || template.name.len() > NAME_CHARS || !template.name.bytes().all(name_fits) {
+    let name = &template.name;
+    if checked.any(&["name"]) && (name.is_empty() || name.len() > NAME_CHARS || !name.bytes().all(name_fits)) {
         errors.add("name", "must be 1 to 512 lowercase letters, digits and underscores");
     }
-    if !is_language(&template.language) {
-        errors.add("language", "must have the form pt_BR or pt");
+    if checked.any(&["language"]) && !is_language(&template.language) {
+        errors.add("language", "must have the form pt_BR, pt or fil");
     }
-    at_most("header_text", template.header_text.as_deref(), HEADER_CHARS, errors);
-    at_most("body_text", template.body_text.as_deref(), BODY_CHARS, errors);
-    at_most("footer_text", template.footer_text.as_deref(), FOOTER_CHARS, errors);
-    if template.header_media_url.as_deref().is_some_and(|url| !is_web_url(url)) {
+    for (field, text, chars) in [
+        ("header_text", &template.header_text, HEADER_CHARS),
+        ("body_text", &template.body_text, BODY_CHARS),
+        ("footer_text", &template.footer_text, FOOTER_CHARS),
+    ] {
+        if checked.any(&[field]) {
+            at_most(field, text.as_deref(), chars, errors);
+        }
+    }
+    let url = template.header_media_url.as_deref();
+    if checked.any(&["header_media_url"]) && url.is_some_and(|url| !is_web_url(url)) {
         errors.add("header_media_url", "must be an http or https URL");
     }
-    if !placeholders(template.footer_text.as_deref().unwrap_or_default()).is_empty() {
+    let footer = template.footer_text.as_deref().unwrap_or_default();
+    if checked.any(&["footer_text"]) && count(footer, template.parameter_format) > 0 {
         errors.add("footer_text", "must not have placeholders");
     }
-    for (position, example) in template.variables.iter().enumerate() {
+    if checked.any(&["example_values"]) {
+        check_examples(&template.variables, errors);
+    }
+    if checked.any(&["buttons"]) {
+        check_buttons(&template.buttons, errors);
+    }
+    if checked.any(&["carousel_cards"]) {
+        check_each_card(&template.carousel_cards, errors);
+    }
+}
+
+fn check_examples(examples: &[String], errors: &mut FieldErrors) {
+    for (position, example) in examples.iter().enumerate() {
         if example.trim().is_empty() || example.chars().count() > EXAMPLE_CHARS {
             errors.add(format!("example_values[{position}]"), "must have 1 to 1024 characters");
         }
     }
-    check_buttons(&template.buttons, errors);
-    for (position, card) in template.carousel_cards.iter().enumerate() {
+}
+
+fn check_each_card(cards: &[Value], errors: &mut FieldErrors) {
+    for (position, card) in cards.iter().enumerate() {
         if !card.is_object() {
             errors.add(format!("carousel_cards[{position}]"), "must be an object");
         }
     }
-    for (field, shapes) in [
-        ("buttons", &template.buttons),
-        ("carousel_cards", &template.carousel_cards),
-    ] {
-        if text::json_bytes(shapes) > SHAPES_BYTES {
-            errors.add(field, format!("must be at most {SHAPES_BYTES} bytes"));
-        }
+    check_size("carousel_cards", cards, errors);
+}
+
+fn check_size(field: &str, shapes: &[Value], errors: &mut FieldErrors) {
+    if text::json_bytes(&shapes) > SHAPES_BYTES {
+        errors.add(field, format!("must be at most {SHAPES_BYTES} bytes"));
     }
 }
 
 /// The rules that hold fields against each other.
-fn check_together(template: &Template, errors: &mut FieldErrors) {
-    if template.header_type == HeaderType::Text && template.header_text.as_deref().is_none_or(|t| t.trim().is_empty()) {
+fn check_together(template: &Template, checked: &Checked, errors: &mut FieldErrors) {
+    let header = template.header_text.as_deref().unwrap_or_default();
+    let of_header = checked.any(&["header_type", "header_text"]);
+    if of_header && template.header_type == HeaderType::Text && header.trim().is_empty() {
         errors.add("header_text", "is required when header_type is text");
     }
-    check_placeholders(template, errors);
-    check_cards(template, errors);
+    if of_header || checked.any(&["parameter_format", "body_text", "example_values"]) {
+        check_placeholders(template, errors);
+    }
+    if checked.any(&["template_type", "carousel_cards"]) {
+        check_cards(template, errors);
+    }
 }
 
 fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut FieldErrors) {
@@ -130,31 +207,62 @@ fn at_most(field: &str, text: Option<&str>, chars: usize, errors: &mut FieldErro
     }
 }
 
-/// Header and body share one numbering, so that one value can stand in both.
+/// Header and body share their placeholders, so that one value can stand in both.
 fn check_placeholders(template: &Template, errors: &mut FieldErrors) {
-    let header = template
-        .header_text
-        .as_deref()
-        .filter(|_| template.header_type == HeaderType::Text);
-    let in_header = placeholders(header.unwrap_or_default());
-    let in_body = placeholders(template.body_text.as_deref().unwrap_or_default());
-    if in_header.len() > 1 {
+    let header = template.header_placeholder_text().unwrap_or_default();
+    let body = template.body_text.as_deref().unwrap_or_default();
+    if count(header, template.parameter_format) > 1 {
         errors.add("header_text", "must have at most one placeholder");
     }
-    let all: Vec<usize> = in_header.union(&in_body).copied().collect();
+    let texts = [("header_text", header), ("body_text", body)];
+    let placeholders = match template.parameter_format {
+        ParameterFormat::Positional => numbered(texts, errors),
+        ParameterFormat::Named => named(template, texts, errors),
+    };
+    if let Some(placeholders) = placeholders
+        && template.variables.len() != placeholders
+    {
+        let message = format!(
+            "must have one example a placeholder: {placeholders}, not {}",
+            template.variables.len()
+        );
+        errors.add("example_values", message);
+    }
+}
+
+/// How many numbered placeholders there are, if they are written as such.
+fn numbered(texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+    for (field, text) in texts {
+        if let Some(name) = names(text).first() {
+            let message = format!("has the named placeholder {{{{{name}}}}}, which needs parameter_format named");
+            errors.add(field, message);
+            return None;
+        }
+    }
+    let all: BTreeSet<usize> = texts.into_iter().flat_map(|(_, text)| placeholders(text)).collect();
     if !all.iter().copied().eq(1..=all.len()) {
         errors.add(
             "body_text",
             "must number its placeholders {{1}}, {{2}}, ... without gaps",
         );
-    } else if template.variables.len() != all.len() {
-        let message = format!(
-            "must have one example a placeholder: {}, not {}",
-            all.len(),
-            template.variables.len()
-        );
-        errors.add("example_values", message);
+        return None;
     }
+    Some(all.len())
+}
+
+/// How many named placeholders there are, if they are written as such.
+fn named(template: &Template, texts: [(&str, &str); 2], errors: &mut FieldErrors) -> Option<usize> {
+    for (field, text) in texts {
+        if let Some(other) = no_name(text) {
+            let message = format!(
+                "has {{{{{other}}}}}, which is not a name: use lowercase letters, digits and underscores, at most 64, \
+                 and no digit first"
+            );
+            errors.add(field, message);
+            return None;
+        }
+    }
+    Some(template.names().len())
 }
 
 fn check_buttons(buttons: &[Value], errors: &mut FieldErrors) {
@@ -166,6 +274,7 @@ fn check_buttons(buttons: &[Value], errors: &mut FieldErrors) {
             errors.add(format!("buttons[{position}].type"), "is required");
         }
     }
+    check_size("buttons", buttons, errors);
 }
 
 fn check_cards(template: &Template, errors: &mut FieldErrors) {
@@ -181,14 +290,14 @@ fn check_cards(template: &Template, errors: &mut FieldErrors) {
     }
 }
 
+/// Two or three letters, and maybe a region: WhatsApp's list has `pt_BR`, `pt` and `fil`.
 fn is_language(language: &str) -> bool {
-    match language.as_bytes() {
-        [a, b] => a.is_ascii_lowercase() && b.is_ascii_lowercase(),
-        [a, b, b'_', c, d] => {
-            [a, b].iter().all(|x| x.is_ascii_lowercase()) && [c, d].iter().all(|x| x.is_ascii_uppercase())
-        }
-        _ => false,
-    }
+    let (tongue, region) = match language.split_once('_') {
+        Some((tongue, region)) => (tongue, Some(region)),
+        None => (language, None),
+    };
+    let is_region = |region: &str| region.len() == 2 && region.bytes().all(|b| b.is_ascii_uppercase());
+    matches!(tongue.len(), 2 | 3) && tongue.bytes().all(|b| b.is_ascii_lowercase()) && region.is_none_or(is_region)
 }
 
 fn is_web_url(url: &str) -> bool {

@@ -8,7 +8,7 @@ use super::{DeliveryNews, Line, StoredProfile};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
 use crate::shared::{AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError};
-use crate::templates::{ButtonValue, HeaderType, TemplateSubmission};
+use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
 
 /// Connected numbers. Every method sees the one account alone.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -95,11 +95,11 @@ pub struct OutboundTemplate {
     /// The template's language.
     pub language: String,
     /// The header's values, in order, where it is text.
-    pub header: Vec<String>,
+    pub header: Vec<TextParameter>,
     /// The header, where it is a file.
     pub header_file: Option<OutboundFile>,
     /// The body's values, in order.
-    pub body: Vec<String>,
+    pub body: Vec<TextParameter>,
     /// The values of the buttons that take one.
     pub buttons: Vec<ButtonValue>,
     /// The cards of a carousel, in order.
@@ -150,7 +150,7 @@ pub struct OutboundCard {
     /// Its header.
     pub file: OutboundFile,
     /// The values of its body, in order.
-    pub body: Vec<String>,
+    pub body: Vec<TextParameter>,
     /// The values of its buttons.
     pub buttons: Vec<ButtonValue>,
 }
@@ -235,6 +235,8 @@ pub struct RemoteTemplate {
     pub rejected_reason: Option<String>,
     /// For example `GREEN`.
     pub quality_score: Option<String>,
+    /// `NAMED` or `POSITIONAL`; none where the platform does not say.
+    pub parameter_format: Option<String>,
     /// Its content, in the platform's shape.
     pub components: Vec<Value>,
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{CloudApi, NAME, files, graph, segment};
 use crate::http::{Answer, Request};
 
-const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score";
+const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score,parameter_format";
 
 /// The largest page, in bytes: a hundred carousels.
 const PAGE_BYTES: usize = 16 * 1024 * 1024;
@@ -63,6 +63,7 @@ fn template(item: &Value) -> Option<RemoteTemplate> {
         status: text("status")?,
         rejected_reason: text("rejected_reason"),
         quality_score: score.map(str::to_owned),
+        parameter_format: text("parameter_format"),
         components: item
             .get("components")
             .and_then(Value::as_array)
@@ -89,7 +90,7 @@ mod tests {
     #[test]
     fn a_page_is_read_and_what_is_no_template_is_left_out() {
         let body = r#"{"data":[{"id":7,"name":"a","language":"pt_BR","category":"UTILITY","status":"APPROVED",
-            "quality_score":{"score":"GREEN","date":1},"components":[{"type":"BODY"}]},
+            "quality_score":{"score":"GREEN","date":1},"parameter_format":"NAMED","components":[{"type":"BODY"}]},
             {"id":"8","name":"b","language":"pt_BR","category":"UTILITY","status":"REJECTED","rejected_reason":"SCAM",
             "quality_score":"RED"},{"name":"no id"},7],
             "paging":{"cursors":{"before":"x","after":"y"},"next":"https://h/x"}}"#;
@@ -101,6 +102,10 @@ mod tests {
         assert_eq!(
             (a.meta_template_id.as_str(), a.quality_score.as_deref()),
             ("7", Some("GREEN"))
+        );
+        assert_eq!(
+            (a.parameter_format.as_deref(), &b.parameter_format),
+            (Some("NAMED"), &None)
         );
         assert_eq!(
             (b.rejected_reason.as_deref(), b.quality_score.as_deref()),

@@ -1,6 +1,6 @@
 //! Messages as the platform takes them.
 
-use recado_domain::templates::{ButtonKind, ButtonValue, HeaderType};
+use recado_domain::templates::{ButtonKind, ButtonValue, HeaderType, TextParameter};
 use recado_domain::whatsapp::{Addressee, FileSource, OutboundCard, OutboundFile, OutboundTemplate, OutboundText};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn components(message: &OutboundTemplate) -> Vec<Value> {
     components
 }
 
-fn texts(part: &str, values: &[String]) -> Option<Value> {
+fn texts(part: &str, values: &[TextParameter]) -> Option<Value> {
     (!values.is_empty()).then(|| json!({ "type": part, "parameters": parameters(values) }))
 }
 
@@ -88,11 +88,12 @@ fn card(index: usize, card: &OutboundCard, name: &str) -> Value {
     json!({ "card_index": index, "components": components })
 }
 
-fn parameters(values: &[String]) -> Vec<Value> {
-    values
-        .iter()
-        .map(|text| json!({ "type": "text", "text": text }))
-        .collect()
+fn parameters(values: &[TextParameter]) -> Vec<Value> {
+    let parameters = values.iter().map(|TextParameter { name, text }| match name {
+        Some(name) => json!({ "type": "text", "parameter_name": name, "text": text }),
+        None => json!({ "type": "text", "text": text }),
+    });
+    parameters.collect()
 }
 
 #[cfg(test)]
@@ -116,6 +117,14 @@ mod tests {
         }
     }
 
+    fn text_parameter(name: Option<&str>, text: &str) -> TextParameter {
+        let name = name.map(str::to_owned);
+        TextParameter {
+            name,
+            ..TextParameter::numbered(text)
+        }
+    }
+
     fn value(index: usize, kind: ButtonKind, value: &str) -> ButtonValue {
         let value = value.to_owned();
         ButtonValue { index, kind, value }
@@ -128,8 +137,8 @@ mod tests {
     #[test]
     fn every_part_with_values_is_an_entry() {
         let message = OutboundTemplate {
-            header: vec!["Oi".into()],
-            body: vec!["Ana".into(), "R$ 10,00".into()],
+            header: vec![text_parameter(None, "Oi")],
+            body: vec![text_parameter(None, "Ana"), text_parameter(Some("total"), "R$ 10,00")],
             buttons: vec![value(1, ButtonKind::Url, "860198")],
             ..message()
         };
@@ -139,7 +148,8 @@ mod tests {
             "template": { "name": "order_update", "language": { "code": "pt_BR" }, "components": [
                 { "type": "header", "parameters": [{ "type": "text", "text": "Oi" }] },
                 { "type": "body", "parameters": [
-                    { "type": "text", "text": "Ana" }, { "type": "text", "text": "R$ 10,00" } ] },
+                    { "type": "text", "text": "Ana" },
+                    { "type": "text", "parameter_name": "total", "text": "R$ 10,00" } ] },
                 { "type": "button", "sub_type": "url", "index": 1,
                   "parameters": [{ "type": "text", "text": "860198" }] } ] } });
         assert_eq!(body(&message), expected);
@@ -203,7 +213,7 @@ mod tests {
     fn codes_and_cards_have_shapes_of_their_own() {
         let card = OutboundCard {
             file: file(HeaderType::Image, FileSource::Id("7".into())),
-            body: vec!["R$ 10".into()],
+            body: vec![text_parameter(None, "R$ 10")],
             buttons: vec![value(1, ButtonKind::Url, "a")],
         };
         let message = OutboundTemplate {

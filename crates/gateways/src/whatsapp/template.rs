@@ -1,7 +1,7 @@
 //! A template as the platform takes it for review, and its answer.
 
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::{HeaderSubmission, TemplateSubmission, placeholders};
+use recado_domain::templates::{HeaderSubmission, ParameterFormat, TemplateSubmission, TextParameter, placeholders};
 use recado_domain::whatsapp::SubmittedTemplate;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -18,25 +18,32 @@ pub(super) fn creation(submission: &TemplateSubmission) -> Value {
         "name": submission.name,
         "language": submission.language,
         "category": submission.category.as_str(),
-        "parameter_format": "POSITIONAL",
+        "parameter_format": parameter_format(submission),
         "components": components(submission),
     })
 }
 
 /// The body of `POST /{template_id}`: replaces every component; name and language cannot change.
 pub(super) fn edit(submission: &TemplateSubmission) -> Value {
-    json!({ "category": submission.category.as_str(), "components": components(submission) })
+    json!({
+        "category": submission.category.as_str(),
+        "parameter_format": parameter_format(submission),
+        "components": components(submission),
+    })
+}
+
+fn parameter_format(submission: &TemplateSubmission) -> &'static str {
+    match submission.parameter_format {
+        ParameterFormat::Positional => "POSITIONAL",
+        ParameterFormat::Named => "NAMED",
+    }
 }
 
 fn components(submission: &TemplateSubmission) -> Vec<Value> {
     let mut components = Vec::new();
     components.extend(submission.header.as_ref().map(header));
     components.push(match &submission.body {
-        Some((text, examples)) => text_part(
-            "BODY",
-            text,
-            (!examples.is_empty()).then(|| json!({ "body_text": [examples] })),
-        ),
+        Some((text, examples)) => text_part("BODY", text, examples_of(examples, "body_text", |texts| json!([texts]))),
         // The platform writes the text of one-time codes itself.
         None => json!({ "type": "BODY" }),
     });
@@ -57,7 +64,7 @@ fn components(submission: &TemplateSubmission) -> Vec<Value> {
 fn header(header: &HeaderSubmission) -> Value {
     match header {
         HeaderSubmission::Text(text, examples) => {
-            let example = (!examples.is_empty()).then(|| json!({ "header_text": examples }));
+            let example = examples_of(examples, "header_text", |texts| json!(texts));
             let mut header = text_part("HEADER", text, example);
             insert(&mut header, "format", json!("TEXT"));
             header
@@ -67,6 +74,18 @@ fn header(header: &HeaderSubmission) -> Value {
             json!({ "type": "HEADER", "format": format, "example": { "header_handle": [handle] } })
         }
     }
+}
+
+/// The examples of a text: by name, or in the platform's shape for numbered ones.
+fn examples_of(examples: &[TextParameter], field: &str, numbered: impl Fn(&[&str]) -> Value) -> Option<Value> {
+    let first = examples.first()?;
+    if first.name.is_some() {
+        let named = examples.iter();
+        let named = named.map(|example| json!({ "param_name": example.name, "example": example.text }));
+        return Some(json!({ format!("{field}_named_params"): named.collect::<Vec<_>>() }));
+    }
+    let texts: Vec<&str> = examples.iter().map(|example| example.text.as_str()).collect();
+    Some(json!({ field: numbered(&texts) }))
 }
 
 fn text_part(kind: &str, text: &str, example: Option<Value>) -> Value {
@@ -167,16 +186,18 @@ mod tests {
 
     use super::*;
 
+    fn examples(texts: &[&str]) -> Vec<TextParameter> {
+        texts.iter().map(|&text| TextParameter::numbered(text)).collect()
+    }
+
     fn submission() -> TemplateSubmission {
         TemplateSubmission {
             name: "seasonal_promo".into(),
             language: "pt_BR".into(),
             category: Category::Marketing,
-            header: Some(HeaderSubmission::Text("Promo {{2}}".into(), vec!["Junina".into()])),
-            body: Some((
-                "Oi {{1}}, use {{3}} hoje, {{1}}!".into(),
-                vec!["Ana".into(), "PROMO10".into()],
-            )),
+            parameter_format: ParameterFormat::Positional,
+            header: Some(HeaderSubmission::Text("Promo {{2}}".into(), examples(&["Junina"]))),
+            body: Some(("Oi {{1}}, use {{3}} hoje, {{1}}!".into(), examples(&["Ana", "PROMO10"]))),
             footer: Some("Responda SAIR para cancelar".into()),
             buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sair" })],
             cards: vec![],
@@ -205,8 +226,37 @@ mod tests {
         assert_eq!(creation(&submission()), expected);
         assert_eq!(
             edit(&submission()),
-            json!({ "category": "MARKETING", "components": components })
+            json!({ "category": "MARKETING", "parameter_format": "POSITIONAL", "components": components })
         );
+    }
+
+    #[test]
+    fn named_placeholders_have_named_examples() {
+        let example = |name: &str, text: &str| TextParameter {
+            name: Some(name.into()),
+            text: text.into(),
+        };
+        let named = TemplateSubmission {
+            parameter_format: ParameterFormat::Named,
+            header: Some(HeaderSubmission::Text(
+                "Para {{nome}}".into(),
+                vec![example("nome", "Ana")],
+            )),
+            body: Some((
+                "Oi {{nome}}, use {{cupom}} hoje!".into(),
+                vec![example("nome", "Ana"), example("cupom", "X5")],
+            )),
+            ..submission()
+        };
+        let created = creation(&named);
+        assert_eq!(created["parameter_format"], "NAMED");
+        let expected = json!([
+            { "type": "HEADER", "format": "TEXT", "text": "Para {{nome}}",
+              "example": { "header_text_named_params": [{ "param_name": "nome", "example": "Ana" }] } },
+            { "type": "BODY", "text": "Oi {{nome}}, use {{cupom}} hoje!", "example": { "body_text_named_params": [
+                { "param_name": "nome", "example": "Ana" }, { "param_name": "cupom", "example": "X5" }] } } ]);
+        assert_eq!(json!(created["components"].as_array().unwrap()[..2]), expected);
+        assert_eq!(edit(&named)["parameter_format"], "NAMED");
     }
 
     #[test]
@@ -235,7 +285,7 @@ mod tests {
             json!({ "type": "URL", "text": "Comprar", "url": "https://shop.example/p/{{1}}", "example": ["abc"] });
         let promo = TemplateSubmission {
             header: Some(header),
-            body: Some(("Oi {{1}}, use {{2}} hoje.".into(), vec!["Ana".into(), "PROMO10".into()])),
+            body: Some(("Oi {{1}}, use {{2}} hoje.".into(), examples(&["Ana", "PROMO10"]))),
             buttons: vec![url.clone(), json!({ "type": "QUICK_REPLY", "text": "Sair" })],
             ..submission()
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::media::{MediaFile, MediaStore, MediaType};
 use recado_domain::shared::GatewayError;
-use recado_domain::templates::{HeaderSubmission, HeaderType, TemplateSubmission};
+use recado_domain::templates::{HeaderSubmission, HeaderType, TemplateSubmission, TextParameter};
 use recado_domain::whatsapp::{FileSource, OutboundCard, OutboundFile, OutboundTemplate, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
@@ -142,7 +142,7 @@ fn with_files(platform: &Whatsapp, source: &FileSource) -> OutboundTemplate {
     };
     let card = OutboundCard {
         file: file(HeaderType::Image),
-        body: vec!["R$ 10".into()],
+        body: vec![TextParameter::numbered("R$ 10")],
         buttons: vec![],
     };
     OutboundTemplate {

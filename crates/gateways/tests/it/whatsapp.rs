@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use recado_domain::campaigns::SendOutcome;
 use recado_domain::shared::{GatewayError, MessageId, SendId};
-use recado_domain::templates::{ButtonKind, ButtonValue, Category, TemplateSubmission};
+use recado_domain::templates::{ButtonKind, ButtonValue, Category, ParameterFormat, TemplateSubmission, TextParameter};
 use recado_domain::whatsapp::{Addressee, Line, OutboundTemplate, OutboundText, WhatsappGateway};
 use recado_gateways::http::Http;
 use recado_gateways::whatsapp::CloudApi;
@@ -44,7 +44,7 @@ pub(crate) fn message() -> OutboundTemplate {
         language: "pt_BR".into(),
         header: vec![],
         header_file: None,
-        body: vec!["Ana".into(), "R$ 10,00".into()],
+        body: vec![TextParameter::numbered("Ana"), TextParameter::numbered("R$ 10,00")],
         buttons: vec![ButtonValue {
             index: 1,
             kind: ButtonKind::Url,
@@ -59,8 +59,12 @@ pub(crate) fn submission() -> TemplateSubmission {
         name: "order_update".into(),
         language: "pt_BR".into(),
         category: Category::Utility,
+        parameter_format: ParameterFormat::Positional,
         header: None,
-        body: Some(("Oi {{2}}, total {{3}}.".into(), vec!["Ana".into(), "R$ 10,00".into()])),
+        body: Some((
+            "Oi {{2}}, total {{3}}.".into(),
+            vec![TextParameter::numbered("Ana"), TextParameter::numbered("R$ 10,00")],
+        )),
         footer: None,
         buttons: vec![
             json!({ "type": "QUICK_REPLY", "text": "Sair" }),

@@ -49,6 +49,7 @@ pub(crate) struct TemplateRow {
     category: String,
     language: String,
     template_type: String,
+    parameter_format: String,
     header_type: String,
     header_text: Option<String>,
     header_media_url: Option<String>,
@@ -63,6 +64,7 @@ pub(crate) struct TemplateRow {
     meta_status: String,
     rejection_reason: Option<String>,
     quality_score: Option<String>,
+    unsupported: Value,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
 }
@@ -78,6 +80,7 @@ impl TryFrom<TemplateRow> for Template {
             category: word(&row.category)?,
             language: row.language,
             template_type: word(&row.template_type)?,
+            parameter_format: word(&row.parameter_format)?,
             header_type: word(&row.header_type)?,
             header_text: row.header_text,
             header_media_url: row.header_media_url,
@@ -92,6 +95,7 @@ impl TryFrom<TemplateRow> for Template {
             meta_status: word(&row.meta_status)?,
             rejection_reason: row.rejection_reason,
             quality_score: row.quality_score,
+            unsupported: serde_json::from_value(row.unsupported).map_err(corrupt)?,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -106,6 +110,7 @@ struct Content<'a> {
     category: &'a str,
     language: &'a str,
     template_type: &'a str,
+    parameter_format: &'a str,
     header_type: &'a str,
     header_text: Option<&'a str>,
     header_media_url: Option<&'a str>,
@@ -120,6 +125,7 @@ struct Content<'a> {
     meta_status: &'a str,
     rejection_reason: Option<&'a str>,
     quality_score: Option<&'a str>,
+    unsupported: Value,
     updated_at: OffsetDateTime,
 }
 
@@ -130,6 +136,7 @@ impl<'a> From<&'a Template> for Content<'a> {
             category: template.category.as_str(),
             language: &template.language,
             template_type: template.template_type.as_str(),
+            parameter_format: template.parameter_format.as_str(),
             header_type: template.header_type.as_str(),
             header_text: template.header_text.as_deref(),
             header_media_url: template.header_media_url.as_deref(),
@@ -144,6 +151,7 @@ impl<'a> From<&'a Template> for Content<'a> {
             meta_status: template.meta_status.as_str(),
             rejection_reason: template.rejection_reason.as_deref(),
             quality_score: template.quality_score.as_deref(),
+            unsupported: template.unsupported.iter().map(String::as_str).collect(),
             updated_at: template.updated_at,
         }
     }

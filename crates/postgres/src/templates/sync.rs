@@ -1,5 +1,5 @@
-//! Writing what a synchronisation found. A template goes in as the JSON that is published of it: its fields bear the
-//! names of the columns.
+//! Writing what a synchronisation found. A template goes in as the JSON that is published of it, and what is stored beside
+//! that: its fields bear the names of the columns.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
@@ -48,7 +48,14 @@ pub(super) async fn write(
 }
 
 fn rows<'a>(templates: impl Iterator<Item = &'a Template>) -> Value {
-    templates.map(|template| json!(template)).collect()
+    let rows = templates.map(|template| {
+        let mut row = json!(template);
+        if let Some(fields) = row.as_object_mut() {
+            fields.insert("unsupported".to_owned(), json!(template.unsupported));
+        }
+        row
+    });
+    rows.collect()
 }
 
 async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> Attempt<usize> {
@@ -56,12 +63,12 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
         return Ok(0);
     }
     let written = sql(
-        "INSERT INTO message_templates (account_id, id, name, category, language, template_type, header_type,
+        "INSERT INTO message_templates (account_id, id, name, category, language, template_type, parameter_format, header_type,
            header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
-           meta_template_id, meta_status, rejection_reason, quality_score, created_at, updated_at)
-         SELECT $1, id, name, category, language, template_type, header_type,
+           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, created_at, updated_at)
+         SELECT $1, id, name, category, language, template_type, parameter_format, header_type,
            header_text, header_media_url, body_text, footer_text, buttons, variables, carousel_cards, profile_id,
-           meta_template_id, meta_status, rejection_reason, quality_score, created_at, updated_at
+           meta_template_id, meta_status, rejection_reason, quality_score, unsupported, created_at, updated_at
          FROM jsonb_populate_recordset(NULL::message_templates, $2)
          ON CONFLICT (account_id, name, language) WHERE deleted_at IS NULL DO NOTHING",
     )
@@ -72,7 +79,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     Ok(written)
 }
 
-/// Only what the platform decides; the moment of the last change guards what people decide.
+/// Only what the platform decides, and how placeholders were read there; the moment of the last change guards what people decide.
 async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -89,7 +96,8 @@ async fn update(
          written AS (
          UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
            meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
-           quality_score = w.quality_score, updated_at = w.updated_at
+           quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
+           header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at
          FROM jsonb_populate_recordset(NULL::message_templates, $2) w
          JOIN unnest($3, $4) AS seen (id, updated_at) ON seen.id = w.id
          WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.updated_at = seen.updated_at

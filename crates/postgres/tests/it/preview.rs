@@ -2,7 +2,7 @@
 
 use recado_domain::campaigns::{Campaign, CampaignStore, Refusal, RunStore, StartOutcome, Survey, Variables, blanks};
 use recado_domain::shared::SegmentId;
-use recado_domain::templates::{Template, TemplateStore};
+use recado_domain::templates::{Placeholder, Template, TemplateStore};
 use recado_postgres::PgCampaigns;
 
 use crate::support::{LEASE, World, id};
@@ -169,10 +169,10 @@ async fn empty_values_are_the_same_to_statement_and_renderer() {
     let mappings: Vec<&str> = mappings.iter().map(String::as_str).collect();
     let campaign = mapped(&world, &mappings).await;
     let seen = survey(&world, &campaign).await;
-    let rendered = campaign
-        .variables
-        .unwrap()
-        .render(&vec!["x".to_owned(); values.len()], &seen.first[0].recipient);
+    let rendered = campaign.variables.unwrap().render(
+        &Placeholder::numbered(&vec!["x".to_owned(); values.len()]),
+        &seen.first[0].recipient,
+    );
     let empty = (1..).zip(&rendered).filter(|(_, value)| value.is_empty());
     let empty: Vec<String> = empty.map(|(number, _): (usize, _)| number.to_string()).collect();
     assert!(empty.len() > 80 && empty.len() == values.len() - others.len());

@@ -8,7 +8,9 @@ use recado_domain::campaigns::{
     Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunStart, RunStore, StartOutcome, Trigger,
 };
 use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};
-use recado_domain::templates::{Category, HeaderType, MetaStatus, Template, TemplateStore, TemplateType};
+use recado_domain::templates::{
+    Category, HeaderType, MetaStatus, ParameterFormat, Template, TemplateStore, TemplateType,
+};
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{
     PgAccounts, PgAudit, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, PlatformPool, TenantPool,
@@ -269,6 +271,7 @@ impl World {
             category: Category::Marketing,
             language: "pt_BR".into(),
             template_type: TemplateType::Standard,
+            parameter_format: ParameterFormat::Positional,
             header_type: HeaderType::None,
             header_text: None,
             header_media_url: None,
@@ -283,6 +286,7 @@ impl World {
             meta_status: MetaStatus::Approved,
             rejection_reason: None,
             quality_score: None,
+            unsupported: vec![],
             created_at: NOW,
             updated_at: NOW,
         }

@@ -17,7 +17,8 @@ const ID: &str = "The campaign's id.";
 
 const REFERENCES: &str = "A template, segment, tag or folder that does not exist is named, too.";
 
-const RUN_REFUSALS: &str = "The campaign is not draft or scheduled; it has no template, or one that is not approved; its \
+const RUN_REFUSALS: &str = "The campaign is not draft or scheduled; it has no template, or one that is not approved or not \
+                            `sendable`; its \
                             segment was deleted; no contact is found; a placeholder stays empty for a contact; the \
                             account has no active plan; or this month's messages do not suffice.";
 
@@ -94,7 +95,10 @@ pub(crate) fn send() -> Operation {
     Operation::new("Send a campaign", told)
         .takes(id_of(ID))
         .answers(campaign("The campaign, being sent.").example(sending()))
-        .refuses(Fault::Precondition, "The campaign is neither draft nor scheduled.")
+        .refuses(
+            Fault::Precondition,
+            "The campaign is neither draft nor scheduled, or its template is not `sendable`.",
+        )
 }
 
 pub(crate) fn schedule() -> Operation {
@@ -106,7 +110,7 @@ pub(crate) fn schedule() -> Operation {
         .answers(campaign("The campaign, scheduled.").example(with_status("scheduled")))
         .refuses(
             Fault::Precondition,
-            "The campaign is neither draft nor scheduled, or its time is missing or past.",
+            "The campaign is neither draft nor scheduled, its template is not `sendable`, or its time is missing or past.",
         )
 }
 
@@ -172,7 +176,7 @@ pub(crate) fn test() -> Operation {
         .answers(data::<TrialReport>("The message was sent."))
         .refuses(
             Fault::Precondition,
-            "The campaign has no approved template, a placeholder stays empty, the contact with this phone has opted \
+            "The campaign has no approved and `sendable` template, a placeholder stays empty, the contact with this phone has opted \
              out, the account has no active plan, this month's messages are used up, or the number or a file of the \
              template cannot be used.",
         )

@@ -1,13 +1,13 @@
 //! What the reference says of templates.
 
 use recado_domain::shared::Slice;
-use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, Template, TemplateSort};
+use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, TemplateSort};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
 use super::operation::{Body, Operation, created, data, gone, id, id_of, order, page_of, text, word};
 use super::{Fault, Tag};
-use crate::routes::templates::{SubmitBody, TemplateBody};
+use crate::routes::templates::{SubmitBody, TemplateBody, TemplateResponse};
 use crate::web::reply::LimitedPage;
 
 pub(crate) const TAG: Tag = Tag {
@@ -18,7 +18,7 @@ pub(crate) const TAG: Tag = Tag {
 const ID: &str = "The template's id.";
 
 const RULES: &str = "The name is taken in this language; placeholders are not numbered `{{1}}`, `{{2}}`, ... without \
-                     gaps, or have not one example each; header, footer, buttons or cards are not as WhatsApp takes \
+                     gaps, are not of the template's `parameter_format`, or have not one example each; header, footer, buttons or cards are not as WhatsApp takes \
                      them; or the folder does not exist.";
 
 /// A list, in whichever way it was asked for.
@@ -27,9 +27,9 @@ const RULES: &str = "The name is taken in this language; placeholders are not nu
 #[expect(dead_code, reason = "only its schema is used")]
 enum TemplateList {
     /// By numbered pages.
-    Page(LimitedPage<Template>),
+    Page(LimitedPage<TemplateResponse>),
     /// By position.
-    Slice(Slice<Template>),
+    Slice(Slice<TemplateResponse>),
 }
 
 pub(crate) fn list() -> Operation {
@@ -61,7 +61,7 @@ pub(crate) fn create() -> Operation {
     let told = "Creates a draft; nothing is handed in to WhatsApp.";
     Operation::new("Create a template", told)
         .body(Body::json_with::<TemplateBody>(&["name", "category", "language", "template_type"]).example(input()))
-        .answers(created::<Template>("The draft.").example(draft()))
+        .answers(created::<TemplateResponse>("The draft.").example(draft()))
         .refuses(Fault::Invalid, RULES)
 }
 
@@ -81,17 +81,17 @@ pub(crate) fn sync() -> Operation {
 pub(crate) fn get() -> Operation {
     Operation::new("Get a template", "One template.")
         .takes(id_of(ID))
-        .answers(data::<Template>("The template."))
+        .answers(data::<TemplateResponse>("The template."))
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes a template: absent fields are kept, null clears. It becomes a draft that has to be handed in \
+    let told = "Changes a template: absent fields are kept and not checked, null clears. It becomes a draft that has to be handed in \
                 again. While WhatsApp reviews it, it cannot be changed.";
     Operation::new("Change a template", told)
         .takes(id_of(ID))
         .body(Body::change::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
         .answers(
-            data::<Template>("The template as it is now.")
+            data::<TemplateResponse>("The template as it is now.")
                 .example(json!({ "footer_text": "Até domingo", "meta_status": "draft" })),
         )
         .refuses(Fault::Invalid, RULES)

@@ -5,10 +5,11 @@ use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::shared::{FolderId, ProfileId, TemplateId};
 use recado_domain::templates::{
-    Category, HeaderType, MetaStatus, TemplateFilter, TemplateInput, TemplateSort, TemplateType,
+    Category, HeaderType, MetaStatus, ParameterFormat, Template, TemplateFilter, TemplateInput, TemplateSort,
+    TemplateType,
 };
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -34,6 +35,10 @@ pub(crate) struct TemplateBody {
     /// One message, or one with a row of cards.
     #[schemars(with = "Option<TemplateType>")]
     template_type: Option<String>,
+    /// How the placeholders of header and body are written: `positional` (`{{1}}`, `{{2}}`, ...) where it is absent, or
+    /// `named` (`{{first_name}}`).
+    #[schemars(with = "Option<ParameterFormat>")]
+    parameter_format: Option<String>,
     /// What stands above the body; `none` where it is absent.
     #[schemars(with = "Option<HeaderType>")]
     #[serde(default, deserialize_with = "nullable")]
@@ -48,7 +53,8 @@ pub(crate) struct TemplateBody {
     )]
     #[serde(default, deserialize_with = "nullable")]
     header_media_url: Option<Option<String>>,
-    /// The message: at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go.
+    /// The message: at most 1024 characters, with `{{1}}`, `{{2}}`, ... where the values of a contact go; in a template
+    /// of named placeholders with `{{first_name}}` and the like: lowercase letters, digits and underscores, at most 64.
     #[schemars(length(max = 1024), example = "Oi {{1}}, use o cupom {{2}} esta semana.")]
     #[serde(default, deserialize_with = "nullable")]
     body_text: Option<Option<String>>,
@@ -61,7 +67,8 @@ pub(crate) struct TemplateBody {
     #[schemars(length(max = 10), example = serde_json::json!([{ "type": "QUICK_REPLY", "text": "Quero" }]))]
     #[serde(default, deserialize_with = "nullable")]
     buttons: Option<Option<Vec<Value>>>,
-    /// One example of each placeholder of the texts, in their order; answered as `variables`.
+    /// One example of each placeholder of the texts, in the order of their numbers, or of the first appearance of their
+    /// names, the header's first; answered as `variables`.
     #[schemars(example = ["Ana", "VOLTA10"])]
     #[serde(default, deserialize_with = "nullable")]
     example_values: Option<Option<Vec<String>>>,
@@ -75,7 +82,32 @@ pub(crate) struct TemplateBody {
 }
 
 impl Change for TemplateBody {
-    const NEVER_NULL: &'static [&'static str] = &["name", "category", "language", "template_type"];
+    const NEVER_NULL: &'static [&'static str] = &["name", "category", "language", "template_type", "parameter_format"];
+}
+
+/// A message template: the only form in which a business may begin a conversation on WhatsApp.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Template")]
+pub(crate) struct TemplateResponse {
+    #[serde(flatten)]
+    template: Template,
+    /// Whether this server can make messages of it, once it is approved.
+    sendable: bool,
+    /// Why it cannot; empty when it can: `unsupported_component:<type>`, `unsupported_header:<format>`,
+    /// `unsupported_button:<type>`, `unsupported_parameter_format`, `carousel_shape` or `missing_media`.
+    #[schemars(example = serde_json::json!([]))]
+    reasons: Vec<String>,
+}
+
+impl From<Template> for TemplateResponse {
+    fn from(template: Template) -> Self {
+        let reasons = template.unsendable_reasons();
+        Self {
+            template,
+            sendable: reasons.is_empty(),
+            reasons,
+        }
+    }
 }
 
 /// Which number is meant.
@@ -93,6 +125,7 @@ impl From<TemplateBody> for TemplateInput {
             category: body.category,
             language: body.language,
             template_type: body.template_type,
+            parameter_format: body.parameter_format,
             header_type: body.header_type,
             header_text: body.header_text,
             header_media_url: body.header_media_url,
@@ -116,8 +149,14 @@ pub(super) async fn list(
     let (page, slice) = (params.page(), params.has_cursor().then(|| params.slice()));
     params.check()?;
     Ok(match slice {
-        Some(slice) => reply::ok(services.templates.slice(&tenant, &filter, &slice).await?),
-        None => reply::wrapped_page(services.templates.page(&tenant, &filter, page).await?),
+        Some(slice) => {
+            let slice = services.templates.slice(&tenant, &filter, &slice).await?;
+            reply::ok(slice.map(TemplateResponse::from))
+        }
+        None => {
+            let page = services.templates.page(&tenant, &filter, page).await?;
+            reply::wrapped_page(page.map(TemplateResponse::from))
+        }
     })
 }
 
@@ -140,7 +179,8 @@ pub(super) async fn create(
     Proved(tenant): Caller,
     Json(input): Json<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(services.templates.create(&tenant, input.into()).await?))
+    let template = services.templates.create(&tenant, input.into()).await?;
+    Ok(reply::created(TemplateResponse::from(template)))
 }
 
 /// `GET /api/templates/<id>`
@@ -149,7 +189,8 @@ pub(super) async fn get(
     Proved(tenant): Caller,
     Id(id): Id<TemplateId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.templates.get(&tenant, id).await?))
+    let template = services.templates.get(&tenant, id).await?;
+    Ok(reply::ok(TemplateResponse::from(template)))
 }
 
 /// `PUT /api/templates/<id>`
@@ -159,7 +200,8 @@ pub(super) async fn update(
     Id(id): Id<TemplateId>,
     JsonChange(input): JsonChange<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.templates.update(&tenant, id, input.into()).await?))
+    let template = services.templates.update(&tenant, id, input.into()).await?;
+    Ok(reply::ok(TemplateResponse::from(template)))
 }
 
 /// `DELETE /api/templates/<id>`

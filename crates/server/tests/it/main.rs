@@ -80,6 +80,7 @@ mod sync;
 mod team;
 mod telemetry;
 mod telling;
+mod template_parameters;
 mod templates;
 mod tenants;
 mod traces;

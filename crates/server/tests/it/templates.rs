@@ -79,7 +79,7 @@ fn every_rule_names_its_field() {
         (json!({ "name": "x".repeat(513) }), "name"),
         (json!({ "category": "PROMO" }), "category"),
         (json!({ "language": "pt-BR" }), "language"),
-        (json!({ "language": "por" }), "language"),
+        (json!({ "language": "port" }), "language"),
         (json!({ "template_type": "other" }), "template_type"),
         (json!({ "header_type": "audio" }), "header_type"),
         (json!({ "header_type": "text" }), "header_text"),

@@ -25,10 +25,18 @@ pub(super) fn check(template: &Value) -> Result<(), GraphError> {
     if category != "AUTHENTICATION" && component(template, "BODY").is_none() {
         return bad("a BODY component is required");
     }
-    components(template).iter().try_for_each(check_component)
+    let named = is_named(template);
+    components(template)
+        .iter()
+        .try_for_each(|component| check_component(component, named))
 }
 
-fn check_component(component: &Value) -> Result<(), GraphError> {
+/// Whether the placeholders of header and body have names.
+fn is_named(template: &Value) -> bool {
+    text(template, "parameter_format").eq_ignore_ascii_case("NAMED")
+}
+
+fn check_component(component: &Value, named: bool) -> Result<(), GraphError> {
     let content = text(component, "text");
     let length = content.chars().count();
     match kind(component).as_str() {
@@ -36,14 +44,15 @@ fn check_component(component: &Value) -> Result<(), GraphError> {
         "HEADER" if variables(content).len() > 1 => Err(GraphError::new(2388047, "the header has several variables")),
         "FOOTER" if length > 60 => Err(GraphError::new(2388040, "the footer is longer than 60 characters")),
         "FOOTER" if !variables(content).is_empty() => Err(GraphError::new(2388073, "the footer has a variable")),
-        "BODY" => check_body(component, content, length),
+        "HEADER" if named => check_named_examples(component, content, "header_text_named_params", 2388047),
+        "BODY" => check_body(component, content, length, named),
         "BUTTONS" => check_buttons(list(component, "buttons")),
         "HEADER" | "FOOTER" | "CAROUSEL" | "LIMITED_TIME_OFFER" => Ok(()),
         other => Err(GraphError::new(100, format!("unknown component type {other:?}"))),
     }
 }
 
-fn check_body(component: &Value, content: &str, length: usize) -> Result<(), GraphError> {
+fn check_body(component: &Value, content: &str, length: usize, named: bool) -> Result<(), GraphError> {
     if length > 1024 {
         return Err(GraphError::new(2388040, "the body is longer than 1024 characters"));
     }
@@ -54,16 +63,34 @@ fn check_body(component: &Value, content: &str, length: usize) -> Result<(), Gra
             "the body may not begin or end with a variable",
         ));
     }
+    if named {
+        return check_named_examples(component, content, "body_text_named_params", 2388072);
+    }
     let wanted = variables(content).len();
-    let positional = component.pointer("/example/body_text/0").and_then(Value::as_array);
-    let named = component
-        .pointer("/example/body_text_named_params")
-        .and_then(Value::as_array);
-    let given = positional.or(named).map_or(0, Vec::len);
+    let given = component.pointer("/example/body_text/0").and_then(Value::as_array);
+    let given = given.map_or(0, Vec::len);
     if wanted != given {
         return Err(GraphError::new(
             2388072,
             format!("the body has {wanted} variables and {given} examples"),
+        ));
+    }
+    Ok(())
+}
+
+/// Every variable of a text has a plain name and one example by it.
+fn check_named_examples(component: &Value, content: &str, field: &str, code: u32) -> Result<(), GraphError> {
+    let wanted = variables(content);
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if let Some(name) = wanted.iter().find(|name| !name.chars().all(plain)) {
+        return Err(GraphError::new(code, format!("{name} is not the name of a variable")));
+    }
+    let examples = component.get("example").map_or(&[][..], |example| list(example, field));
+    let given: BTreeSet<&str> = examples.iter().map(|example| text(example, "param_name")).collect();
+    if given != wanted || examples.len() != wanted.len() {
+        return Err(GraphError::new(
+            code,
+            format!("{field} does not fit the variables {wanted:?}"),
         ));
     }
     Ok(())
@@ -99,13 +126,18 @@ pub(super) fn check_white_space(sent: &Value) -> Result<(), GraphError> {
     Ok(())
 }
 
-/// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind.
+/// Checks the components of a send against the template's: 132000 for a wrong number, 132012 for a wrong kind, and for a
+/// wrong, missing or unwanted `parameter_name`.
 pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), GraphError> {
+    check_components(template, sent, is_named(template))
+}
+
+fn check_components(template: &Value, sent: &Value, named: bool) -> Result<(), GraphError> {
     for part in ["HEADER", "BODY"] {
         let given = components(sent).iter().find(|component| kind(component) == part);
         let given = given.map_or(&[][..], |component| list(component, "parameters"));
         match component(template, part) {
-            Some(defined) => check_part(part, defined, given)?,
+            Some(defined) => check_part(part, defined, given, named)?,
             None => same_count(part, 0, given.len())?,
         }
     }
@@ -122,10 +154,10 @@ pub(super) fn check_parameters(template: &Value, sent: &Value) -> Result<(), Gra
     cards
         .iter()
         .zip(given)
-        .try_for_each(|(card, given)| check_parameters(card, given))
+        .try_for_each(|(card, given)| check_components(card, given, named))
 }
 
-fn check_part(part: &str, defined: &Value, given: &[Value]) -> Result<(), GraphError> {
+fn check_part(part: &str, defined: &Value, given: &[Value], named: bool) -> Result<(), GraphError> {
     let format = text(defined, "format").to_ascii_uppercase();
     if part == "HEADER" && !format.is_empty() && format != "TEXT" {
         same_count(part, 1, given.len())?;
@@ -138,13 +170,19 @@ fn check_part(part: &str, defined: &Value, given: &[Value]) -> Result<(), GraphE
     }
     let wanted = variables(text(defined, "text"));
     same_count(part, wanted.len(), given.len())?;
-    let named = given
+    let names: BTreeSet<&str> = given
         .iter()
         .filter_map(|parameter| parameter.get("parameter_name"))
-        .filter_map(Value::as_str);
-    match named.into_iter().find(|name| !wanted.contains(*name)) {
-        Some(name) => Err(format_mismatch(part, name)),
-        None => Ok(()),
+        .filter_map(Value::as_str)
+        .collect();
+    match (named, names) {
+        (true, names) if names == wanted => Ok(()),
+        (false, names) if names.is_empty() => Ok(()),
+        (true, names) => Err(format_mismatch(
+            part,
+            &format!("{wanted:?} by their names, but {names:?}"),
+        )),
+        (false, names) => Err(format_mismatch(part, &format!("numbered variables, but {names:?}"))),
     }
 }
 
@@ -269,6 +307,57 @@ mod tests {
         assert!(check_parameters(&template, &sent(1, json!(1))).is_err());
         assert!(check_parameters(&template, &json!({})).is_err());
         assert_eq!(parameters(&sent(1, json!(1))), ["7", "x", "a"]);
+    }
+
+    #[test]
+    fn named_variables_want_their_names() {
+        let body = json!([{ "type": "BODY", "text": "Oi {{nome}}, use {{cupom}}." }]);
+        let template = |format: &str| json!({ "parameter_format": format, "components": body });
+        let code = |template: Value, names: &[Option<&str>]| {
+            let parameters: Vec<Value> = names
+                .iter()
+                .map(|name| match name {
+                    Some(name) => json!({ "type": "text", "parameter_name": name, "text": "x" }),
+                    None => json!({ "type": "text", "text": "x" }),
+                })
+                .collect();
+            let sent = json!({ "components": [{ "type": "body", "parameters": parameters }] });
+            check_parameters(&template, &sent).map_err(|error| error.code())
+        };
+        let both = [Some("cupom"), Some("nome")];
+        assert_eq!(code(template("NAMED"), &both), Ok(()));
+        assert_eq!(code(template("NAMED"), &both[..1]), Err(132000));
+        for wrong in [
+            [None, None],
+            [Some("nome"), None],
+            [Some("nome"); 2],
+            [Some("nome"), Some("dia")],
+        ] {
+            assert_eq!(code(template("NAMED"), &wrong), Err(132012), "{wrong:?}");
+        }
+        assert_eq!(code(template("POSITIONAL"), &both), Err(132012));
+        assert_eq!(code(json!({ "components": body }), &[None, None]), Ok(()));
+    }
+
+    #[test]
+    fn named_variables_want_named_examples() {
+        let template = |text: &str, names: &[&str]| {
+            let examples: Vec<Value> = names
+                .iter()
+                .map(|name| json!({ "param_name": name, "example": "x" }))
+                .collect();
+            json!({ "name": "a", "language": "pt_BR", "category": "UTILITY", "parameter_format": "NAMED",
+                "components": [{ "type": "BODY", "text": text, "example": { "body_text_named_params": examples } }] })
+        };
+        assert!(check(&template("Oi {{nome}}!", &["nome"])).is_ok());
+        for (text, names) in [
+            ("Oi {{nome}}!", &[][..]),
+            ("Oi {{nome}}!", &["dia"]),
+            ("Oi {{nome}}!", &["nome", "nome"]),
+            ("Oi {{Nome}}!", &["Nome"]),
+        ] {
+            assert!(check(&template(text, names)).is_err(), "{text} {names:?}");
+        }
     }
 
     #[test]

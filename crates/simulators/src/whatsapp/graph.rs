@@ -26,6 +26,11 @@ impl GraphError {
         Self { status, ..self }
     }
 
+    #[cfg(test)]
+    pub(super) fn code(&self) -> u32 {
+        self.code
+    }
+
     pub(super) fn unauthorized() -> Self {
         Self::new(190, "The access token is missing, invalid or has expired.").with_status(401)
     }

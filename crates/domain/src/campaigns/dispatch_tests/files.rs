@@ -8,7 +8,7 @@ use super::stage::{SECOND, Stage, accepted};
 use super::{CampaignStatus, RunEnd, over, paused};
 use crate::media::tests::ACCOUNT;
 use crate::media::{MediaPath, MediaType};
-use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType};
+use crate::templates::{ButtonKind, ButtonValue, HeaderType, TemplateType, TextParameter};
 use crate::whatsapp::{FileSource, OutboundFile};
 
 /// A stage whose template has a picture of ours as its header, and the picture's address.
@@ -149,7 +149,10 @@ async fn the_cards_of_a_carousel_are_filled() {
         value: "a".into(),
     };
     for card in message.cards {
-        assert_eq!((card.file, card.body), (file("media-1"), vec!["R$ 10".to_owned()]));
+        assert_eq!(
+            (card.file, card.body),
+            (file("media-1"), vec![TextParameter::numbered("R$ 10")])
+        );
         assert_eq!(card.buttons, std::slice::from_ref(&button));
     }
     assert_eq!(stage.platform.uploads.lock().unwrap().0, 1);

@@ -19,6 +19,7 @@ use uuid::Uuid;
 
 use super::{CampaignStatus, RunEnd, RunReport, SendOutcome, SendStatus, Variables};
 use crate::shared::{Event, NotificationKind, SendId};
+use crate::templates::TextParameter;
 use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
 use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, too_fast, unknown};
@@ -79,7 +80,7 @@ async fn the_message_bears_the_send_and_the_values() {
         language: "pt_BR".into(),
         header: vec![],
         header_file: None,
-        body: vec!["Ana".into(), "nada".into()],
+        body: vec![TextParameter::numbered("Ana"), TextParameter::numbered("nada")],
         buttons: vec![],
         cards: vec![],
     };

@@ -1,0 +1,152 @@
+//! What has to be true for a run: the same rules for every beginning, wherever it comes from.
+
+use super::{Blank, Campaign, CampaignError, Campaigns, Command, Refusal, RunFacts, transition};
+use crate::templates::{MetaStatus, Template};
+
+/// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
+/// store's to judge.
+pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
+    let mut found = Vec::new();
+    found.extend(transition(facts.campaign.status, command).err());
+    found.extend(template_objections(facts));
+    for blank in blanks(facts) {
+        if blank.fields.is_empty() {
+            let placeholder = blank.placeholder;
+            found.push(Refusal::EmptyPlaceholder { placeholder });
+        }
+    }
+    if facts.billing.messages_per_month(facts.now).is_none() {
+        found.push(Refusal::NoActivePlan);
+    }
+    found
+}
+
+/// The template that may be sent.
+pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
+    match template_objections(facts).into_iter().next() {
+        Some(refusal) => Err(refusal),
+        None => facts.template.as_ref().ok_or(Refusal::NoTemplate),
+    }
+}
+
+fn template_objections(facts: &RunFacts) -> Vec<Refusal> {
+    let Some(template) = &facts.template else {
+        return vec![Refusal::NoTemplate];
+    };
+    let mut found = Vec::new();
+    if template.meta_status != MetaStatus::Approved {
+        found.push(Refusal::TemplateNotApproved);
+    }
+    found.extend(check_sendable(template).err());
+    found
+}
+
+/// Whether messages of the template can be made at all.
+fn check_sendable(template: &Template) -> Result<(), Refusal> {
+    match template.unsendable_reasons() {
+        reasons if reasons.is_empty() => Ok(()),
+        reasons => Err(Refusal::TemplateNotSendable { reasons }),
+    }
+}
+
+/// The placeholders that must not be empty for any recipient.
+pub fn blanks(facts: &RunFacts) -> Vec<Blank> {
+    let variables = facts.campaign.variables.clone().unwrap_or_default();
+    let placeholders = facts.template.as_ref().map(Template::placeholders);
+    variables.blanks(&placeholders.unwrap_or_default())
+}
+
+impl Campaigns {
+    /// Refuses a campaign whose template has parts that no message can be made of: waiting does not change that.
+    pub(super) async fn check_template(&self, campaign: &Campaign) -> Result<(), CampaignError> {
+        if campaign.template_id.is_none() {
+            return Ok(());
+        }
+        let facts = self.runs.facts(campaign.account_id, campaign.id).await?;
+        if let Some(template) = facts.and_then(|facts| facts.template) {
+            check_sendable(&template)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+    use time::Duration;
+    use uuid::Uuid;
+
+    use super::super::run::tests::facts;
+    use super::super::service::tests::{NOW, tenant};
+    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore};
+    use super::*;
+    use crate::shared::{CampaignId, MockClock, MockIds};
+
+    #[test]
+    fn all_that_speaks_against_a_run_is_told() {
+        let mut worst = facts();
+        worst.campaign.status = CampaignStatus::Sent;
+        worst.template = None;
+        worst.billing.plan = "gold".into();
+        let found = objections(&worst, Command::Start);
+        assert!(matches!(
+            found[..],
+            [Refusal::Status { .. }, Refusal::NoTemplate, Refusal::NoActivePlan]
+        ));
+        assert_eq!(objections(&facts(), Command::Start), []);
+        let unsendable = facts().template.map(|template| Template {
+            meta_status: MetaStatus::Pending,
+            buttons: vec![json!({ "type": "FLOW", "text": "Agendar" })],
+            ..template
+        });
+        let facts = RunFacts {
+            template: unsendable,
+            ..facts()
+        };
+        let reasons = vec!["unsupported_button:flow".to_owned()];
+        assert_eq!(
+            objections(&facts, Command::Start),
+            [Refusal::TemplateNotApproved, Refusal::TemplateNotSendable { reasons }]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_template_that_cannot_be_sent_refuses_send_and_schedule() {
+        for schedule in [false, true] {
+            let facts = facts();
+            let template = facts.template.map(|template| Template {
+                unsupported: vec!["unsupported_header:location".into()],
+                ..template
+            });
+            let facts = RunFacts { template, ..facts };
+            let campaign = facts.campaign.clone();
+            let mut store = MockCampaignStore::new();
+            store.expect_find().returning(move |_, _| Ok(Some(campaign.clone())));
+            let mut runs = MockRunStore::new();
+            runs.expect_facts().returning(move |_, _| Ok(Some(facts.clone())));
+            let mut clock = MockClock::new();
+            clock.expect_now().return_const(NOW);
+            let ids = Arc::new(MockIds::new());
+            let campaigns = Campaigns::new(Arc::new(store), Arc::new(runs), Arc::new(clock), ids);
+            let done = match schedule {
+                true => {
+                    campaigns
+                        .schedule(
+                            &tenant(),
+                            CampaignId(Uuid::from_u128(1)),
+                            Some(NOW + Duration::hours(1)),
+                        )
+                        .await
+                }
+                false => campaigns.announce(&tenant(), CampaignId(Uuid::from_u128(1))).await,
+            };
+            let Err(CampaignError::Refused(refusal)) = done else {
+                panic!("{done:?}")
+            };
+            assert_eq!(refusal.reason(), "template_not_sendable");
+            assert!(refusal.to_string().contains("unsupported_header:location"), "{refusal}");
+        }
+    }
+}

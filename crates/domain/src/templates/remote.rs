@@ -1,0 +1,110 @@
+//! A template that was written elsewhere, in our fields.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::parts::{body_examples, header_file, items, named_examples, text, word};
+use super::sendable::{header_type, unsupported_parts};
+use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, placeholders};
+use crate::whatsapp::RemoteTemplate;
+
+/// The content of the platform's template in our fields.
+pub(super) fn with_components(remote: &RemoteTemplate, blank: Template) -> Template {
+    let format = parameter_format(remote);
+    let mut template = Template {
+        parameter_format: format.unwrap_or(ParameterFormat::Positional),
+        unsupported: unsupported_parts(&remote.components, format),
+        ..blank
+    };
+    for component in &remote.components {
+        take_component(&mut template, component);
+    }
+    if template.parameter_format == ParameterFormat::Named {
+        let examples = remote.components.iter().flat_map(all_named_examples);
+        let examples: HashMap<Option<String>, String> = examples.map(|example| (example.name, example.text)).collect();
+        let of = |name: &str| examples.get(&Some(name.to_owned())).cloned().unwrap_or_default();
+        template.variables = template.names().into_iter().map(of).collect();
+    }
+    template
+}
+
+/// None for a format that is not known here. The platform may leave it out: then the form of the examples tells.
+fn parameter_format(remote: &RemoteTemplate) -> Option<ParameterFormat> {
+    match remote.parameter_format.as_deref() {
+        Some(format) if format.eq_ignore_ascii_case("NAMED") => Some(ParameterFormat::Named),
+        Some(format) if format.eq_ignore_ascii_case("POSITIONAL") => Some(ParameterFormat::Positional),
+        Some(_) => None,
+        None if remote
+            .components
+            .iter()
+            .any(|part| !all_named_examples(part).is_empty()) =>
+        {
+            Some(ParameterFormat::Named)
+        }
+        None => Some(ParameterFormat::Positional),
+    }
+}
+
+fn all_named_examples(component: &Value) -> Vec<TextParameter> {
+    let mut examples = named_examples(component, "header_text_named_params");
+    examples.extend(named_examples(component, "body_text_named_params"));
+    examples
+}
+
+fn take_component(template: &mut Template, component: &Value) {
+    let content = || Some(text(component, "text").to_owned()).filter(|text| !text.is_empty());
+    match word(component, "type").as_str() {
+        "HEADER" => take_header(template, component),
+        "BODY" => {
+            // The platform counts the placeholders of each component from 1, we count over header and body together.
+            let before = template.variables.len();
+            let body = text(component, "text");
+            let wanted = placeholders(body).len();
+            template.variables.extend(padded(body_examples(component), wanted));
+            template.body_text = content().map(|body| shifted(&body, before));
+        }
+        "FOOTER" => template.footer_text = content(),
+        "BUTTONS" => template.buttons = items(component, "buttons").to_vec(),
+        "CAROUSEL" => {
+            template.template_type = TemplateType::Carousel;
+            template.carousel_cards = items(component, "cards").to_vec();
+        }
+        _ => {}
+    }
+}
+
+/// The platform names the header first.
+fn take_header(template: &mut Template, component: &Value) {
+    template.header_type = header_type(&word(component, "format")).unwrap_or(HeaderType::None);
+    if template.header_type == HeaderType::Text {
+        let header = text(component, "text");
+        let examples = component.pointer("/example/header_text").and_then(Value::as_array);
+        let examples = examples
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned);
+        template.variables = padded(examples.collect(), placeholders(header).len());
+        template.header_text = Some(header.to_owned());
+    }
+    template.header_media_url = header_file(component)
+        .filter(|url| template.header_type.is_file() && url.starts_with("https://"))
+        .map(str::to_owned);
+}
+
+/// One example a placeholder. A missing one is empty: a campaign then has to say what stands there.
+fn padded(mut examples: Vec<String>, wanted: usize) -> Vec<String> {
+    examples.resize(wanted, String::new());
+    examples
+}
+
+/// A text whose placeholders are counted from `before` + 1. Going downwards, no new number meets an old one.
+fn shifted(text: &str, before: usize) -> String {
+    let mut shifted = text.to_owned();
+    for number in placeholders(text).into_iter().rev() {
+        let new = number.saturating_add(before);
+        shifted = shifted.replace(&format!("{{{{{number}}}}}"), &format!("{{{{{new}}}}}"));
+    }
+    shifted
+}

@@ -1,0 +1,221 @@
+//! Whether messages of a template can be made here at all: nothing of WhatsApp's verdict on it.
+
+use serde_json::Value;
+
+use super::parts::{component, example, has_card_examples, header_file, items, text, word};
+use super::{HeaderType, ParameterFormat, Template, TemplateType};
+
+/// The buttons that a message needs nothing for, or whose value is known.
+const BUTTONS: [&str; 6] = ["QUICK_REPLY", "URL", "PHONE_NUMBER", "VOICE_CALL", "COPY_CODE", "OTP"];
+
+/// The components that a message can be made of.
+const COMPONENTS: [&str; 5] = ["HEADER", "BODY", "FOOTER", "BUTTONS", "CAROUSEL"];
+
+/// How many cards a carousel may have.
+const CARDS: std::ops::RangeInclusive<usize> = 2..=10;
+
+impl Template {
+    /// Why no message of the template can be sent from here; empty when messages can be sent.
+    pub fn unsendable_reasons(&self) -> Vec<String> {
+        let mut reasons = self.unsupported.clone();
+        if self.header_file().is_some_and(|(_, url)| url.is_empty()) {
+            add(&mut reasons, "missing_media");
+        }
+        for button in &self.buttons {
+            self.check_button(button, &mut reasons);
+        }
+        if self.template_type == TemplateType::Carousel {
+            if !CARDS.contains(&self.carousel_cards.len()) {
+                add(&mut reasons, "carousel_shape");
+            }
+            for card in &self.carousel_cards {
+                self.check_card(card, &mut reasons);
+            }
+        }
+        reasons
+    }
+
+    fn check_button(&self, button: &Value, reasons: &mut Vec<String>) {
+        let kind = word(button, "type");
+        let has_value = match kind.as_str() {
+            "URL" if text(button, "url").contains("{{") => example(button).is_some(),
+            "COPY_CODE" => example(button).is_some(),
+            // The code is the first value of the body.
+            "OTP" => !self.variables.is_empty(),
+            known => BUTTONS.contains(&known),
+        };
+        if !has_value {
+            add(reasons, &format!("unsupported_button:{}", kind.to_ascii_lowercase()));
+        }
+    }
+
+    fn check_card(&self, card: &Value, reasons: &mut Vec<String>) {
+        let header = component(card, "HEADER").map(|(_, header)| header);
+        let format = header.map(|header| word(header, "format")).unwrap_or_default();
+        let body = component(card, "BODY").map(|(_, body)| body);
+        let filled = body.is_none_or(|body| has_card_examples(body, self.parameter_format));
+        let kinds = items(card, "components")
+            .iter()
+            .map(|component| word(component, "type"));
+        let known = kinds
+            .into_iter()
+            .all(|kind| ["HEADER", "BODY", "BUTTONS"].contains(&kind.as_str()));
+        if !known || !filled || !["IMAGE", "VIDEO"].contains(&format.as_str()) {
+            add(reasons, "carousel_shape");
+        } else if header.and_then(header_file).is_none_or(str::is_empty) {
+            add(reasons, "missing_media");
+        }
+        let buttons = component(card, "BUTTONS").map(|(_, buttons)| items(buttons, "buttons"));
+        for button in buttons.unwrap_or_default() {
+            self.check_button(button, reasons);
+        }
+    }
+}
+
+/// The parts of WhatsApp's template that no field of ours holds, as reasons.
+pub(super) fn unsupported_parts(components: &[Value], parameter_format: Option<ParameterFormat>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if parameter_format.is_none() {
+        add(&mut reasons, "unsupported_parameter_format");
+    }
+    for component in components {
+        let (kind, format) = (word(component, "type"), word(component, "format"));
+        if !COMPONENTS.contains(&kind.as_str()) {
+            add(
+                &mut reasons,
+                &format!("unsupported_component:{}", kind.to_ascii_lowercase()),
+            );
+        } else if kind == "HEADER" && header_type(&format).is_none() {
+            add(
+                &mut reasons,
+                &format!("unsupported_header:{}", format.to_ascii_lowercase()),
+            );
+        }
+    }
+    reasons
+}
+
+/// Our word for the format of a header.
+pub(super) fn header_type(format: &str) -> Option<HeaderType> {
+    match format {
+        "TEXT" => Some(HeaderType::Text),
+        "IMAGE" => Some(HeaderType::Image),
+        "VIDEO" => Some(HeaderType::Video),
+        "DOCUMENT" => Some(HeaderType::Document),
+        _ => None,
+    }
+}
+
+fn add(reasons: &mut Vec<String>, reason: &str) {
+    if !reasons.iter().any(|known| known == reason) {
+        reasons.push(reason.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::templates::tests::approved_template;
+
+    fn with_button(button: Value) -> Vec<String> {
+        let template = Template {
+            buttons: vec![button],
+            ..approved_template("Oi {{1}}", &["Ana"])
+        };
+        template.unsendable_reasons()
+    }
+
+    #[test]
+    fn buttons_need_a_known_type_and_a_value() {
+        for button in [
+            json!({ "type": "QUICK_REPLY", "text": "Sim" }),
+            json!({ "type": "phone_number", "phone_number": "+551130000000" }),
+            json!({ "type": "VOICE_CALL", "text": "Ligar" }),
+            json!({ "type": "URL", "url": "https://loja.example" }),
+            json!({ "type": "URL", "url": "https://loja.example/{{1}}", "example": ["a"] }),
+            json!({ "type": "COPY_CODE", "example": "X5" }),
+            json!({ "type": "OTP", "otp_type": "COPY_CODE" }),
+        ] {
+            assert_eq!(with_button(button), Vec::<String>::new());
+        }
+        for (button, reason) in [
+            (json!({ "type": "FLOW", "flow_id": "7" }), "unsupported_button:flow"),
+            (json!({ "type": "CATALOG" }), "unsupported_button:catalog"),
+            (
+                json!({ "type": "URL", "url": "https://loja.example/{{1}}" }),
+                "unsupported_button:url",
+            ),
+            (json!({ "type": "COPY_CODE" }), "unsupported_button:copy_code"),
+        ] {
+            assert_eq!(with_button(button), [reason]);
+        }
+        let otp = Template {
+            buttons: vec![json!({ "type": "OTP" })],
+            ..approved_template("", &[])
+        };
+        assert_eq!(otp.unsendable_reasons(), ["unsupported_button:otp"]);
+    }
+
+    #[test]
+    fn a_file_header_needs_its_file() {
+        let image = |url: Option<&str>| Template {
+            header_type: HeaderType::Image,
+            header_media_url: url.map(str::to_owned),
+            ..approved_template("Oi", &[])
+        };
+        assert_eq!(image(None).unsendable_reasons(), ["missing_media"]);
+        assert_eq!(
+            image(Some("https://cdn.example/a.png")).unsendable_reasons(),
+            Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn cards_need_a_file_examples_and_nothing_else() {
+        let header =
+            json!({ "type": "HEADER", "format": "IMAGE", "example": { "header_handle": ["https://c.example/a"] } });
+        let product = json!({ "type": "HEADER", "format": "PRODUCT" });
+        let body = json!({ "type": "BODY", "text": "Por {{1}}" });
+        let filled = json!({ "type": "BODY", "text": "Por {{1}}", "example": { "body_text": [["R$ 10"]] } });
+        let flow = json!({ "type": "BUTTONS", "buttons": [{ "type": "FLOW" }] });
+        let reasons = |components: Value| {
+            let card = json!({ "components": components });
+            let carousel = Template {
+                template_type: TemplateType::Carousel,
+                carousel_cards: vec![card.clone(), card],
+                ..approved_template("Oi", &[])
+            };
+            carousel.unsendable_reasons()
+        };
+        assert_eq!(reasons(json!([header, filled])), Vec::<String>::new());
+        assert_eq!(reasons(json!([header, body])), ["carousel_shape"]);
+        assert_eq!(reasons(json!([product, filled])), ["carousel_shape"]);
+        assert_eq!(
+            reasons(json!([{ "type": "HEADER", "format": "VIDEO" }])),
+            ["missing_media"]
+        );
+        assert_eq!(reasons(json!([header, filled, flow])), ["unsupported_button:flow"]);
+    }
+
+    #[test]
+    fn parts_without_a_field_are_reasons() {
+        let components = json!([{ "type": "HEADER", "format": "LOCATION" }, { "type": "BODY", "text": "Oi" },
+            { "type": "limited_time_offer" }]);
+        let reasons = unsupported_parts(components.as_array().unwrap(), Some(ParameterFormat::Named));
+        assert_eq!(
+            reasons,
+            [
+                "unsupported_header:location",
+                "unsupported_component:limited_time_offer"
+            ]
+        );
+        assert_eq!(unsupported_parts(&[], None), ["unsupported_parameter_format"]);
+        let template = Template {
+            unsupported: reasons.clone(),
+            ..approved_template("Oi", &[])
+        };
+        assert_eq!(template.unsendable_reasons(), reasons);
+    }
+}
