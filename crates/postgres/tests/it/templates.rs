@@ -348,7 +348,7 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
             meta_status: MetaStatus::Paused,
             quality_score: Some("RED".into()),
             meta_template_id: Some("77".into()),
-            body_text: Some("never taken over".into()),
+            footer_text: Some("never taken over".into()),
             updated_at: NOW + Duration::DAY,
             ..template.clone()
         },
@@ -383,8 +383,8 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
         (MetaStatus::Paused, Some("RED"))
     );
     assert_eq!(
-        (&found.body_text, found.meta_template_id.as_deref()),
-        (&known.body_text, Some("77"))
+        (&found.footer_text, found.meta_template_id.as_deref()),
+        (&known.footer_text, Some("77"))
     );
     assert_eq!(templates.find(world.account, edited.id).await.unwrap(), Some(change));
     assert_eq!(templates.find(world.account, new.id).await.unwrap(), Some(new));

@@ -70,7 +70,7 @@ const CHANGES: &[(&str, &[&str], &[&str])] = &[
             "carousel_cards",
             "folder_id",
         ],
-        &["name", "category", "language", "template_type"],
+        &["name", "category", "language", "template_type", "parameter_format"],
     ),
     (
         "/api/webhooks/{id}",

@@ -88,7 +88,7 @@ fn every_rule_names_its_field() {
         (json!({ "name": " <b></b> " }), "name"),
         (json!({ "name": "x".repeat(201) }), "name"),
         (json!({ "name": null }), "name"),
-        (json!({ "variables": { "x": "{name}" } }), "variables.x"),
+        (json!({ "variables": { "X": "{name}" } }), "variables.X"),
         (json!({ "variables": { "1": "{nome}" } }), "variables.1"),
         (json!({ "variables": { "1": "{name" } }), "variables.1"),
         (json!({ "rfm_segments": [""] }), "rfm_segments"),
