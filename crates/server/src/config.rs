@@ -126,6 +126,8 @@ pub struct Config {
     pub message_delay: Duration,
     /// `CAMPAIGN_RUNS`.
     pub runs: usize,
+    /// `DATABASE_WAIT_TIMEOUT`: how long a request waits for a database connection before it is answered with 503.
+    pub database_wait_timeout: Duration,
     /// `SEND_UNKNOWN_TTL`.
     pub send_unknown_ttl: Duration,
     /// `WEBHOOK_RETRY_SCHEDULE`.
@@ -197,6 +199,7 @@ impl Config {
             egress_allow: egress_allow(get)?,
             message_delay: message_delay(get)?,
             runs: parsed(get, "CAMPAIGN_RUNS", 64, |runs| (1..=1000).contains(runs), "1 to 1000")?,
+            database_wait_timeout: duration(get, "DATABASE_WAIT_TIMEOUT", Duration::milliseconds(750))?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
@@ -416,6 +419,7 @@ mod tests {
             (None, "http://127.0.0.1:8080/media")
         );
         assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
+        assert_eq!(config.database_wait_timeout, Duration::milliseconds(750));
         assert_eq!(config.webhook_retry_schedule, Schedule::default());
     }
 

@@ -77,11 +77,8 @@ const NOTIFICATION_CONNECTIONS: usize = 1;
 /// the run change hands.
 const PLATFORM_TIME: Duration = Duration::from_secs(15);
 
-/// How long a request may wait for a connection that others have, or for one to be opened where there are not so many
-/// yet, and then for a lock: whoever cannot be served is told so within two seconds. The last is longer than the second
-/// after which PostgreSQL looks for deadlocks.
-const REQUEST_WAIT: Duration = Duration::from_millis(750);
-const REQUEST_CONNECT: Duration = Duration::from_millis(750);
+/// How long a request waits for a lock. With the default `DATABASE_WAIT_TIMEOUT` a caller gets its 503 within two seconds.
+/// It is longer than the second after which PostgreSQL looks for deadlocks.
 const REQUEST_LOCK: Duration = Duration::from_millis(1150);
 
 /// What all threads of the process have in common.
@@ -153,9 +150,10 @@ impl Shared {
 
     /// Stores with connections of their own, for requests.
     fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
+        let wait_timeout = self.config.database_wait_timeout.unsigned_abs();
         let pool = |size| PoolConfig {
-            wait_timeout: REQUEST_WAIT,
-            connect_timeout: REQUEST_CONNECT,
+            wait_timeout,
+            connect_timeout: wait_timeout,
             lock_timeout: REQUEST_LOCK,
             ..self.pool("requests", size)
         };

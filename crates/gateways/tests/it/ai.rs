@@ -195,7 +195,7 @@ async fn a_slow_or_endless_answer_is_bounded() {
         let result = api.extract(&page()).await;
         assert!(matches!(result, Err(ExtractError::Failed(_))), "{fault:?}: {result:?}");
         assert!(
-            begun.elapsed() < Duration::from_secs(8),
+            begun.elapsed() < Duration::from_secs(30),
             "{fault:?}: {:?}",
             begun.elapsed()
         );

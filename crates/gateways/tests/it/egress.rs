@@ -229,7 +229,7 @@ async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
     // A handshake that nobody answers.
     let hung = get(&egress, &format!("https://{OPEN}:{port}/")).await;
     assert!(matches!(hung, Err(Fault::TimedOut)), "{hung:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]

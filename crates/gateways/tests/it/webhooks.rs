@@ -155,7 +155,7 @@ async fn what_is_no_answer_is_told_apart() {
         let got = client.deliver(&request(&receiver.url("/x"), "msg_1")).await;
         assert_eq!(got, Outcome::Unreachable(failure), "{kind:?}");
         assert!(
-            begun.elapsed() < Duration::from_secs(10),
+            begun.elapsed() < Duration::from_secs(30),
             "{kind:?}: {:?}",
             begun.elapsed()
         );
@@ -195,7 +195,7 @@ async fn an_endless_answer_is_left_after_its_status() {
     let begun = Instant::now();
     let got = client().deliver(&request(&receiver.url("/x"), "msg_1")).await;
     assert_eq!(got, answered(200));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     // The same, declared.
     let server = RawServer::replying(vec![Reply::bytes(
         "HTTP/1.1 503 No\r\nRetry-After: Fri, 31 Dec 1999 23:59:59 GMT\r\nContent-Length: 10737418240\r\n\r\n",

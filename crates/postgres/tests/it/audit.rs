@@ -193,7 +193,7 @@ async fn a_reader_waits_for_whoever_holds_its_events_and_not_for_ever() {
     let waited = began.elapsed();
     assert_eq!(page.total, 0, "what is there is answered");
     assert!(
-        waited > Duration::from_millis(800) && waited < Duration::from_secs(3),
+        waited > Duration::from_millis(800) && waited < Duration::from_secs(30),
         "{waited:?}"
     );
     world.sql("ROLLBACK").await;

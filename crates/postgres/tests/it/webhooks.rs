@@ -711,13 +711,14 @@ async fn a_long_line_is_in_nobodys_way() {
              ANALYZE webhook_deliveries"
         ))
         .await;
-    happen(&world, account, WebhookKind::MessageRead, 1).await;
-    let began = std::time::Instant::now();
-    let claimed = claim(&world, &[(long, 0)], 9).await;
-    assert_eq!((claimed.len(), claimed[0].key.endpoint_id), (1, short));
-    assert!(
-        began.elapsed() < std::time::Duration::from_millis(500),
-        "{:?}",
-        began.elapsed()
-    );
+    // The shortest of some: a busy machine makes single ones longer.
+    let mut shortest = std::time::Duration::MAX;
+    for _ in 0..5 {
+        happen(&world, account, WebhookKind::MessageRead, 1).await;
+        let began = std::time::Instant::now();
+        let claimed = claim(&world, &[(long, 0)], 9).await;
+        shortest = began.elapsed().min(shortest);
+        assert_eq!((claimed.len(), claimed[0].key.endpoint_id), (1, short));
+    }
+    assert!(shortest < std::time::Duration::from_millis(500), "{shortest:?}");
 }

@@ -226,13 +226,18 @@ async fn a_dead_redis_costs_little_and_then_nothing() {
         .unwrap();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     for address in [refusing, silent.local_addr().unwrap()] {
-        let counter = RedisCounter::new(&format!("redis://{address}")).unwrap();
-        let begun = Instant::now();
-        assert!(counter.hit("k", MINUTE).await.is_err());
-        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
-        let begun = Instant::now();
-        assert!(counter.hit("k", MINUTE).await.is_err());
-        assert!(begun.elapsed() < Duration::from_millis(40), "{:?}", begun.elapsed());
+        // The shortest of some: a busy machine makes single ones longer.
+        let (mut first, mut second) = (Duration::MAX, Duration::MAX);
+        for _ in 0..10 {
+            let counter = RedisCounter::new(&format!("redis://{address}")).unwrap();
+            for shortest in [&mut first, &mut second] {
+                let begun = Instant::now();
+                assert!(counter.hit("k", MINUTE).await.is_err());
+                *shortest = begun.elapsed().min(*shortest);
+            }
+        }
+        assert!(first < Duration::from_millis(100), "{first:?}");
+        assert!(second < Duration::from_millis(40), "{second:?}");
     }
 }
 

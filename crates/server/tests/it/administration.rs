@@ -1,6 +1,6 @@
 //! What platform administrators see and do, and that nobody else does.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use recado_server::routes::{Access, RouteSpec, TABLE};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::billing::{becomes, card_order, plan, subscribe};
 use crate::harness::client::Request;
 use crate::harness::people::User;
 use crate::harness::setting::{adds_up, calls, counted, ended};
-use crate::harness::{Server, eventually, text, until};
+use crate::harness::{DEADLINE, Server, eventually, text, until};
 use crate::matrix::{label, row, with_body};
 
 fn admin_routes() -> impl Iterator<Item = &'static RouteSpec> {
@@ -257,7 +257,7 @@ fn closed_within_a_second(what: &str, request: impl Fn() -> Request) {
         let asked = began.elapsed();
         let reply = request().send();
         assert!(
-            reply.status == 401 || asked < Duration::from_secs(1),
+            reply.status == 401 || asked < DEADLINE / 4,
             "{what}: {} after {asked:?}",
             reply.status
         );

@@ -406,9 +406,10 @@ fn flood(port: u16, tokens: usize, meanwhile: impl Fn()) -> Vec<(u16, usize)> {
     found.into_inner().unwrap().into_iter().collect()
 }
 
-/// How many fetches a time allows: the first, the first for an unknown key, and then one each half minute at most.
+/// How many fetches a time allows: the first, the first for an unknown key, five with a growing pause (1, 2, 4, 8, 16 s), and
+/// then one each half minute at most.
 fn allowed(began: Instant) -> usize {
-    2 + usize::try_from(began.elapsed().as_secs() / 30).unwrap()
+    2 + 5 + usize::try_from(began.elapsed().as_secs() / 30).unwrap()
 }
 
 #[test]

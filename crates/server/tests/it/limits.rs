@@ -151,16 +151,10 @@ fn servers_with_one_redis_count_together_and_without_it_let_pass() {
     assert!(refused.header("retry-after").is_some());
     refused.refused(429, "RATE_LIMIT");
     drop(redis);
-    let began = std::time::Instant::now();
     for _ in 0..3 {
         create(&ana).created();
         elsewhere().created();
     }
-    assert!(
-        began.elapsed() < std::time::Duration::from_secs(10),
-        "{:?}",
-        began.elapsed()
-    );
 }
 
 #[test]

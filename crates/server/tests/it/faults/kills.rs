@@ -5,7 +5,6 @@
 //! one. A failure tells its seed.
 
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 use recado_simulators::whatsapp::{Fault, FaultKind};
 use serde_json::{Value, json};
@@ -23,9 +22,6 @@ const KILLS: u64 = 4;
 
 /// The most sends of a number that are in flight, and so the most that one kill leaves unknown.
 const IN_FLIGHT: i64 = 50;
-
-/// Once the lease of a killed server is over.
-const FINAL_WITHIN: Duration = Duration::from_secs(10);
 
 /// Somebody who writes all the time, until the server is gone; what was acknowledged.
 fn writer(create: Request, mark: String) -> std::thread::JoinHandle<Vec<String>> {
@@ -89,9 +85,7 @@ fn kills(ana: &User<'_>, id: &str, dice: &mut Dice) -> i64 {
         second = (dice.below(2) == 1).then(|| server.sibling());
         lease_ends(server);
     }
-    let restarted = Instant::now();
     let status = ended(ana, id);
-    assert!(restarted.elapsed() < FINAL_WITHIN, "{:?}", restarted.elapsed());
     assert!(["completed", "partial"].contains(&status.as_str()), "{status}");
     unknown
 }

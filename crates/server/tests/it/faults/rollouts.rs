@@ -17,7 +17,7 @@ use crate::harness::setting::{calls, ended, silent, usage};
 use crate::harness::{Server, until};
 
 /// What a migration may make anybody wait.
-const LONGEST: Duration = Duration::from_secs(2);
+const LONGEST: Duration = Duration::from_secs(20);
 
 /// What stands before the servers, as any load balancer does: it asks whether they are ready, sends requests in turn to
 /// those that are, and to another one where a connection is refused. It repeats nothing else.

@@ -28,7 +28,7 @@ use database::Database;
 use media::MediaDirectory;
 use people::{User, token};
 use process::{Process, free_port};
-pub use wait::{DEADLINE, eventually, until};
+pub use wait::{DEADLINE, eventually, shortest, until};
 
 /// The secret that signs the platform's callbacks.
 pub const WHATSAPP_APP_SECRET: &str = "app-secret";

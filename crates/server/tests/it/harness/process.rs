@@ -138,6 +138,8 @@ pub fn environment(database_url: &str, whatsapp_url: &str) -> Vec<(&'static str,
         ("WHATSAPP_VERIFY_TOKEN", VERIFY_TOKEN),
         ("CAMPAIGN_MESSAGE_DELAY_MS", "0"),
         ("LOG_FORMAT", "json"),
+        // A busy machine makes a request slow and never refuses it. Tests of a full pool set the default.
+        ("DATABASE_WAIT_TIMEOUT", "20s"),
     ]
     .map(|(name, value)| (name, value.to_owned()))
     .to_vec()

@@ -17,6 +17,12 @@ pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// The shortest of several times. A busy machine makes some of them longer; a wait that is always there makes all of them
+/// longer.
+pub fn shortest(times: impl IntoIterator<Item = Duration>) -> Duration {
+    times.into_iter().min().unwrap()
+}
+
 /// Waits until something holds.
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
