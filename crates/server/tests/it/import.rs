@@ -240,8 +240,8 @@ fn lines_of_json_are_taken_in_under_each_of_their_names() {
         let report = request.body(media_type, file.as_str()).send().ok();
         assert_eq!(numbers(&report), counts, "{media_type}: {report}");
         let told = [
-            json!({ "line": 4, "message": "has no phone" }),
-            json!({ "line": 5, "message": "is not JSON" }),
+            json!({ "line": 4, "message": "phone is required" }),
+            json!({ "line": 5, "message": "line is not valid JSON" }),
         ];
         assert_eq!(report["errors"], json!(told));
     }

@@ -4,10 +4,10 @@
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 /// The longest record, in bytes; a longer one is told and skipped.
-const RECORD_BYTES: usize = 64 * 1024;
+pub(super) const RECORD_BYTES: usize = 64 * 1024;
 
 /// The most cells of a record.
-const RECORD_CELLS: usize = 256;
+pub(super) const RECORD_CELLS: usize = 256;
 
 /// One record of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Reading lines of JSON as they stream in: bytes in whatever pieces, lines out, each with its number.
 
 /// The longest line, in bytes; a longer one is told and skipped.
-const LINE_BYTES: usize = 64 * 1024;
+pub(super) const LINE_BYTES: usize = 64 * 1024;
 
 /// One line of a file that is not blank.
 #[derive(Clone, Debug, PartialEq, Eq)]

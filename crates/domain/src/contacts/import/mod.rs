@@ -51,7 +51,7 @@ pub struct LineError {
     #[schemars(example = 7)]
     pub line: u64,
     /// What is wrong with it.
-    #[schemars(example = &"phone is not a phone number")]
+    #[schemars(example = &"phone is not a valid phone number")]
     pub message: String,
 }
 
@@ -165,7 +165,7 @@ impl Import {
     async fn take(&mut self, taken: Taken) -> Result<(), ContactError> {
         self.rows += 1;
         let row = if self.rows > MAX_ROWS {
-            Err(format!("is beyond the limit of {MAX_ROWS} lines"))
+            Err(format!("line is beyond the limit of {MAX_ROWS} rows"))
         } else {
             taken.row
         };

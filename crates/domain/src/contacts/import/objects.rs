@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::super::ImportRow;
 use super::Taken;
-use super::lines::{Line, LineDecoder};
+use super::lines::{LINE_BYTES, Line, LineDecoder};
 use super::row::{Written, tags_of};
 use crate::shared::text;
 
@@ -27,21 +27,21 @@ impl Objects {
 
 fn read_line(Line { line, bytes }: Line) -> Taken {
     let row = match bytes {
-        None => Err("is too long".to_owned()),
+        None => Err(format!("line must have at most {LINE_BYTES} bytes")),
         Some(bytes) => read_object(&bytes),
     };
     Taken { line, row }
 }
 
 fn read_object(bytes: &[u8]) -> Result<ImportRow, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "is not UTF-8")?;
-    let value: Value = serde_json::from_str(text).map_err(|_| "is not JSON")?;
+    let text = std::str::from_utf8(bytes).map_err(|_| "line is not valid UTF-8")?;
+    let value: Value = serde_json::from_str(text).map_err(|_| "line is not valid JSON")?;
     if text::holds_nul(&value) {
-        return Err("holds a NUL character".to_owned());
+        return Err("line contains a NUL character".to_owned());
     }
     match value {
         Value::Object(fields) => row_of(fields),
-        _ => Err("is not a JSON object".to_owned()),
+        _ => Err("line is not a JSON object".to_owned()),
     }
 }
 
@@ -55,11 +55,11 @@ fn row_of(fields: Map<String, Value>) -> Result<ImportRow, String> {
             "name" => written.name = text_of(&field, value)?,
             "phone" => written.phone = text_of(&field, value)?,
             "email" => written.email = text_of(&field, value)?,
-            "tags" => written.tags = names_of(value)?,
+            "tags" => written.tags = names_of(value).map_err(|message| format!("tags {message}"))?,
             "attributes" => written.attributes = attributes_of(value)?,
             "opted_out" => written.opted_out = truth_of(&field, value)?,
             "tag_ids" | "wa_user_id" if !value.is_null() => {
-                return Err(format!("has {field}, which a file cannot bring"));
+                return Err(format!("{field} cannot be imported; leave it out"));
             }
             name if !name.is_empty() && !PUBLISHED.contains(&name) && is_scalar(&value) => {
                 others.insert(field, value);
@@ -80,7 +80,7 @@ fn text_of(field: &str, value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Null => Ok(String::new()),
-        _ => Err(format!("has {field} that is not text")),
+        _ => Err(format!("{field} must be a text")),
     }
 }
 
@@ -88,17 +88,27 @@ fn truth_of(field: &str, value: Value) -> Result<bool, String> {
     match value {
         Value::Bool(truth) => Ok(truth),
         Value::Null => Ok(false),
-        _ => Err(format!("has {field} that is neither true nor false")),
+        _ => Err(format!("{field} must be true or false")),
     }
 }
 
-/// The names of tags: a list, or one text.
+const NAMES_RULE: &str = "must be a list of names, or a text of names separated by semicolons";
+
+/// The names of tags: a list, or one text. An error continues the field's name.
 pub(in crate::contacts) fn names_of(value: Value) -> Result<Vec<String>, String> {
     match value {
         Value::Null => Ok(vec![]),
         Value::String(text) => Ok(tags_of(&text)),
-        Value::Array(names) => names.into_iter().map(|name| text_of("a tag", name)).collect(),
-        _ => Err("has tags that are neither names nor text".to_owned()),
+        Value::Array(names) => names.into_iter().map(name_of).collect(),
+        _ => Err(NAMES_RULE.to_owned()),
+    }
+}
+
+fn name_of(name: Value) -> Result<String, String> {
+    match name {
+        Value::String(name) => Ok(name),
+        Value::Null => Ok(String::new()),
+        _ => Err(NAMES_RULE.to_owned()),
     }
 }
 
@@ -108,6 +118,6 @@ fn attributes_of(value: Value) -> Result<Map<String, Value>, String> {
         Value::Object(attributes) if attributes.values().all(|value| is_scalar(value) || value.is_null()) => {
             Ok(attributes)
         }
-        _ => Err("has attributes that are not an object of texts, numbers, booleans or nulls".to_owned()),
+        _ => Err("attributes must be an object of texts, numbers, booleans or nulls".to_owned()),
     }
 }

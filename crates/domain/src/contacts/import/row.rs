@@ -29,16 +29,16 @@ impl Written {
         let phone = self.phone.trim();
         let phone = phone.strip_prefix('\'').unwrap_or(phone);
         if phone.is_empty() {
-            return Err("has no phone".to_owned());
+            return Err("phone is required".to_owned());
         }
-        let phone = Phone::parse(phone).ok_or("has a phone that is not a number of the plan")?;
-        let name = check_name(&self.name).ok_or("has no name, or one of more than 200 characters")?;
+        let phone = Phone::parse(phone).ok_or("phone is not a valid phone number")?;
+        let name = check_name(&self.name).ok_or("name must have 1 to 200 characters")?;
         let email = match self.email.trim() {
             "" => None,
-            email => Some(text::email(email).ok_or("has an e-mail that is none")?),
+            email => Some(text::email(email).ok_or("email is not a valid e-mail address")?),
         };
         if !attributes_fit(&self.attributes) {
-            return Err("has too many attributes, or too large ones".to_owned());
+            return Err("attributes must have at most 100 values and 16384 bytes in total".to_owned());
         }
         Ok(ImportRow {
             contact: ContactDraft {
@@ -49,7 +49,7 @@ impl Written {
                 opted_out: self.opted_out.then_some(true),
                 ..ContactDraft::default()
             },
-            tags: check_tags(self.tags)?,
+            tags: check_tags(self.tags).map_err(|message| format!("tags {message}"))?,
         })
     }
 }
@@ -59,7 +59,7 @@ pub(super) fn tags_of(text: &str) -> Vec<String> {
     text.split(';').map(str::to_owned).collect()
 }
 
-/// Each name once, without what no tag may have.
+/// Each name once, without what no tag may have; an error continues the field's name.
 pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>, String> {
     let mut tags: Vec<String> = Vec::new();
     for tag in names
@@ -68,14 +68,14 @@ pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>,
         .filter(|tag| !tag.is_empty())
     {
         if tag.chars().count() > TAG_CHARS {
-            return Err(format!("has a tag of more than {TAG_CHARS} characters"));
+            return Err(format!("must have names of at most {TAG_CHARS} characters"));
         }
         if !tags.contains(&tag) {
             tags.push(tag);
         }
     }
     if tags.len() > TAGS {
-        Err(format!("has more than {TAGS} tags"))
+        Err(format!("must have at most {TAGS} names"))
     } else {
         Ok(tags)
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::ImportRow;
-use super::csv::{CsvDecoder, Record};
+use super::csv::{CsvDecoder, RECORD_BYTES, RECORD_CELLS, Record};
 use super::row::{Written, tags_of};
 use super::{Taken, csv};
 use crate::shared::FieldErrors;
@@ -90,15 +90,16 @@ fn without_guard(cell: &str) -> &str {
 }
 
 fn read_row(columns: &[Column], cells: Option<Vec<String>>) -> Result<ImportRow, String> {
-    let cells = cells.ok_or("is too long, or is not UTF-8")?;
+    let cells =
+        cells.ok_or_else(|| format!("line must be UTF-8 of at most {RECORD_BYTES} bytes and {RECORD_CELLS} cells"))?;
     if cells.len() > columns.len() {
-        return Err("has more cells than the header line".to_owned());
+        return Err("line has more cells than the header line".to_owned());
     }
     let mut written = Written::default();
     for (column, cell) in columns.iter().zip(&cells) {
         let cell = without_guard(cell.trim());
         if cell.contains('\0') {
-            return Err("holds a NUL character".to_owned());
+            return Err("line contains a NUL character".to_owned());
         }
         match column {
             Column::Name => cell.clone_into(&mut written.name),

@@ -205,36 +205,39 @@ async fn every_fault_of_a_line_of_json_is_told() {
     let long = format!(r#"{{"name":"A","phone":"11961234567","x":"{}"}}"#, "x".repeat(70_000));
     let many: String = (0..101).map(|n| format!(",\"a{n}\":1")).collect();
     let faults = [
-        (r#"{"name":"A","phone":"11961234567""#, "is not JSON"),
-        (r#"[{"name":"A","phone":"11961234567"}]"#, "is not a JSON object"),
-        (r#"{"name":"A\u0000","phone":"11961234567"}"#, "holds a NUL character"),
+        (r#"{"name":"A","phone":"11961234567""#, "line is not valid JSON"),
+        (r#"[{"name":"A","phone":"11961234567"}]"#, "line is not a JSON object"),
+        (
+            r#"{"name":"A\u0000","phone":"11961234567"}"#,
+            "line contains a NUL character",
+        ),
         (
             r#"{"name":"A","phone":"11961234567","a\u0000":1}"#,
-            "holds a NUL character",
+            "line contains a NUL character",
         ),
-        (r#"{"name":7,"phone":"11961234567"}"#, "has name that is not text"),
-        (r#"{"name":"A"}"#, "has no phone"),
+        (r#"{"name":7,"phone":"11961234567"}"#, "name must be a text"),
+        (r#"{"name":"A"}"#, "phone is required"),
         (
             r#"{"name":"A","wa_user_id":"BR.1"}"#,
-            "has wa_user_id, which a file cannot bring",
+            "wa_user_id cannot be imported; leave it out",
         ),
         (
             r#"{"name":"A","phone":"11961234567","tag_ids":[]}"#,
-            "has tag_ids, which a file cannot bring",
+            "tag_ids cannot be imported; leave it out",
         ),
         (
             r#"{"name":"A","phone":"11961234567","tags":[{}]}"#,
-            "has a tag that is not text",
+            "tags must be a list of names, or a text of names separated by semicolons",
         ),
         (
             r#"{"name":"A","phone":"11961234567","opted_out":"yes"}"#,
-            "has opted_out that is neither true nor false",
+            "opted_out must be true or false",
         ),
         (
             r#"{"phone":"11961234567"}"#,
-            "has no name, or one of more than 200 characters",
+            "name must have 1 to 200 characters",
         ),
-        (long.as_str(), "is too long"),
+        (long.as_str(), "line must have at most 65536 bytes"),
     ];
     let mut file: String = faults.iter().map(|(line, _)| format!("{line}\n")).collect();
     file.push_str(&format!("{{\"name\":\"A\",\"phone\":\"11961234567\"{many}}}\n"));
@@ -249,7 +252,7 @@ async fn every_fault_of_a_line_of_json_is_told() {
             "{line:.60}"
         );
     }
-    assert_eq!(told[12], (13, "has too many attributes, or too large ones"));
+    assert_eq!(told[12], (13, "attributes must have at most 100 values and 16384 bytes in total"));
     assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 13, 1));
     let (empty, _) = import_as(ImportFormat::JsonLines, b"\n \n", 1).await;
     assert_eq!(empty.unwrap(), ImportReport::default());
