@@ -3,6 +3,7 @@
 //! Owns contacts and tags. Does not own segments of contacts, nor what was said to anyone.
 
 mod import;
+mod limits;
 mod model;
 mod phone;
 mod ports;
@@ -10,6 +11,7 @@ mod service;
 mod upsert;
 
 pub use import::{Import, ImportFormat, ImportReport, LineError, MAX_ROWS};
+pub use limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, attribute_bytes};
 pub use model::*;
 pub use phone::Phone;
 pub use ports::*;

@@ -104,6 +104,15 @@ pub struct ImportRow {
     pub tags: Vec<String>,
 }
 
+/// A row of a batch that would make its contact too large.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefusedRow {
+    /// Which row of the batch, from 0.
+    pub position: usize,
+    /// The attributes that its contact has.
+    pub attributes: Map<String, Value>,
+}
+
 /// A contact that another system tells of, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContactUpsert {

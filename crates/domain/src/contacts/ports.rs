@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Contact, ContactDraft, ContactQuery, ContactUpsert, ImportRow, Tag};
+use super::{Contact, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag};
 use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId};
 
 /// How many rows of a batch were new, and how many changed a contact that was there.
@@ -13,6 +13,27 @@ pub struct Upserted {
     pub imported: u64,
     /// Contacts that were there.
     pub updated: u64,
+}
+
+/// How a batch ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BatchOutcome {
+    /// Every row is written.
+    Written(Upserted),
+    /// Nothing is written, because these rows would give their contacts more or larger attributes than a contact may
+    /// have.
+    Refused(Vec<RefusedRow>),
+}
+
+/// How the upsert of one contact ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpsertOutcome {
+    /// It is new.
+    Created,
+    /// It was there.
+    Updated,
+    /// Nothing is written: it would have more or larger attributes than a contact may have.
+    AttributesExceeded,
 }
 
 /// Contacts.
@@ -25,7 +46,7 @@ pub trait ContactStore: Send + Sync {
     /// One contact with its tags.
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
 
-    /// Inserts with tags. `Taken { field: "phone" }` when the number is another contact's, so for `wa_user_id`, and
+    /// Inserts with tags; a draft that names an opt-out decides by `Consent::decided`. `Taken { field: "phone" }` when the number is another contact's, so for `wa_user_id`, and
     /// `Dangling { field: "tag_ids" }` when a tag is not the account's.
     async fn insert(
         &self,
@@ -36,8 +57,8 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError>;
 
-    /// Replaces the contact's fields, and its tags when given. An opt-out is written only when the draft names it, and
-    /// keeps its first moment. None when there is no such contact. Fails as `insert`.
+    /// Replaces the contact's fields, and its tags when given. An opt-out is written only when the draft names it, by
+    /// `Consent::decided` as of the database's now. None when there is no such contact. Fails as `insert`.
     async fn update<'a>(
         &self,
         account: AccountId,
@@ -52,25 +73,27 @@ pub trait ContactStore: Send + Sync {
 
     /// Upserts a batch by phone in a bounded number of statements, whatever its size. No phone occurs twice in it. An
     /// existing contact keeps an e-mail that the row leaves empty, keeps attributes that the row does not name, and
-    /// keeps its tags beside the row's; a row may opt it out, never in. Missing tags are made. New ids are `ids`, one a row, in order.
+    /// keeps its tags beside the row's; a row may opt it out (`Consent::decided`), never in. Missing tags are made. New
+    /// ids are `ids`, one a row, in order. All rows are written or, where any would make its contact's attributes exceed
+    /// `MAX_ATTRIBUTES` or `MAX_ATTRIBUTE_BYTES`, none. What exceeds them already may be merged, but not grow.
     async fn upsert(
         &self,
         account: AccountId,
         ids: &[ContactId],
         rows: &[ImportRow],
         now: OffsetDateTime,
-    ) -> Result<Upserted, StoreError>;
+    ) -> Result<BatchOutcome, StoreError>;
 
     /// Upserts one contact: the one with its phone, else the one with its user id, else a new one. Nothing is taken from
-    /// one that is there: what the draft leaves empty is kept, attributes and tags are added to; it may be opted out,
-    /// never in. Fails as `insert`: a user id, too, may be another contact's. True: it is new.
+    /// one that is there: what the draft leaves empty is kept, attributes and tags are added to, up to the limits of
+    /// `upsert`; it may be opted out, never in. Fails as `insert`: a user id, too, may be another contact's.
     async fn upsert_one(
         &self,
         account: AccountId,
         id: ContactId,
         upsert: &ContactUpsert,
         now: OffsetDateTime,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<UpsertOutcome, StoreError>;
 }
 
 /// Tags.

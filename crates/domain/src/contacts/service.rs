@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::limits::{attributes_fit, attributes_rule, merge_rule};
 use super::{
     Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Phone, Tag,
-    TagStore, upsert,
+    TagStore, UpsertOutcome, upsert,
 };
 use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
 
@@ -15,10 +16,8 @@ const WA_USER_ID_CHARS: usize = 128;
 const TAG_NAME_CHARS: usize = 100;
 const COLOR_CHARS: usize = 32;
 
-/// How many tags a contact may be given, and how large its attributes may be.
+/// How many tags a contact may be given.
 const TAGS: usize = 50;
-const ATTRIBUTES: usize = 100;
-const ATTRIBUTE_BYTES: usize = 16 * 1024;
 
 /// The use cases of contacts.
 pub struct Contacts {
@@ -109,7 +108,11 @@ impl Contacts {
         let contact = upsert::read(fields)?;
         let id = self.ids.next().into();
         let now = self.clock.now();
-        Ok(self.store.upsert_one(account, id, &contact, now).await?)
+        match self.store.upsert_one(account, id, &contact, now).await? {
+            UpsertOutcome::Created => Ok(true),
+            UpsertOutcome::Updated => Ok(false),
+            UpsertOutcome::AttributesExceeded => Err(FieldErrors::one("attributes", merge_rule()).into()),
+        }
     }
 
     /// Begins to take in a file.
@@ -171,25 +174,13 @@ fn fault<T>(errors: &mut FieldErrors, field: &str, message: &str) -> Option<T> {
 
 fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
     if !attributes_fit(attributes) {
-        errors.add(
-            "attributes",
-            format!("must be at most {ATTRIBUTES} values of {ATTRIBUTE_BYTES} bytes together"),
-        );
+        errors.add("attributes", attributes_rule());
     }
     for (key, value) in attributes {
         if value.is_array() || value.is_object() {
             errors.add(format!("attributes.{key}"), "must be a string, number, boolean or null");
         }
     }
-}
-
-/// Whether a contact may have so many attributes of such a size.
-pub(super) fn attributes_fit(attributes: &Map<String, Value>) -> bool {
-    let bytes: usize = attributes
-        .iter()
-        .map(|(key, value)| key.len() + value.to_string().len())
-        .sum();
-    attributes.len() <= ATTRIBUTES && bytes <= ATTRIBUTE_BYTES
 }
 
 /// The platform's id of a person whose number is hidden: a country, maybe `ENT`, and up to 128 letters and digits.

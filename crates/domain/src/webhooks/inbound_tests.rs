@@ -12,7 +12,7 @@ use super::{
     Call, CallError, Direction, Inbound, MockInboundStore, Receipt, SealedSecrets, SecretBytes, StoredWebhook, Webhook,
     sign,
 };
-use crate::contacts::{Contacts, MockContactStore};
+use crate::contacts::{Contacts, MockContactStore, UpsertOutcome};
 use crate::ingestion::{Ingestion, MockIngestionStore, Recorded, Recording};
 use crate::shared::{
     AccountId, Cipher, FieldErrors, MetricEventId, MockClock, MockIds, Sealed, StoreError, WebhookId, WebhookLogId,
@@ -97,7 +97,7 @@ impl World {
             assert_eq!((account, upsert.contact.name.as_str()), (ACCOUNT, "Ana"));
             match upsert.contact.wa_user_id {
                 Some(_) => Err(StoreError::Taken { field: "wa_user_id" }),
-                None => Ok(true),
+                None => Ok(UpsertOutcome::Created),
             }
         });
         let (clock, ids) = (Arc::new(clock(now)), Arc::new(ids()));

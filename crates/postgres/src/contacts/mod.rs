@@ -1,6 +1,7 @@
 //! Contacts and tags.
 
 mod consent;
+mod limits;
 mod store;
 mod tags;
 mod told;

@@ -7,7 +7,8 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, S
 use diesel::sql_types::{Json, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
-    Contact, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone, Tag, Upserted,
+    BatchOutcome, Contact, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone, Tag,
+    UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
 use serde::Deserialize;
@@ -348,11 +349,16 @@ impl ContactStore for PgContacts {
         ids: &[ContactId],
         rows: &[ImportRow],
         now: OffsetDateTime,
-    ) -> Result<Upserted, StoreError> {
+    ) -> Result<BatchOutcome, StoreError> {
         if rows.is_empty() {
-            return Ok(Upserted::default());
+            return Ok(BatchOutcome::Written(Upserted::default()));
         }
-        in_tenant!(self.0, account, |conn| upsert::upsert(conn, account, ids, rows, now))
+        in_tenant!(
+            self.0,
+            account,
+            |conn| upsert::upsert(conn, account, ids, rows, now),
+            unless BatchOutcome::Refused(_)
+        )
     }
 
     async fn upsert_one(
@@ -361,9 +367,12 @@ impl ContactStore for PgContacts {
         id: ContactId,
         upsert: &ContactUpsert,
         now: OffsetDateTime,
-    ) -> Result<bool, StoreError> {
-        in_tenant!(self.0, account, |conn| upsert::upsert_one(
-            conn, account, id, upsert, now
-        ))
+    ) -> Result<UpsertOutcome, StoreError> {
+        in_tenant!(
+            self.0,
+            account,
+            |conn| upsert::upsert_one(conn, account, id, upsert, now),
+            unless UpsertOutcome::AttributesExceeded
+        )
     }
 }

@@ -1,22 +1,25 @@
 //! A batch of an import: six statements, however many rows. And one contact that another system tells of.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Bool, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use recado_domain::contacts::{ContactDraft, ContactUpsert, ImportRow, Phone, Upserted};
+use recado_domain::contacts::{
+    BatchOutcome, ContactDraft, ContactUpsert, ImportRow, Phone, RefusedRow, UpsertOutcome, Upserted,
+};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::limits::merge_fits;
 use super::store::{insert, written};
 use super::told::telling;
 use crate::analytics::count_contacts;
 use crate::derived;
-use crate::errors::{Attempt, Fault, overtaken};
+use crate::errors::{Attempt, Fault, corrupt, overtaken};
 use crate::sql::{Id, bare, sql};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
@@ -28,11 +31,14 @@ pub(super) async fn upsert(
     ids: &[ContactId],
     rows: &[ImportRow],
     now: OffsetDateTime,
-) -> Attempt<Upserted> {
+) -> Attempt<BatchOutcome> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
     let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
     make_tags(conn, account, names, now).await?;
     let written = write_contacts(conn, account, ids, rows, now).await?;
+    if written.len() < rows.len() {
+        return refused(conn, account, rows, &written).await.map(BatchOutcome::Refused);
+    }
     label(conn, account, rows, &written).await?;
     let mut upserted = Upserted::default();
     for contact in written {
@@ -43,7 +49,46 @@ pub(super) async fn upsert(
     }
     let imported = i64::try_from(upserted.imported).unwrap_or(i64::MAX);
     count_contacts(conn, account, Some(now), imported).await?;
-    Ok(upserted)
+    Ok(BatchOutcome::Written(upserted))
+}
+
+#[derive(QueryableByName)]
+struct AttributesRow {
+    #[diesel(sql_type = Text)]
+    phone: String,
+    #[diesel(sql_type = Jsonb)]
+    attributes: Value,
+}
+
+/// The rows that were not written, with what their contacts have: the statement that passed them over has locked them.
+async fn refused(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    rows: &[ImportRow],
+    written: &[Written],
+) -> Attempt<Vec<RefusedRow>> {
+    let written: HashSet<&str> = written.iter().filter_map(|row| row.phone.as_deref()).collect();
+    let phones = rows.iter().map(|row| row.contact.phone.as_ref().map(Phone::as_str));
+    let missing: HashMap<&str, usize> = phones
+        .enumerate()
+        .filter_map(|(position, phone)| phone.map(|phone| (phone, position)))
+        .filter(|(phone, _)| !written.contains(phone))
+        .collect();
+    let stored: Vec<AttributesRow> = sql("SELECT phone, attributes FROM contacts
+         WHERE account_id = $1 AND deleted_at IS NULL AND phone = ANY ($2)")
+    .bind(account)
+    .bind(missing.keys().map(ToString::to_string).collect::<Vec<_>>())
+    .load(conn)
+    .await?;
+    let row = |row: AttributesRow| {
+        let attributes: Map<String, Value> = serde_json::from_value(row.attributes).map_err(corrupt)?;
+        let position = missing.get(row.phone.as_str()).copied();
+        Ok(position.map(|position| RefusedRow { position, attributes }))
+    };
+    stored
+        .into_iter()
+        .filter_map(|stored| row(stored).transpose())
+        .collect()
 }
 
 /// A contact of the batch as it stands in the table now.
@@ -82,7 +127,7 @@ async fn make_tags(
     Ok(())
 }
 
-/// In the order of the phones, so that two imports of the same people queue up instead of blocking each other.
+/// All but those whose attributes would exceed the limits. In the order of the phones, so that two imports of the same people queue up instead of blocking each other.
 async fn write_contacts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -91,7 +136,9 @@ async fn write_contacts(
     now: OffsetDateTime,
 ) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
-    Ok(sql("WITH heard AS MATERIALIZED (
+    let fits = merge_fits("contacts.attributes", "excluded.attributes");
+    Ok(sql(format!(
+        "WITH heard AS MATERIALIZED (
            SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS wanted),
          written AS (
          INSERT INTO contacts
@@ -104,6 +151,7 @@ async fn write_contacts(
            attributes = contacts.attributes || excluded.attributes,
            opted_out_at = coalesce(contacts.opted_out_at, excluded.opted_out_at),
            updated_at = excluded.updated_at
+           WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
            CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
          told AS (
@@ -112,7 +160,8 @@ async fn write_contacts(
            FROM (SELECT CASE WHEN inserted THEN 'contact.created' ELSE 'contact.updated' END AS type,
                jsonb_agg(told) AS items FROM written WHERE told IS NOT NULL GROUP BY 1) w
            WHERE webhook_listens($1, w.type))
-         SELECT id, phone, inserted FROM written")
+         SELECT id, phone, inserted FROM written"
+    ))
     .bind(account)
     .bind(bare(ids))
     .bind(rows.iter().map(|row| row.contact.name.clone()).collect::<Vec<_>>())
@@ -170,19 +219,23 @@ async fn label(
     Ok(())
 }
 
-/// One contact, locked before it is added to. True: it is new.
+/// One contact, locked before it is added to.
 pub(super) async fn upsert_one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
     upsert: &ContactUpsert,
     now: OffsetDateTime,
-) -> Attempt<bool> {
+) -> Attempt<UpsertOutcome> {
     let draft = &upsert.contact;
     make_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
     let known = hold(conn, account, draft).await?;
     match known {
-        Some(known) => add_to(conn, account, known, draft, now).await?,
+        Some(known) => {
+            if !add_to(conn, account, known, draft, now).await? {
+                return Ok(UpsertOutcome::AttributesExceeded);
+            }
+        }
         None => match insert(conn, account, id, draft, &[], now)
             .await
             .map_err(StoreError::from)
@@ -194,7 +247,10 @@ pub(super) async fn upsert_one(
         },
     }
     label_one(conn, account, known.unwrap_or(id), upsert).await?;
-    Ok(known.is_none())
+    Ok(match known {
+        Some(_) => UpsertOutcome::Updated,
+        None => UpsertOutcome::Created,
+    })
 }
 
 /// The contact that a draft is about.
@@ -211,24 +267,28 @@ async fn hold(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactD
     Ok(found.map(|row| row.id.into()))
 }
 
+/// False: it would have more or larger attributes than a contact may have.
 async fn add_to(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
     draft: &ContactDraft,
     now: OffsetDateTime,
-) -> Attempt<()> {
-    let statement = "UPDATE contacts
+) -> Attempt<bool> {
+    let fits = merge_fits("attributes", "$7");
+    let statement = format!(
+        "UPDATE contacts
          SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
            wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9,
            opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) ELSE opted_out_at END
-         WHERE account_id = $1 AND id = $2";
-    let text = telling(statement, "contacts", "contact.updated", "id", "id");
-    written(text, account, id, draft, now)
+         WHERE account_id = $1 AND id = $2 AND {fits}"
+    );
+    let text = telling(&statement, "contacts", "contact.updated", "id", "id");
+    let changed = written(text, account, id, draft, now)
         .execute(conn)
         .await
         .map_err(Fault::from)?;
-    Ok(())
+    Ok(changed > 0)
 }
 
 async fn label_one(

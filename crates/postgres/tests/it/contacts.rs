@@ -1,7 +1,8 @@
 //! Contacts and tags.
 
 use recado_domain::contacts::{
-    Contact, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone, Tag, TagStore, Upserted,
+    BatchOutcome, Contact, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone, Tag, TagStore,
+    Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery, StoreError, TagId};
 use recado_postgres::PgTags;
@@ -18,7 +19,7 @@ pub(crate) fn draft(name: &str, phone: Option<&str>) -> ContactDraft {
     }
 }
 
-fn attributes(value: Value) -> Map<String, Value> {
+pub(crate) fn attributes(value: Value) -> Map<String, Value> {
     value.as_object().unwrap().clone()
 }
 
@@ -42,7 +43,7 @@ async fn tag(world: &World, account: AccountId, name: &str) -> TagId {
     tag.id
 }
 
-async fn add(world: &World, draft: &ContactDraft, tags: &[TagId]) -> Contact {
+pub(crate) async fn add(world: &World, draft: &ContactDraft, tags: &[TagId]) -> Contact {
     world
         .contacts()
         .insert(world.account, id().into(), draft, tags, NOW)
@@ -289,10 +290,18 @@ async fn lists_narrow_to_a_tag_or_a_segment() {
     assert_eq!(names(&world, of(None, Some(segment))).await, Vec::<String>::new());
 }
 
-fn row(name: &str, phone: &str, tags: &[&str]) -> ImportRow {
+pub(crate) fn row(name: &str, phone: &str, tags: &[&str]) -> ImportRow {
     ImportRow {
         contact: draft(name, Some(phone)),
         tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
+    }
+}
+
+/// How many of a batch were new, and how many there before; none of it was refused.
+pub(crate) fn upserted(outcome: Result<BatchOutcome, StoreError>) -> Upserted {
+    match outcome.unwrap() {
+        BatchOutcome::Written(upserted) => upserted,
+        BatchOutcome::Refused(rows) => panic!("{rows:?}"),
     }
 }
 
@@ -312,7 +321,7 @@ async fn an_import_adds_and_merges() {
     let rows = [changed, row("Bia", "+5511961234568", &["vip"])];
     let ids = [ContactId(id()), ContactId(id())];
     let later = NOW + Duration::SECOND;
-    let first = contacts.upsert(world.account, &ids, &rows, later).await.unwrap();
+    let first = upserted(contacts.upsert(world.account, &ids, &rows, later).await);
     assert_eq!(
         first,
         Upserted {
@@ -333,8 +342,8 @@ async fn an_import_adds_and_merges() {
     assert_eq!(bia.tags.len(), 1);
     let again = contacts
         .upsert(world.account, &[ContactId(id()), ContactId(id())], &rows, later)
-        .await
-        .unwrap();
+        .await;
+    let again = upserted(again);
     assert_eq!(
         again,
         Upserted {
@@ -344,7 +353,7 @@ async fn an_import_adds_and_merges() {
     );
     assert_eq!(world.number("SELECT count(*) FROM tags").await, 2);
     assert_eq!(
-        contacts.upsert(world.account, &[], &[], later).await.unwrap(),
+        upserted(contacts.upsert(world.account, &[], &[], later).await),
         Upserted::default()
     );
 }
@@ -367,7 +376,7 @@ async fn imports_of_the_same_people_at_once_all_arrive() {
             rows.reverse();
         }
         let ids: Vec<ContactId> = rows.iter().map(|_| ContactId(id())).collect();
-        async move { contacts.upsert(account, &ids, &rows, NOW).await.unwrap() }
+        async move { upserted(contacts.upsert(account, &ids, &rows, NOW).await) }
     });
     let done = futures_util::future::join_all(imports).await;
     assert_eq!(done.iter().map(|upserted| upserted.imported).sum::<u64>(), 300);
@@ -492,7 +501,7 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
     ] {
         rows.iter_mut().for_each(|row| row.contact.opted_out = opted_out);
         let ids = [ContactId(id()), ContactId(id())];
-        contacts.upsert(world.account, &ids, &rows, moment).await.unwrap();
+        upserted(contacts.upsert(world.account, &ids, &rows, moment).await);
         let listed = contacts.list(world.account, &everything()).await.unwrap().data;
         assert_eq!(
             listed.iter().map(|contact| contact.opted_out_at).collect::<Vec<_>>(),

@@ -13,6 +13,7 @@ mod brand;
 mod campaign_events;
 mod campaigns;
 mod conflicts;
+mod contact_limits;
 mod contacts;
 mod conversations;
 mod deletion;

@@ -20,7 +20,7 @@ use recado_postgres::{
 };
 use uuid::Uuid;
 
-use crate::contacts::draft;
+use crate::contacts::{draft, upserted};
 use crate::deliveries::news;
 use crate::ingestion::{event, order};
 use crate::support::{LEASE, NOW, World, id};
@@ -266,7 +266,7 @@ async fn contacts_of_an_import() {
         .collect();
     let ids: Vec<_> = rows.iter().map(|_| ContactId(id())).collect();
     world.count_reads().await;
-    let upserted = world.contacts().upsert(world.account, &ids, &rows, NOW).await.unwrap();
+    let upserted = upserted(world.contacts().upsert(world.account, &ids, &rows, NOW).await);
     assert_eq!(upserted.updated, 40);
     world.assert_looked_up("contacts of an import").await;
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use recado_domain::contacts::{Contact, ContactDraft, ContactStore, ContactUpsert, Tag, TagStore};
+use recado_domain::contacts::{Contact, ContactDraft, ContactStore, ContactUpsert, Tag, TagStore, UpsertOutcome};
 use recado_domain::shared::{AccountId, ContactId, StoreError, TagId};
 use recado_postgres::PgTags;
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn tag(world: &World, account: AccountId, name: &str) -> TagId {
 async fn upsert(world: &World, upsert: &ContactUpsert) -> Result<(ContactId, bool), StoreError> {
     let made = ContactId(id());
     let new = world.contacts().upsert_one(world.account, made, upsert, NOW).await?;
-    Ok((made, new))
+    Ok((made, new == UpsertOutcome::Created))
 }
 
 async fn found(world: &World, contact: ContactId) -> Contact {
@@ -109,13 +109,8 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
     assert!(upsert(&world, &told(hidden("Ana", "BR.1a"))).await.unwrap().1);
     let other = world.another_account().await;
     let theirs = told(draft("Y", Some("+5511961234568")));
-    assert!(
-        world
-            .contacts()
-            .upsert_one(other, ContactId(id()), &theirs, NOW)
-            .await
-            .unwrap()
-    );
+    let theirs = world.contacts().upsert_one(other, ContactId(id()), &theirs, NOW).await;
+    assert_eq!(theirs.unwrap(), UpsertOutcome::Created);
 }
 
 #[tokio::test]
@@ -159,7 +154,7 @@ async fn what_many_tell_of_one_person_at_once_adds_up() {
         }
     });
     let new = futures_util::future::join_all(calls).await;
-    assert_eq!(new.iter().filter(|new| **new).count(), 1);
+    assert_eq!(new.iter().filter(|new| **new == UpsertOutcome::Created).count(), 1);
     let contact: ContactId = ContactId(
         world
             .text("SELECT id::text FROM contacts")

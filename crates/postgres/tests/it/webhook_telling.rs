@@ -6,6 +6,7 @@ use recado_domain::templates::{MetaStatus, TemplateStore};
 use serde_json::{Map, Value};
 use time::Duration;
 
+use crate::contacts::upserted;
 use crate::support::{NOW, World, id};
 use crate::webhook_events::endpoint;
 
@@ -58,7 +59,7 @@ async fn live(world: &World, account: AccountId) {
         row("Eva", "+5511961234569"),
     ];
     let ids = [id().into(), id().into(), id().into()];
-    let upserted = contacts.upsert(account, &ids, &rows, NOW).await.unwrap();
+    let upserted = upserted(contacts.upsert(account, &ids, &rows, NOW).await);
     assert_eq!((upserted.imported, upserted.updated), (2, 1));
     assert!(contacts.delete(account, contact, NOW).await.unwrap());
     assert!(!contacts.delete(account, contact, NOW).await.unwrap());

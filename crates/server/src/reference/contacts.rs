@@ -80,7 +80,8 @@ pub(crate) fn set_tags() -> Operation {
 
 pub(crate) fn import() -> Operation {
     let told = "Takes in a file of up to 1,000,000 contacts as it arrives. Each row creates a contact, or changes the one \
-                with its phone number; a row that is wrong is skipped and told by its line. Rows are written in batches \
+                with its phone number; a row that is wrong is skipped and told by its line. So is a row with which its \
+                contact would have more than 100 attributes, or more than 16,384 bytes of them. Rows are written in batches \
                 of 1,000: what was written before a fault stays.";
     let csv = "name,phone,email,tags,city\nAna Lima,+5511961234567,ana@example.com,vip;novo,Campinas\n";
     let lines = concat!(

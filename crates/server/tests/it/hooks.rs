@@ -8,13 +8,13 @@ use crate::harness::people::{User, now};
 use crate::harness::{Options, Server, text};
 
 /// An inbound endpoint and its secret.
-struct Hook {
+pub(crate) struct Hook {
     id: String,
     signer: Webhook,
 }
 
 impl Hook {
-    fn new(ana: &User<'_>) -> Self {
+    pub(crate) fn new(ana: &User<'_>) -> Self {
         let body = json!({ "name": "Loja", "direction": "inbound", "events": ["*"] });
         Self::of(&ana.post("/api/webhooks", body).created())
     }
@@ -38,7 +38,7 @@ impl Hook {
             .send()
     }
 
-    fn call(&self, server: &Server, message_id: &str, body: &Value) -> Reply {
+    pub(crate) fn call(&self, server: &Server, message_id: &str, body: &Value) -> Reply {
         self.call_at(server, message_id, now(), &body.to_string())
     }
 }

@@ -2,6 +2,7 @@
 //! `encoding` finds out how the file is written, `sheet` and `objects` what it says, and nothing of it is held longer
 //! than a batch.
 
+mod batch;
 mod csv;
 mod encoding;
 mod lines;
@@ -11,14 +12,15 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{ContactError, ContactStore, ImportRow, Phone, Upserted};
-use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Tenant};
+use super::limits::merge_rule;
+use super::{BatchOutcome, ContactError, ContactStore, ImportRow, Upserted};
+use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, StoreError, Tenant};
+use batch::Batch;
 use encoding::Encoding;
 use objects::Objects;
 pub(super) use objects::names_of;
@@ -108,8 +110,7 @@ pub struct Import {
     account: AccountId,
     encoding: Encoding,
     reader: Reader,
-    batch: Vec<ImportRow>,
-    positions: HashMap<Phone, usize>,
+    batch: Batch,
     rows: u64,
     report: ImportReport,
 }
@@ -134,8 +135,7 @@ impl Import {
             account: tenant.account_id,
             encoding: Encoding::default(),
             reader,
-            batch: Vec::with_capacity(BATCH_ROWS),
-            positions: HashMap::with_capacity(BATCH_ROWS),
+            batch: Batch::default(),
             rows: 0,
             report: ImportReport::default(),
         }
@@ -170,56 +170,57 @@ impl Import {
             taken.row
         };
         match row {
-            Ok(row) => self.keep(row),
+            Ok(row) => self.keep(taken.line, row).await?,
             Err(message) => self.skip(taken.line, message),
         }
-        if self.batch.len() >= BATCH_ROWS {
+        if self.batch.lines() >= BATCH_ROWS {
             self.flush().await
         } else {
             Ok(())
         }
     }
 
-    /// A number that the batch has already is an update of it: no batch writes one contact twice.
-    fn keep(&mut self, row: ImportRow) {
-        let Some(phone) = row.contact.phone.clone() else { return };
-        match self
-            .positions
-            .get(&phone)
-            .and_then(|position| self.batch.get_mut(*position))
-        {
-            Some(earlier) => {
-                self.report.updated += 1;
-                row::merge(earlier, row);
-            }
-            None => {
-                self.positions.insert(phone, self.batch.len());
-                self.batch.push(row);
-            }
+    async fn keep(&mut self, line: u64, row: ImportRow) -> Result<(), ContactError> {
+        if self.batch.overflows_with(&row) {
+            self.flush().await?;
         }
+        self.batch.push(line, row);
+        Ok(())
     }
 
+    /// Lines that are skipped may be found after later ones: the errors stay in the order of the lines.
     fn skip(&mut self, line: u64, message: String) {
         self.report.skipped += 1;
-        if self.report.errors.len() < ERRORS_TOLD {
-            self.report.errors.push(LineError { line, message });
-        }
+        let position = self.report.errors.partition_point(|error| error.line < line);
+        self.report.errors.insert(position, LineError { line, message });
+        self.report.errors.truncate(ERRORS_TOLD);
     }
 
+    /// Writes the batch, without the lines that the store refuses: what they add depends on what their contacts have.
     async fn flush(&mut self) -> Result<(), ContactError> {
-        if self.batch.is_empty() {
-            return Ok(());
+        let mut batch = std::mem::take(&mut self.batch);
+        while batch.lines() > 0 {
+            let rows = batch.rows();
+            let ids: Vec<ContactId> = rows.iter().map(|_| self.ids.next().into()).collect();
+            let written = self.store.upsert(self.account, &ids, &rows, self.clock.now()).await?;
+            match written {
+                BatchOutcome::Written(Upserted { imported, .. }) => {
+                    self.report.imported += imported;
+                    self.report.updated += u64::try_from(batch.lines()).unwrap_or(u64::MAX) - imported;
+                    return Ok(());
+                }
+                BatchOutcome::Refused(refused) => {
+                    let lines = batch.take_refused(&refused);
+                    if lines.is_empty() {
+                        let error = "a batch of an import was refused, but none of its rows".to_owned();
+                        return Err(StoreError::Corrupt(error).into());
+                    }
+                    for line in lines {
+                        self.skip(line, format!("attributes, {}", merge_rule()));
+                    }
+                }
+            }
         }
-        let ids: Vec<ContactId> = self.batch.iter().map(|_| self.ids.next().into()).collect();
-        let written = self
-            .store
-            .upsert(self.account, &ids, &self.batch, self.clock.now())
-            .await?;
-        let Upserted { imported, updated } = written;
-        self.report.imported += imported;
-        self.report.updated += updated;
-        self.batch.clear();
-        self.positions.clear();
         Ok(())
     }
 }

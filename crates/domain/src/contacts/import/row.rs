@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::super::limits::{attributes_fit, attributes_rule};
 use super::super::model::ContactDraft;
-use super::super::service::{attributes_fit, check_name};
+use super::super::service::check_name;
 use super::super::{ImportRow, Phone};
 use crate::shared::text;
 
@@ -38,7 +39,7 @@ impl Written {
             email => Some(text::email(email).ok_or("email is not a valid e-mail address")?),
         };
         if !attributes_fit(&self.attributes) {
-            return Err("attributes must have at most 100 values and 16384 bytes in total".to_owned());
+            return Err(format!("attributes {}", attributes_rule()));
         }
         Ok(ImportRow {
             contact: ContactDraft {
@@ -82,7 +83,7 @@ pub(in crate::contacts) fn check_tags(names: Vec<String>) -> Result<Vec<String>,
 }
 
 /// What the store would make of two lines of one number, one after the other.
-pub(super) fn merge(earlier: &mut ImportRow, later: ImportRow) {
+pub(super) fn merge(mut earlier: ImportRow, later: ImportRow) -> ImportRow {
     let contact = &mut earlier.contact;
     contact.name = later.contact.name;
     contact.email = later.contact.email.or(contact.email.take());
@@ -93,4 +94,5 @@ pub(super) fn merge(earlier: &mut ImportRow, later: ImportRow) {
             earlier.tags.push(tag);
         }
     }
+    earlier
 }

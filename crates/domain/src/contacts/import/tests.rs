@@ -7,7 +7,7 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{ContactError, ImportRow, MockContactStore, Upserted};
+use super::super::{BatchOutcome, ContactError, ImportRow, MockContactStore, RefusedRow, Upserted};
 use super::*;
 use crate::shared::{AccountId, Clock, Ids, MockClock, MockIds, Role, StoreError, Tenant, UserId};
 
@@ -29,10 +29,10 @@ async fn import_as(format: ImportFormat, file: &[u8], cut: usize) -> Outcome {
         let updated = u64::try_from(rows.iter().filter(known).count()).unwrap();
         batches.push(rows.to_vec());
         assert_eq!(ids.len(), rows.len());
-        Ok(Upserted {
+        Ok(BatchOutcome::Written(Upserted {
             imported: u64::try_from(rows.len()).unwrap() - updated,
             updated,
-        })
+        }))
     });
     let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), format);
     for piece in file.chunks(cut) {
@@ -233,10 +233,7 @@ async fn every_fault_of_a_line_of_json_is_told() {
             r#"{"name":"A","phone":"11961234567","opted_out":"yes"}"#,
             "opted_out must be true or false",
         ),
-        (
-            r#"{"phone":"11961234567"}"#,
-            "name must have 1 to 200 characters",
-        ),
+        (r#"{"phone":"11961234567"}"#, "name must have 1 to 200 characters"),
         (long.as_str(), "line must have at most 65536 bytes"),
     ];
     let mut file: String = faults.iter().map(|(line, _)| format!("{line}\n")).collect();
@@ -252,7 +249,10 @@ async fn every_fault_of_a_line_of_json_is_told() {
             "{line:.60}"
         );
     }
-    assert_eq!(told[12], (13, "attributes must have at most 100 values and 16384 bytes in total"));
+    assert_eq!(
+        told[12],
+        (13, "attributes must have at most 100 values and 16384 bytes in total")
+    );
     assert_eq!((report.imported, report.skipped, batches[0].len()), (1, 13, 1));
     let (empty, _) = import_as(ImportFormat::JsonLines, b"\n \n", 1).await;
     assert_eq!(empty.unwrap(), ImportReport::default());
@@ -268,6 +268,105 @@ async fn an_earlier_opt_out_of_the_file_stays() {
         (batches[0][0].contact.name.as_str(), batches[0][0].contact.opted_out),
         ("B", Some(true))
     );
+}
+
+/// A store whose contacts have these attributes, all with one number, and the batches that it was given.
+fn store_with(attributes: usize) -> (MockContactStore, Arc<Mutex<Vec<Vec<ImportRow>>>>) {
+    let batches = Arc::new(Mutex::new(Vec::<Vec<ImportRow>>::new()));
+    let (seen, stored) = (batches.clone(), Mutex::new(wide("a", attributes)));
+    let mut store = MockContactStore::new();
+    store.expect_upsert().returning(move |_, _, rows, _| {
+        seen.lock().unwrap().push(rows.to_vec());
+        let mut stored = stored.lock().unwrap();
+        let mut merged = stored.clone();
+        merged.extend(rows[0].contact.attributes.clone());
+        if merged.len() > 100 {
+            let attributes = stored.clone();
+            return Ok(BatchOutcome::Refused(vec![RefusedRow {
+                position: 0,
+                attributes,
+            }]));
+        }
+        *stored = merged;
+        Ok(BatchOutcome::Written(Upserted {
+            imported: u64::try_from(rows.len()).unwrap() - 1,
+            updated: 1,
+        }))
+    });
+    (store, batches)
+}
+
+fn wide(prefix: &str, count: usize) -> serde_json::Map<String, serde_json::Value> {
+    (0..count).map(|n| (format!("{prefix}{n}"), json!("x"))).collect()
+}
+
+fn wide_line(name: &str, count: usize) -> String {
+    format!(
+        "{}\n",
+        json!({ "name": name, "phone": "11961234567", "attributes": wide(name, count) })
+    )
+}
+
+#[tokio::test]
+async fn lines_that_would_exceed_the_limits_are_skipped_in_their_order() {
+    let (store, batches) = store_with(60);
+    let file = [
+        wide_line("b", 30),
+        wide_line("c", 30),
+        "bad\n".to_owned(),
+        wide_line("d", 10),
+        "{\"name\":\"Bia\",\"phone\":\"11961234568\"}\n".to_owned(),
+    ];
+    let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
+    import.feed(file.concat().as_bytes()).await.unwrap();
+    let report = import.finish().await.unwrap();
+    let rule =
+        "attributes, together with those that the contact has, must have at most 100 values and 16384 bytes in total";
+    assert_eq!(messages(&report), [(2, rule), (3, "line is not valid JSON")]);
+    assert_eq!((report.imported, report.updated, report.skipped), (1, 2, 2));
+    // Once with all lines, once without the one that is too much.
+    let batches = batches.lock().unwrap();
+    assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(batches[1][0].contact.attributes.len(), 40);
+    assert_eq!(batches[1][0].contact.name, "d");
+}
+
+#[tokio::test]
+async fn lines_of_one_number_beyond_the_limit_are_written_one_after_the_other() {
+    let (store, batches) = store_with(0);
+    let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
+    let file = [wide_line("b", 60), wide_line("c", 60), wide_line("d", 40)].concat();
+    import.feed(file.as_bytes()).await.unwrap();
+    let report = import.finish().await.unwrap();
+    assert_eq!(messages(&report).len(), 1);
+    assert_eq!(
+        (report.imported, report.updated, report.skipped, report.errors[0].line),
+        (0, 2, 1, 2)
+    );
+    let sizes = batches
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|rows| rows[0].contact.attributes.len())
+        .collect::<Vec<_>>();
+    assert_eq!(sizes, [60, 100, 40]);
+}
+
+/// A store that refuses what it would have to take, because its contact changes all the time, does not hold a file up.
+#[tokio::test]
+async fn row_that_is_refused_without_a_reason_is_skipped() {
+    let mut store = MockContactStore::new();
+    store.expect_upsert().times(1).returning(|_, _, _, _| {
+        let attributes = wide("a", 1);
+        Ok(BatchOutcome::Refused(vec![RefusedRow {
+            position: 0,
+            attributes,
+        }]))
+    });
+    let mut import = Import::new(Arc::new(store), clock(), ids(), &tenant(), ImportFormat::JsonLines);
+    let file = [wide_line("b", 1), wide_line("c", 1)].concat();
+    import.feed(file.as_bytes()).await.unwrap();
+    assert_eq!(messages(&import.finish().await.unwrap()).len(), 2);
 }
 
 /// One row of a random file.

@@ -1,0 +1,79 @@
+//! How large a contact may grow: one definition for every writer. The store decides by it within its statements; its
+//! tests compare what it measures with [`attribute_bytes`].
+
+use serde_json::{Map, Value};
+
+/// How many attributes a contact may have.
+pub const MAX_ATTRIBUTES: usize = 100;
+
+/// How many bytes the names and values (as JSON) of a contact's attributes may have together.
+pub const MAX_ATTRIBUTE_BYTES: usize = 16 * 1024;
+
+/// What these attributes count against [`MAX_ATTRIBUTE_BYTES`].
+pub fn attribute_bytes(attributes: &Map<String, Value>) -> usize {
+    attributes
+        .iter()
+        .map(|(key, value)| key.len() + value.to_string().len())
+        .sum()
+}
+
+/// Whether a contact may have so many attributes of such a size.
+pub(super) fn attributes_fit(attributes: &Map<String, Value>) -> bool {
+    attributes.len() <= MAX_ATTRIBUTES && attribute_bytes(attributes) <= MAX_ATTRIBUTE_BYTES
+}
+
+/// Whether a merge of attributes may be stored. A contact that is too large already may be merged with what makes it no
+/// larger.
+pub(super) fn merge_fits(stored: &Map<String, Value>, merged: &Map<String, Value>) -> bool {
+    (merged.len() <= MAX_ATTRIBUTES || merged.len() <= stored.len())
+        && (attribute_bytes(merged) <= MAX_ATTRIBUTE_BYTES || attribute_bytes(merged) <= attribute_bytes(stored))
+}
+
+/// What is wrong with attributes that do not fit, after the name of their field.
+pub(super) fn attributes_rule() -> String {
+    format!("must have at most {MAX_ATTRIBUTES} values and {MAX_ATTRIBUTE_BYTES} bytes in total")
+}
+
+/// The same, of attributes that would be added to a contact's.
+pub(super) fn merge_rule() -> String {
+    format!("together with those that the contact has, {}", attributes_rule())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn attributes(prefix: &str, count: usize) -> Map<String, Value> {
+        (0..count).map(|n| (format!("{prefix}{n}"), json!("x"))).collect()
+    }
+
+    #[test]
+    fn bytes_are_those_of_names_and_of_values_as_json() {
+        let measured = |value: Value| attribute_bytes(value.as_object().unwrap());
+        assert_eq!(measured(json!({})), 0);
+        assert_eq!(
+            measured(json!({ "a": "é\n", "bc": null, "d": 10, "e": true })),
+            1 + 6 + 2 + 4 + 1 + 2 + 1 + 4
+        );
+        assert!(attributes_fit(&attributes("a", MAX_ATTRIBUTES)));
+        assert!(!attributes_fit(&attributes("a", MAX_ATTRIBUTES + 1)));
+        let large = |bytes: usize| json!({ "a": "x".repeat(bytes - 3) }).as_object().unwrap().clone();
+        assert!(attributes_fit(&large(MAX_ATTRIBUTE_BYTES)));
+        assert!(!attributes_fit(&large(MAX_ATTRIBUTE_BYTES + 1)));
+    }
+
+    #[test]
+    fn contact_beyond_the_limit_may_be_merged_but_not_grow() {
+        let mut merged = attributes("a", MAX_ATTRIBUTES + 20);
+        let stored = merged.clone();
+        assert!(merge_fits(&stored, &merged));
+        merged.insert("a1".into(), json!("y"));
+        assert!(merge_fits(&stored, &merged));
+        merged.insert("b".into(), json!("y"));
+        assert!(!merge_fits(&stored, &merged));
+        assert!(merge_fits(&attributes("a", 99), &attributes("a", 100)));
+        assert!(!merge_fits(&attributes("a", 100), &attributes("a", 101)));
+    }
+}

@@ -1,0 +1,23 @@
+//! How large a contact may grow, in SQL: merges are decided by the statement that makes them.
+
+use recado_domain::contacts::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES};
+
+/// Whether attributes may be merged with these: the result is within the limits, or no larger than what is stored.
+pub(super) fn merge_fits(stored: &str, added: &str) -> String {
+    let (merged, stored_bytes) = (format!("({stored} || {added})"), bytes(stored));
+    format!(
+        "(SELECT (count(*) <= {MAX_ATTRIBUTES} OR count(*) <= (SELECT count(*) FROM jsonb_object_keys({stored})))
+           AND ({merged_bytes} <= {MAX_ATTRIBUTE_BYTES} OR {merged_bytes} <= {stored_bytes})
+         FROM jsonb_object_keys({merged}))",
+        merged_bytes = bytes(&merged),
+    )
+}
+
+/// `attribute_bytes`. PostgreSQL writes 1e300 out; no number of ours is longer than 24 characters.
+fn bytes(attributes: &str) -> String {
+    format!(
+        "(SELECT coalesce(sum(octet_length(key) + CASE jsonb_typeof(value)
+             WHEN 'number' THEN least(octet_length(value::text), 24) ELSE octet_length(value::text) END), 0)
+           FROM jsonb_each({attributes}))"
+    )
+}
