@@ -18,7 +18,8 @@ pub(super) fn read(fields: &Map<String, Value>) -> Result<ContactUpsert, FieldEr
         wa_user_id: field(fields, "wa_user_id", &mut errors).map(Some),
         attributes: field(fields, "attributes", &mut errors),
         tag_ids: field(fields, "tag_ids", &mut errors),
-        opted_out: field(fields, "opted_out", &mut errors),
+        // A system's list may be older than a person's word: false decides nothing.
+        opted_out: field(fields, "opted_out", &mut errors).filter(|out| *out),
     };
     let names = fields.get("tags").cloned().unwrap_or_default();
     let tags = names_of(names).and_then(check_tags).unwrap_or_else(|message| {
@@ -78,6 +79,15 @@ mod tests {
         let hidden = json!({ "name": "Ana", "wa_user_id": "BR.1a", "phone": null, "email": null, "tags": "a; b" });
         let read = told(&hidden).unwrap();
         assert_eq!((read.contact.phone, read.tags.len()), (None, 2));
+    }
+
+    #[test]
+    fn system_decides_about_an_opt_out_only_by_true() {
+        let of = |opted_out: bool| {
+            let fields = json!({ "name": "Ana", "phone": "11961234567", "opted_out": opted_out });
+            told(&fields).unwrap().contact.opted_out
+        };
+        assert_eq!((of(true), of(false)), (Some(true), None));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who a sender is: found among the contacts by number or user id, and what is learned of them on the way.
 
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 
 use crate::contacts::Phone;
 use crate::shared::{ContactId, text};
@@ -45,7 +45,9 @@ pub fn is_opt_out(said: &str) -> bool {
     OPT_OUT.contains(&said.trim().to_uppercase().as_str())
 }
 
-/// Whether somebody wants messages. Their latest wish counts, in whatever order and however often it is told.
+/// Whether somebody wants messages: the state machine of every writer. The latest wish counts, in whatever order and
+/// however often it is reported; of two of the same second the refusal. `opted_out_at` is the time of the refusal that
+/// was reported first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Consent {
     /// When they asked for no more messages, and have not asked for them again.
@@ -73,6 +75,31 @@ impl Consent {
         if self.heard() >= Some(at) {
             return self;
         }
+        Self {
+            opted_out_at: None,
+            said_at: Some(at),
+        }
+    }
+
+    /// The account decides, by the API, an import or a system of theirs. It counts as of now, and after everything that is
+    /// recorded, whatever the clocks say. The store does the same in SQL, with the database's now.
+    #[must_use]
+    pub fn decided(self, opted_out: bool, now: OffsetDateTime) -> Self {
+        let heard = self.heard();
+        if opted_out {
+            let at = heard.map_or(now, |heard| heard.max(now));
+            return Self {
+                opted_out_at: self.opted_out_at.or(Some(at)),
+                said_at: Some(at),
+            };
+        }
+        // WhatsApp's times are whole seconds: a refusal of this second is older if it is recorded, else it may be newer.
+        let second = now.replace_nanosecond(0).unwrap_or(now);
+        let at = match heard {
+            Some(heard) if self.opted_out_at.is_some() && heard >= second => now.max(heard + Duration::MICROSECOND),
+            Some(heard) => heard.max(second),
+            None => second,
+        };
         Self {
             opted_out_at: None,
             said_at: Some(at),
@@ -294,22 +321,98 @@ mod tests {
         assert_eq!(named(Some(&"é".repeat(300)), None, None).chars().count(), 200);
     }
 
+    const EPOCH: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
+
+    fn at(second: i64) -> OffsetDateTime {
+        EPOCH + Duration::seconds(second)
+    }
+
+    /// A wish as WhatsApp reports it: whether they want messages, and since which second.
+    type Wish = (bool, i64);
+
+    fn reported(consent: Consent, (wanted, second): Wish) -> Consent {
+        match wanted {
+            true => consent.given(at(second)),
+            false => consent.withdrawn(at(second)),
+        }
+    }
+
+    /// What counts of a state. Which refusal came first is known of reports in their order alone.
+    fn standing(consent: Consent) -> (bool, Option<OffsetDateTime>) {
+        (consent.opted_out_at.is_some(), consent.said_at)
+    }
+
+    #[test]
+    fn decision_of_the_account_is_not_undone_by_older_events() {
+        let now = at(10) + Duration::milliseconds(500);
+        let out = Consent::default().withdrawn(at(3));
+        let back = out.decided(false, now);
+        assert_eq!(back.opted_out_at, None);
+        assert_eq!(back.withdrawn(at(3)), back);
+        assert_eq!(back.withdrawn(at(9)), back);
+        assert_eq!(back.withdrawn(at(10)).opted_out_at, Some(at(10)), "it may be newer");
+        // Known already, it is older.
+        let back = out.withdrawn(at(10)).decided(false, now);
+        assert_eq!((back.opted_out_at, back.withdrawn(at(10))), (None, back));
+        let out = Consent::default().given(at(3)).decided(true, now);
+        assert_eq!((out.opted_out_at, out.given(at(10))), (Some(now), out));
+        assert_eq!(out.given(at(11)).opted_out_at, None);
+        assert_eq!(
+            out.decided(true, at(12)).opted_out_at,
+            Some(now),
+            "the first time counts"
+        );
+    }
+
+    fn wishes() -> impl Strategy<Value = Vec<Wish>> {
+        prop::collection::vec((any::<bool>(), 0_i64..6), 0..8)
+    }
+
     proptest! {
-        /// Whatever order the wishes come in, and however often, the latest one stands.
+        /// Whatever order the wishes come in, and however often, the latest one stands. Of one second, the refusal does.
         #[test]
-        fn the_latest_wish_stands(mut wishes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8), seed in any::<prop::sample::Index>()) {
-            let epoch = datetime!(2026-03-01 12:00 UTC);
+        fn latest_wish_stands(mut wishes in prop::collection::vec((any::<bool>(), 0_i64..6), 1..8), seed in any::<prop::sample::Index>()) {
             let copied = wishes[seed.index(wishes.len())];
             wishes.push(copied);
-            let mut consent = Consent::default();
-            for &(wanted, second) in &wishes {
-                let at = epoch + time::Duration::seconds(second);
-                consent = if wanted { consent.given(at) } else { consent.withdrawn(at) };
-            }
+            let consent = wishes.iter().copied().fold(Consent::default(), reported);
             let latest = |which: bool| wishes.iter().filter(|(wanted, _)| *wanted == which).map(|(_, second)| *second).max();
             let (refused, wanted) = (latest(false), latest(true));
-            // Said in the same moment, the refusal stands.
-            prop_assert_eq!(consent.opted_out_at.is_some(), refused >= wanted && refused.is_some(), "{:?}", wishes);
+            prop_assert_eq!(standing(consent), (refused >= wanted && refused.is_some(), refused.max(wanted).map(at)), "{:?}", wishes);
+        }
+
+        /// Events before and after a decision of the account may come in any order and any number of times; decisions
+        /// count in their own order, also where the account's clock is behind.
+        #[test]
+        fn order_of_events_around_decisions_changes_nothing(
+            rounds in prop::collection::vec((wishes(), any::<bool>(), 0_i64..60), 1..4), last in wishes(), reverse in any::<bool>(),
+        ) {
+            let run = |shuffled: bool| {
+                let told = |consent: Consent, wishes: &[Wish]| {
+                    let mut wishes = wishes.to_vec();
+                    if shuffled {
+                        wishes.sort_unstable();
+                        wishes.extend(wishes.clone());
+                    }
+                    if shuffled && reverse {
+                        wishes.reverse();
+                    }
+                    wishes.into_iter().fold(consent, reported)
+                };
+                let decided = rounds.iter().fold(Consent::default(), |consent, (wishes, opted_out, tenths)| {
+                    told(consent, wishes).decided(*opted_out, EPOCH + Duration::milliseconds(tenths * 100))
+                });
+                (decided, told(decided, &last))
+            };
+            let (decided, end) = run(false);
+            prop_assert_eq!(standing(end), standing(run(true).1));
+            let (_, opted_out, _) = &rounds[rounds.len() - 1];
+            prop_assert_eq!(decided.opted_out_at.is_some(), *opted_out, "a decision counts at once");
+            // What was reported before the decision, reported again, does not undo it.
+            let known: Vec<Wish> = rounds.iter().flat_map(|(wishes, ..)| wishes.clone()).collect();
+            let newest = known.iter().map(|(_, second)| at(*second)).max();
+            if newest < decided.said_at {
+                prop_assert_eq!(known.iter().copied().fold(decided, reported), decided, "{:?}", known);
+            }
         }
     }
 }

@@ -12,7 +12,33 @@ use uuid::Uuid;
 
 use super::told::telling;
 use crate::errors::Attempt;
-use crate::sql::sql;
+use crate::sql::{column, sql};
+
+/// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at` and
+/// `consent_at`, of a contact whose values these are. `opted_out` is a boolean expression; null decides nothing. Now is the
+/// database's: several servers decide about one contact. A test compares the two.
+pub(super) struct Decided {
+    pub(super) opted_out_at: String,
+    pub(super) consent_at: String,
+}
+
+pub(super) fn decided(opted_out_at: &str, consent_at: &str, opted_out: &str) -> Decided {
+    let heard = format!("greatest({consent_at}, {opted_out_at})");
+    let second = "date_trunc('second', now())";
+    Decided {
+        opted_out_at: format!(
+            "CASE WHEN {opted_out} THEN coalesce({opted_out_at}, greatest(now(), {heard}))
+               WHEN ({opted_out}) IS NULL THEN {opted_out_at} END"
+        ),
+        consent_at: format!(
+            "CASE WHEN {opted_out} THEN greatest(now(), {heard})
+               WHEN ({opted_out}) IS NULL THEN {consent_at}
+               WHEN {opted_out_at} IS NOT NULL AND {heard} >= {second}
+                 THEN greatest(now(), {heard} + interval '1 microsecond')
+               ELSE greatest({second}, {heard}) END"
+        ),
+    }
+}
 
 /// Learns the contacts' ids with the platform, one each; one that another contact has is left there.
 pub(crate) async fn learn_wa_ids(
@@ -69,24 +95,40 @@ pub(crate) async fn withdraw(
             opted_out_at: row.opted_out_at,
             said_at: row.consent_at,
         };
-        (row.id, consent)
+        (row.id, (consent, consent))
     };
-    let mut consents: BTreeMap<Uuid, Consent> = rows.into_iter().map(consent).collect();
+    let mut consents: BTreeMap<Uuid, (Consent, Consent)> = rows.into_iter().map(consent).collect();
     for (contact, at) in refusals {
-        if let Some(consent) = consents.get_mut(contact) {
-            *consent = consent.withdrawn(*at);
+        if let Some((_, now)) = consents.get_mut(contact) {
+            *now = now.withdrawn(*at);
         }
     }
-    let statement = "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at, updated_at = now()
-         FROM unnest($2, $3, $4) AS w (id, opted_out_at, consent_at)
-         WHERE c.account_id = $1 AND c.id = w.id
-           AND (c.opted_out_at, c.consent_at) IS DISTINCT FROM (w.opted_out_at, w.consent_at)";
-    sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+    consents.retain(|_, (before, now)| now != before);
+    // Of whoever is out already only the time counts on: nothing that is published changes, and no event is due.
+    let (repeated, changed): (Vec<_>, Vec<_>) = consents
+        .into_iter()
+        .map(|(contact, (before, now))| (contact, now, before.opted_out_at == now.opted_out_at))
+        .partition(|(.., repeated)| *repeated);
+    if !changed.is_empty() {
+        let statement = "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
+               updated_at = now()
+             FROM unnest($2, $3, $4) AS w (id, opted_out_at, consent_at) WHERE c.account_id = $1 AND c.id = w.id";
+        sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+            .bind(account)
+            .bind(column(&changed, |(contact, ..)| *contact))
+            .bind(column(&changed, |(_, consent, _)| consent.opted_out_at))
+            .bind(column(&changed, |(_, consent, _)| consent.said_at))
+            .execute(&mut *conn)
+            .await?;
+    }
+    if !repeated.is_empty() {
+        sql("UPDATE contacts c SET consent_at = w.consent_at
+             FROM unnest($2, $3) AS w (id, consent_at) WHERE c.account_id = $1 AND c.id = w.id")
         .bind(account)
-        .bind(consents.keys().copied().collect::<Vec<_>>())
-        .bind(consents.values().map(|one| one.opted_out_at).collect::<Vec<_>>())
-        .bind(consents.values().map(|one| one.said_at).collect::<Vec<_>>())
+        .bind(column(&repeated, |(contact, ..)| *contact))
+        .bind(column(&repeated, |(_, consent, _)| consent.said_at))
         .execute(conn)
         .await?;
+    }
     Ok(())
 }

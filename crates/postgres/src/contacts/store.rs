@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::consent::{Decided, decided};
 use super::told::telling;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
@@ -216,10 +217,16 @@ pub(super) async fn insert(
     tags: &[TagId],
     now: OffsetDateTime,
 ) -> Attempt<Contact> {
-    let statement = "INSERT INTO contacts
-           (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN $8 THEN $9 END, $9, $9)";
-    let text = telling(statement, "contacts", "contact.created", COLUMNS, COLUMNS);
+    let Decided {
+        opted_out_at,
+        consent_at,
+    } = decided("NULL::timestamptz", "NULL::timestamptz", "$8");
+    let statement = format!(
+        "INSERT INTO contacts
+           (account_id, id, name, phone, email, wa_user_id, attributes, opted_out_at, consent_at, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, {opted_out_at}, {consent_at}, $9, $9)"
+    );
+    let text = telling(&statement, "contacts", "contact.created", COLUMNS, COLUMNS);
     let row: ContactRow = written(text, account, id, draft, now).get_result(&mut *conn).await?;
     let contact = if tags.is_empty() {
         row.with(vec![])?
@@ -240,11 +247,17 @@ async fn update(
     now: OffsetDateTime,
 ) -> Attempt<Option<Contact>> {
     // An opt-out that came meanwhile is not undone by whoever changes something else.
-    let statement = "UPDATE contacts
+    let Decided {
+        opted_out_at,
+        consent_at,
+    } = decided("opted_out_at", "consent_at", "$8");
+    let statement = format!(
+        "UPDATE contacts
          SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
-           opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) WHEN $8 IS NULL THEN opted_out_at END
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
-    let text = telling(statement, "contacts", "contact.updated", COLUMNS, COLUMNS);
+           opted_out_at = {opted_out_at}, consent_at = {consent_at}
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL"
+    );
+    let text = telling(&statement, "contacts", "contact.updated", COLUMNS, COLUMNS);
     let row: Option<ContactRow> = written(text, account, id, draft, now)
         .get_result(&mut *conn)
         .await

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::consent::{Decided, decided};
 use super::limits::merge_fits;
 use super::store::{insert, written};
 use super::told::telling;
@@ -136,21 +137,29 @@ async fn write_contacts(
     now: OffsetDateTime,
 ) -> Attempt<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
+    let Decided {
+        opted_out_at,
+        consent_at,
+    } = decided(
+        "contacts.opted_out_at",
+        "contacts.consent_at",
+        "excluded.opted_out_at IS NOT NULL OR NULL",
+    );
     let fits = merge_fits("contacts.attributes", "excluded.attributes");
     Ok(sql(format!(
         "WITH heard AS MATERIALIZED (
            SELECT webhook_listens($1, 'contact.created') OR webhook_listens($1, 'contact.updated') AS wanted),
          written AS (
          INSERT INTO contacts
-           (account_id, id, name, phone, email, attributes, opted_out_at, created_at, updated_at)
-         SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN $8 END, $8, $8
+           (account_id, id, name, phone, email, attributes, opted_out_at, consent_at, created_at, updated_at)
+         SELECT $1, r.id, r.name, r.phone, r.email, r.attributes, CASE WHEN r.opted_out THEN now() END,
+           CASE WHEN r.opted_out THEN now() END, $8, $8
          FROM unnest($2, $3, $4, $5, $6, $7) AS r (id, name, phone, email, attributes, opted_out) ORDER BY r.phone
          ON CONFLICT (account_id, phone) WHERE deleted_at IS NULL DO UPDATE SET
            name = excluded.name,
            email = coalesce(excluded.email, contacts.email),
            attributes = contacts.attributes || excluded.attributes,
-           opted_out_at = coalesce(contacts.opted_out_at, excluded.opted_out_at),
-           updated_at = excluded.updated_at
+           opted_out_at = {opted_out_at}, consent_at = {consent_at}, updated_at = excluded.updated_at
            WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
            CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
@@ -275,12 +284,16 @@ async fn add_to(
     draft: &ContactDraft,
     now: OffsetDateTime,
 ) -> Attempt<bool> {
+    let Decided {
+        opted_out_at,
+        consent_at,
+    } = decided("opted_out_at", "consent_at", "($8 OR NULL)");
     let fits = merge_fits("attributes", "$7");
     let statement = format!(
         "UPDATE contacts
          SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
            wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9,
-           opted_out_at = CASE WHEN $8 THEN coalesce(opted_out_at, $9) ELSE opted_out_at END
+           opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND {fits}"
     );
     let text = telling(&statement, "contacts", "contact.updated", "id", "id");

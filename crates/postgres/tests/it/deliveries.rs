@@ -20,7 +20,7 @@ pub(crate) fn news(send: Option<SendId>, message: &str, status: SendStatus) -> D
 }
 
 /// A run with three sends in flight.
-async fn in_flight() -> (World, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
+pub(crate) async fn in_flight() -> (World, recado_domain::campaigns::QueuedRun, Vec<SendId>) {
     let world = World::new().await;
     world.people(3).await;
     let worker = id();

@@ -13,6 +13,7 @@ mod brand;
 mod campaign_events;
 mod campaigns;
 mod conflicts;
+mod consent;
 mod contact_limits;
 mod contacts;
 mod conversations;

@@ -82,10 +82,8 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
         (Some("a@loja.example"), Some("BR.1a"))
     );
     assert_eq!(json!(now.attributes), json!({ "city": "SP", "size": 2 }));
-    assert_eq!(
-        (names(&now), now.opted_out_at),
-        (vec!["new".to_owned(), "vip".to_owned()], Some(NOW))
-    );
+    assert_eq!(names(&now), ["new", "vip"]);
+    assert!(now.opted_out_at > Some(NOW), "by the database's clock");
     assert_eq!(
         world.number("SELECT sum(contacts)::bigint FROM contact_counts").await,
         1

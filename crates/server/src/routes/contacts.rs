@@ -44,7 +44,8 @@ pub(crate) struct ContactBody {
     #[schemars(example = &"BR.1234567890")]
     #[serde(default, deserialize_with = "nullable")]
     wa_user_id: Option<Option<String>>,
-    /// True records that the person asked for no more messages, false takes that back.
+    /// True records that the person asked for no more messages, false takes that back. The decision counts as of now:
+    /// what WhatsApp reports of an earlier time does not undo it.
     opted_out: Option<bool>,
     /// Whatever the account knows of the person: names of your choice with texts, numbers and booleans.
     #[schemars(example = serde_json::json!({ "city": "Campinas", "coupon": "VOLTA10" }))]

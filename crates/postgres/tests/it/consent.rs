@@ -1,0 +1,188 @@
+//! Consent as the statements of all writers leave it, compared with the state machine.
+
+use recado_domain::contacts::{ContactDraft, ContactStore, ContactUpsert};
+use recado_domain::conversations::Consent;
+use recado_domain::shared::ContactId;
+use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
+use time::{Duration, OffsetDateTime};
+
+use crate::contacts::{add, draft, row, upserted};
+use crate::deliveries::{in_flight, news};
+use crate::support::{NOW, World, id};
+
+const PHONE: &str = "+5511961234567";
+
+/// Microseconds since 1970, of one contact or of no row at all.
+async fn time(world: &World, expression: &str, rest: &str) -> Option<OffsetDateTime> {
+    let query = format!("SELECT ((extract(epoch FROM {expression}) * 1000000)::bigint)::text {rest}");
+    let micros: i128 = world.text(&query).await?.parse().unwrap();
+    Some(OffsetDateTime::from_unix_timestamp_nanos(micros * 1000).unwrap())
+}
+
+async fn now(world: &World) -> OffsetDateTime {
+    time(world, "now()", "").await.unwrap()
+}
+
+async fn consent(world: &World, id: ContactId) -> Consent {
+    let rest = format!("FROM contacts WHERE id = '{id}'");
+    Consent {
+        opted_out_at: time(world, "opted_out_at", &rest).await,
+        said_at: time(world, "consent_at", &rest).await,
+    }
+}
+
+async fn set(world: &World, id: ContactId, opted_out_at: &str, consent_at: &str) {
+    let set = format!("UPDATE contacts SET opted_out_at = {opted_out_at}, consent_at = {consent_at} WHERE id = '{id}'");
+    world.sql(&set).await;
+}
+
+fn deciding(opted_out: Option<bool>) -> ContactDraft {
+    ContactDraft {
+        opted_out,
+        ..draft("Ana", Some(PHONE))
+    }
+}
+
+/// The ways in which an account decides about a contact that is there.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Put,
+    Import,
+    System,
+}
+
+async fn decide(world: &World, way: Way, contact: ContactId, opted_out: Option<bool>) {
+    let (contacts, account, draft) = (world.contacts(), world.account, deciding(opted_out));
+    match way {
+        Way::Put => drop(
+            contacts
+                .update(account, contact, &draft, None, NOW)
+                .await
+                .unwrap()
+                .unwrap(),
+        ),
+        Way::Import => {
+            let mut rows = [row("Ana", PHONE, &[])];
+            rows[0].contact.opted_out = opted_out;
+            assert_eq!(
+                upserted(contacts.upsert(account, &[ContactId(id())], &rows, NOW).await).updated,
+                1
+            );
+        }
+        Way::System => {
+            let upsert = ContactUpsert {
+                contact: draft,
+                tag_ids: vec![],
+                tags: vec![],
+            };
+            contacts
+                .upsert_one(account, ContactId(id()), &upsert, NOW)
+                .await
+                .unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn statements_decide_as_the_state_machine_does() {
+    let world = World::new().await;
+    let ana = add(&world, &deciding(None), &[]).await.id;
+    assert_eq!(consent(&world, ana).await, Consent::default());
+    let times = [
+        "NULL",
+        "timestamptz '2001-01-01 00:00:00.5Z'",
+        "timestamptz '2101-01-01Z'",
+    ];
+    let states = times.iter().flat_map(|out| times.iter().map(move |said| (out, said)));
+    let ways = [
+        (Way::Put, Some(true)),
+        (Way::Put, Some(false)),
+        (Way::Put, None),
+        (Way::Import, Some(true)),
+        (Way::Import, None),
+        (Way::System, Some(true)),
+        // Whatever a system says: nobody is opted in by it.
+        (Way::System, Some(false)),
+    ];
+    for (out, said) in states {
+        for (way, opted_out) in ways {
+            set(&world, ana, out, said).await;
+            let before = consent(&world, ana).await;
+            let began = now(&world).await;
+            decide(&world, way, ana, opted_out).await;
+            let after = consent(&world, ana).await;
+            let context = format!("{before:?} {way:?} {opted_out:?}");
+            let decided = opted_out.filter(|out| *out || matches!(way, Way::Put));
+            let Some(decided) = decided else {
+                assert_eq!(after, before, "{context}");
+                continue;
+            };
+            // What was written down as of now, was, give or take the second that an opt-in is rounded down to.
+            let ended = now(&world).await;
+            let at = after.said_at.filter(|at| *at <= ended);
+            assert!(
+                at.is_none_or(|at| at >= began - Duration::SECOND),
+                "{context}: {after:?}"
+            );
+            assert_eq!(after, before.decided(decided, at.unwrap_or(ended)), "{context}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn contact_that_is_created_with_a_decision_has_its_time() {
+    let world = World::new().await;
+    for opted_out in [true, false] {
+        let began = now(&world).await;
+        let made = add(&world, &deciding(Some(opted_out)), &[]).await.id;
+        let made_as = consent(&world, made).await;
+        let at = made_as.said_at.unwrap();
+        assert!(at >= began - Duration::SECOND && at <= now(&world).await);
+        assert_eq!(made_as, Consent::default().decided(opted_out, at));
+        world.contacts().delete(world.account, made, NOW).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn refusal_of_the_same_second_is_older_than_the_opt_in_that_takes_it_back() {
+    let world = World::new().await;
+    let ana = add(&world, &deciding(None), &[]).await.id;
+    let second = "date_trunc('second', now())";
+    set(&world, ana, second, second).await;
+    let before = consent(&world, ana).await;
+    decide(&world, Way::Put, ana, Some(false)).await;
+    let after = consent(&world, ana).await;
+    assert_eq!(after.opted_out_at, None);
+    assert!(after.said_at > before.said_at);
+}
+
+/// 131050 is reported at least once. An older report is nothing new, and neither is a later one of who is out already.
+#[tokio::test]
+async fn repeated_refusals_of_whatsapp_emit_nothing() {
+    let (world, _, sends) = in_flight().await;
+    crate::webhook_events::endpoint(&world, world.account, "{contact.updated}", true).await;
+    let stopped = |seconds: i64| DeliveryNews {
+        error_code: Some(131_050),
+        at: NOW + Duration::seconds(seconds),
+        ..news(Some(sends[0]), "m0", recado_domain::campaigns::SendStatus::Failed)
+    };
+    let emitted = "SELECT count(*) FROM outbox_events WHERE payload->>'type' = 'contact.updated'";
+    let contact = "FROM contacts WHERE opted_out_at IS NOT NULL";
+    world.deliveries().apply(world.account, &[stopped(0)]).await.unwrap();
+    let updated = time(&world, "updated_at", contact).await;
+    assert_eq!(world.number(emitted).await, 1);
+    for seconds in [0, -5, 5, 5] {
+        world
+            .deliveries()
+            .apply(world.account, &[stopped(seconds)])
+            .await
+            .unwrap();
+    }
+    assert_eq!(world.number(emitted).await, 1);
+    assert_eq!(time(&world, "opted_out_at", contact).await, Some(NOW));
+    assert_eq!(time(&world, "updated_at", contact).await, updated);
+    assert_eq!(
+        time(&world, "consent_at", contact).await,
+        Some(NOW + Duration::seconds(5))
+    );
+}
