@@ -21,6 +21,9 @@ const TAKEN: &[(&str, &str)] = &[
     ("whatsapp_profiles_phone_number_id_unique", "phone_number_id"),
 ];
 
+/// Uniqueness of what no caller wrote: another transaction wrote it first, and the same work, done again, sees that.
+const RACES: &[&str] = &["contacts_wa_id_unique"];
+
 /// Which input field a violated reference blames.
 const DANGLING: &[(&str, &str)] = &[
     ("campaigns_folder_id_fkey", "folder_id"),
@@ -62,7 +65,7 @@ impl From<Fault> for StoreError {
     }
 }
 
-/// A deadlock or a serialization failure: the transaction is rolled back and may be tried again at once.
+/// A deadlock, a serialization failure, or a row that another transaction wrote first: the transaction is rolled back and may be tried again at once.
 #[derive(Debug, ThisError)]
 #[error("transactions got in each other's way")]
 struct Conflict(#[source] Error);
@@ -84,6 +87,11 @@ fn blame(error: Error) -> StoreError {
             .map(|(_, field)| *field)
     };
     match kind {
+        DatabaseErrorKind::UniqueViolation
+            if information.constraint_name().is_some_and(|name| RACES.contains(&name)) =>
+        {
+            StoreError::Unavailable(Box::new(Conflict(error)))
+        }
         DatabaseErrorKind::UniqueViolation => match named(TAKEN) {
             Some(field) => StoreError::Taken { field },
             None => StoreError::Failed(Box::new(error)),

@@ -106,6 +106,9 @@ pub struct InboxChanges {
     pub met: Vec<Person>,
     /// Contacts that changed.
     pub changed: Vec<Person>,
+    /// Those of them that give up an id which another contact of the batch takes over. The store clears their ids before
+    /// it writes anybody's: ids are unique at every statement.
+    pub released: Vec<ContactId>,
     /// Conversations that began or changed.
     pub threads: Vec<Thread>,
     /// Messages to be kept: which, where, what.
@@ -153,6 +156,7 @@ impl Inbox {
             .filter(|(now, before)| now != before)
             .map(|(now, _)| now.clone())
             .collect();
+        changes.released = released(&people, &self.people);
         changes.threads = self
             .threads
             .into_values()
@@ -204,6 +208,19 @@ impl Inbox {
             };
         }
     }
+}
+
+/// Who bore an id before that is somebody else's now.
+fn released(before: &[Person], now: &[Person]) -> Vec<ContactId> {
+    let taken_from = |(was, is): &(&Person, &Person)| {
+        was != is && now.iter().any(|other| other.id != was.id && was.shares_id_with(other))
+    };
+    before
+        .iter()
+        .zip(now)
+        .filter(taken_from)
+        .map(|(was, _)| was.id)
+        .collect()
 }
 
 #[cfg(test)]
@@ -389,6 +406,25 @@ mod tests {
         );
         assert_eq!(changes.changed[0].phone.as_deref(), Some("+5511962222222"));
         assert!(changes.met.is_empty());
+    }
+
+    #[test]
+    fn ids_that_change_hands_are_released_first() {
+        let moved = |from: &str, to: &str| InboundNews::Moved {
+            sender: sender(from),
+            now: sender(to),
+        };
+        let (inbox, person, _) = known();
+        let changes = take_in(inbox.clone(), vec![moved("5511961234567", "5511962222222")]);
+        assert_eq!(changes.released, []);
+        let changes = take_in(
+            inbox,
+            vec![
+                moved("5511961234567", "5511962222222"),
+                message("b", "5511961234567", "oi", 1),
+            ],
+        );
+        assert_eq!((changes.released, changes.met.len()), (vec![person.id], 1));
     }
 
     #[test]

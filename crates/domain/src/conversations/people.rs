@@ -140,6 +140,12 @@ impl Person {
             consent: Consent::default(),
         }
     }
+
+    /// Whether both bear one number or id.
+    pub(super) fn shares_id_with(&self, other: &Self) -> bool {
+        let same = |own: &Option<String>, others: &Option<String>| own.is_some() && own == others;
+        same(&self.phone, &other.phone) || same(&self.wa_id, &other.wa_id) || same(&self.wa_user_id, &other.wa_user_id)
+    }
 }
 
 /// The sender's contact: by the canonical number, else by the number as written, else by the user id. Positions, so

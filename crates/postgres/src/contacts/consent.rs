@@ -40,7 +40,9 @@ pub(super) fn decided(opted_out_at: &str, consent_at: &str, opted_out: &str) -> 
     }
 }
 
-/// Learns the contacts' ids with the platform, one each; one that another contact has is left there.
+/// Learns the contacts' ids with the platform, one each; one that another contact has is left there. Of several that
+/// learn the same one, the oldest gets it. Where another transaction teaches it to somebody else meanwhile, the unique
+/// index makes this one a conflict, which is tried again.
 pub(crate) async fn learn_wa_ids(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -50,6 +52,10 @@ pub(crate) async fn learn_wa_ids(
     if contacts.is_empty() {
         return Ok(());
     }
+    let mut taught: Vec<(String, Uuid)> = wa_ids.into_iter().zip(contacts).collect();
+    taught.sort_unstable();
+    taught.dedup_by(|later, earlier| later.0 == earlier.0);
+    let (wa_ids, contacts): (Vec<String>, Vec<Uuid>) = taught.into_iter().unzip();
     sql(
         "UPDATE contacts c SET wa_id = w.wa_id FROM unnest($2, $3) AS w (id, wa_id)
          WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id

@@ -19,7 +19,7 @@ use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
 use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
-use crate::sql::{Word, column, sql};
+use crate::sql::{Word, bare, column, sql};
 use crate::transactions::in_tenant;
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
@@ -139,6 +139,7 @@ async fn receive(
     };
     let (inbox, before) = load(conn, account, &InboxKeys::of(arrivals)).await?;
     let changes = inbox.take_in(arrivals.to_vec(), profile);
+    release(conn, account, &changes).await?;
     meet(conn, account, &changes).await?;
     change(conn, account, &changes).await?;
     write_threads(conn, account, &changes).await?;
@@ -230,6 +231,23 @@ async fn load(
     .await?;
     let seen: HashSet<String> = seen.into_iter().map(|row| row.word).collect();
     Ok((Inbox::new(people, threads, seen), statuses))
+}
+
+/// Clears the ids that change hands within the batch. What their contacts bear now is written with all that changed.
+async fn release(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    InboxChanges { released, .. }: &InboxChanges,
+) -> Attempt<()> {
+    if released.is_empty() {
+        return Ok(());
+    }
+    sql("UPDATE contacts SET phone = NULL, wa_id = NULL, wa_user_id = NULL WHERE account_id = $1 AND id = ANY ($2)")
+        .bind(account)
+        .bind(bare(released))
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 async fn meet(

@@ -23,7 +23,7 @@ use crate::whatsapp::profile;
 const NUMBER: &str = "111";
 
 /// A world whose account has connected the number.
-async fn connected() -> (World, ProfileId) {
+pub(crate) async fn connected() -> (World, ProfileId) {
     let world = World::new().await;
     let stored = profile(NUMBER);
     PgProfiles::new(world.tenants.clone())
@@ -33,11 +33,11 @@ async fn connected() -> (World, ProfileId) {
     (world, stored.profile.id)
 }
 
-fn conversations(world: &World) -> PgConversations {
+pub(crate) fn conversations(world: &World) -> PgConversations {
     PgConversations::new(world.tenants.clone(), world.platform.clone())
 }
 
-async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
+pub(crate) async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
     let arrivals = arrivals(news);
     PgInbox::new(world.tenants.clone())
         .receive(account, NUMBER, &arrivals)
@@ -45,7 +45,7 @@ async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
         .unwrap();
 }
 
-fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
+pub(crate) fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
     let arrival = |news| Arrival {
         news,
         contact_id: id().into(),
@@ -55,7 +55,7 @@ fn arrivals(news: Vec<InboundNews>) -> Vec<Arrival> {
     news.into_iter().map(arrival).collect()
 }
 
-fn sender(wa_id: &str) -> Sender {
+pub(crate) fn sender(wa_id: &str) -> Sender {
     Sender {
         wa_id: Some(wa_id.into()),
         user_id: None,
@@ -63,7 +63,7 @@ fn sender(wa_id: &str) -> Sender {
     }
 }
 
-fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> InboundNews {
+pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> InboundNews {
     InboundNews::Message(InboundMessage {
         wa_message_id: wamid.into(),
         sender,
@@ -414,7 +414,7 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
 }
 
 /// A conversation whose contact just wrote, and a reply in it that was begun.
-async fn replied(world: &World, profile: ProfileId) -> Message {
+pub(crate) async fn replied(world: &World, profile: ProfileId) -> Message {
     receive(
         world,
         world.account,
@@ -441,7 +441,7 @@ async fn replied(world: &World, profile: ProfileId) -> Message {
     reply
 }
 
-fn sent(wamid: &str) -> ReplyResult {
+pub(crate) fn sent(wamid: &str) -> ReplyResult {
     ReplyResult::Sent {
         message_id: wamid.into(),
         wa_id: Some("551196".into()),

@@ -55,6 +55,7 @@ mod turns;
 mod unfolding;
 mod unseen;
 mod upserts;
+mod wa_ids;
 mod webhook_events;
 mod webhook_telling;
 mod webhooks;

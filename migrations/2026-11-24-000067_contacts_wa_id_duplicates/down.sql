@@ -1,0 +1,2 @@
+-- The ids are learned anew with the next messages.
+SELECT 1;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY contacts_wa_id_unique;
