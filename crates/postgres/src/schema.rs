@@ -21,6 +21,7 @@ diesel::table! {
         completed_at -> Nullable<Timestamptz>,
         paused_at -> Nullable<Timestamptz>,
         pause_reason -> Nullable<Text>,
+        retry_scheduled_at -> Nullable<Timestamptz>,
         profile_id -> Nullable<Uuid>,
         quota_month -> Nullable<Date>,
         created_by -> Nullable<Uuid>,

@@ -104,6 +104,7 @@ macro_rules! params {
         params!(@one Option<$rust>, Nullable<$sql>);
         params!(@one Vec<$rust>, Array<$sql>);
         params!(@one Vec<Option<$rust>>, Array<Nullable<$sql>>);
+        params!(@one Option<Vec<$rust>>, Nullable<Array<$sql>>);
     )+};
     (@one $rust:ty, $sql:ty) => {
         impl Param for $rust {

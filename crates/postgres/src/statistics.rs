@@ -15,6 +15,7 @@ pub const QUEUE_TABLES: &[&str] = &[
     "account_deletions",
     "campaign_audiences",
     "campaign_queue",
+    "campaign_retries",
     "gateway_cancellations",
     "gateway_events",
     "idempotency_keys",

@@ -8,7 +8,7 @@ use super::deciding::ATTEMPTS;
 use super::service::RUN_LEASE;
 use super::{
     Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
-    Scheduler, StartOutcome, Trigger, prepare, prepare_retry, transition,
+    Scheduler, StartOutcome, Trigger, prepare, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
 
@@ -64,19 +64,8 @@ impl Campaigns {
     /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How many. One that
     /// cannot be announced holds up no other one; where there are only such, a fault of theirs is told.
     pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
-        let (mut announced, mut fault) = (0, None);
-        for run in self.runs.due(limit).await? {
-            match self.announce_one(run).await {
-                Ok(true) => announced += 1,
-                Ok(false) => {}
-                Err(error @ StoreError::Unavailable(_)) => return Err(error),
-                Err(error) => fault = fault.or(Some(error)),
-            }
-        }
-        match fault {
-            Some(error) if announced == 0 => Err(error),
-            _ => Ok(announced),
-        }
+        let due = self.runs.due(limit).await?;
+        count_done(due, async |run| self.announce_one(run).await).await
     }
 
     /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
@@ -135,8 +124,11 @@ impl Campaigns {
         .await
     }
 
-    /// Makes a scheduled campaign a draft again; it keeps its time.
+    /// Makes a scheduled campaign a draft again, which keeps its time; or ends the scheduled retry of one that is over.
     pub async fn unschedule(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        if self.get(tenant, id).await?.retry_scheduled_at.is_some() {
+            return self.unschedule_retry(tenant, id).await;
+        }
         self.decided(tenant, id, Command::Unschedule, async |stored, status| {
             let draft = Campaign {
                 status,
@@ -185,21 +177,6 @@ impl Campaigns {
         .await
     }
 
-    /// Tries the failed sends of a completed or partial campaign again.
-    pub async fn retry_failed(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
-        for _ in 0..ATTEMPTS {
-            let facts = self.runs.facts(tenant.account_id, id).await?;
-            let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, tenant)?;
-            match self.runs.retry(&retry).await? {
-                StartOutcome::Started { .. } => return Ok(retry.campaign),
-                StartOutcome::Refused(refusal) => return Err(refusal.into()),
-                StartOutcome::Missing => return Err(CampaignError::NotFound),
-                StartOutcome::Changed => {}
-            }
-        }
-        Err(Refusal::Contended.into())
-    }
-
     /// Writes a campaign that moved, with the audit entry that tells from where to where.
     async fn moved(
         &self,
@@ -212,6 +189,27 @@ impl Campaigns {
         let audit = tenant.audit(AuditAction::Update, "campaign", campaign.id);
         let events = [Event::Audit(audit.with_changes(changes))];
         Ok((self.store.update(&campaign, decided_on, &events).await?, campaign))
+    }
+}
+
+/// Does something to each item and counts those that it was done to. An error stops it only if the store is unavailable,
+/// and is returned only if nothing was done.
+pub(super) async fn count_done<T>(
+    items: Vec<T>,
+    act: impl AsyncFn(T) -> Result<bool, StoreError>,
+) -> Result<usize, StoreError> {
+    let (mut done, mut first_error) = (0, None);
+    for item in items {
+        match act(item).await {
+            Ok(true) => done += 1,
+            Ok(false) => {}
+            Err(error @ StoreError::Unavailable(_)) => return Err(error),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    match first_error {
+        Some(error) if done == 0 => Err(error),
+        _ => Ok(done),
     }
 }
 
@@ -435,24 +433,5 @@ mod tests {
                 .await
                 .is_err()
         );
-    }
-
-    #[tokio::test]
-    async fn failed_sends_are_tried_again_where_the_store_finds_some() {
-        for (outcome, goes) in [
-            (StartOutcome::Started { recipients: 2 }, true),
-            (StartOutcome::Refused(Refusal::NothingToRetry), false),
-            (StartOutcome::Changed, false),
-        ] {
-            let mut runs = MockRunStore::new();
-            runs.expect_facts()
-                .returning(|_, _| Ok(Some(facts(CampaignStatus::Partial))));
-            let times = if outcome == StartOutcome::Changed { 3 } else { 1 };
-            runs.expect_retry().times(times).returning(move |_| Ok(outcome.clone()));
-            let retried = campaigns(MockCampaignStore::new(), runs)
-                .retry_failed(&tenant(), ID)
-                .await;
-            assert_eq!(retried.is_ok(), goes);
-        }
     }
 }

@@ -20,7 +20,10 @@
 //! **A send** moves forward only, whoever brings the news and in whatever order: [`SendStatus::advance`]. The
 //! platform's answers come in five classes ([`SendOutcome`]) with one consequence each ([`settle`]). Whatever crashes,
 //! nobody is written to twice: a send that was started and never recorded is *unknown*, settled by the platform's own
-//! news or failed by time, never sent again.
+//! news or failed by time, never sent again by its run.
+//!
+//! **A retry** ([`Campaigns::retry_failed`]) tries failed sends of an ended run again, now or at a time. By its error code
+//! a failure may be tried again at once, later or never ([`Failure::class`]); what is left out is reported with its reason.
 //!
 //! **A preview** ([`preview`]) says who a run would go to, what the first of them would read, and everything that speaks
 //! against it; it changes nothing. **A test** ([`Trials`]) is one message of the campaign to one phone, outside its
@@ -34,6 +37,7 @@ mod dispatch;
 #[cfg(test)]
 mod dispatch_tests;
 mod events;
+mod failure;
 mod finish;
 mod flights;
 mod launch;
@@ -45,6 +49,7 @@ mod postponement;
 mod preconditions;
 mod preview;
 mod refusals;
+mod retry;
 mod run;
 mod script;
 mod send;
@@ -58,6 +63,7 @@ mod variables;
 pub use audience::{Audience, SegmentConfig};
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageNews, started_event};
+pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;
 pub use outcome::{Halt, SendOutcome, SendResult, settle};
@@ -65,9 +71,10 @@ pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL,
 pub use ports::*;
 pub use preconditions::{blanks, objections};
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
+pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
-    Announced, Announcement, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger, pause_notification,
-    prepare, prepare_retry,
+    Announced, Announcement, RetryOutcome, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger,
+    pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;

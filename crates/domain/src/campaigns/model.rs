@@ -64,6 +64,10 @@ pub struct Campaign {
     /// Why its run is paused; null when it is not.
     #[schemars(example = &super::launch::PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
+    /// When its failed sends are to be tried again; null when no retry is scheduled.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub retry_scheduled_at: Option<OffsetDateTime>,
     /// The user who created it; null when that user is gone.
     pub created_by: Option<UserId>,
     /// When it was created.

@@ -5,8 +5,9 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, Portion, Recipient, RunFacts,
-    RunMaterial, RunReport, RunRetry, RunStart, SendCounts, SendResult, StartOutcome, Survey, TrialFacts,
+    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, Portion, Recipient,
+    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, SendCounts,
+    SendResult, StartOutcome, Survey, TrialFacts,
 };
 use crate::contacts::Phone;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
@@ -30,7 +31,7 @@ pub trait CampaignStore: Send + Sync {
 
     /// Replaces the campaign's content and status, provided that it still is as it was decided on, by its status and by
     /// when it was changed last; commits the events with it. Entering `cancelled` also ends the run: its place in the queue goes, and so does the quota that its
-    /// unsent sends had reserved.
+    /// unsent sends had reserved. Without a `retry_scheduled_at` a scheduled retry ends.
     async fn update(
         &self,
         campaign: &Campaign,
@@ -38,7 +39,7 @@ pub trait CampaignStore: Send + Sync {
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError>;
 
-    /// Soft-deletes, provided the stored status still is `expected`; commits the events with it.
+    /// Soft-deletes, provided the stored status still is `expected`; commits the events with it. A scheduled retry ends.
     async fn delete(
         &self,
         campaign: &Campaign,
@@ -139,10 +140,23 @@ pub trait RunStore: Send + Sync {
     /// queue goes, the events are committed with it.
     async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
-    /// Begins a run of the campaign's failed sends, in one transaction like `start`: each is as if it had never been
-    /// tried. With them go those that an early end left untried. Left out are those whose outcome was never learned: they
-    /// may have arrived.
-    async fn retry(&self, retry: &RunRetry) -> Result<StartOutcome, StoreError>;
+    /// Begins a run of the campaign's failed sends, in one transaction like `start`, and ends its scheduled retry. The
+    /// sends are chosen by [`RETRY_RULES`](super::RETRY_RULES) at the store's time, or at the request's `not_before` if
+    /// that is later; each is as if it had never been tried. With them go those that an early end left untried. MUST be
+    /// refused where the campaign was changed since `decided_on`.
+    async fn retry(&self, retry: &RunRetry) -> Result<RetryOutcome, StoreError>;
+
+    /// Stores the time and the request of a retry, instead of an earlier one, in one transaction with the events; only
+    /// where the campaign was not changed since `decided_on`. Returns what it would take at that time, as far as is known
+    /// now.
+    async fn schedule_retry(
+        &self,
+        schedule: &RetrySchedule,
+    ) -> Result<(Write<CampaignStatus>, RetryReport), StoreError>;
+
+    /// Up to `limit` scheduled retries of accounts that may work whose time has come by the store's clock, across
+    /// tenants, the longest due first.
+    async fn due_retries(&self, limit: i64) -> Result<Vec<DueRetry>, StoreError>;
 
     /// Up to `limit` scheduled campaigns of accounts that may work whose time has come by the store's clock, across
     /// tenants, the longest due first.

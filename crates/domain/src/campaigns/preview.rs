@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::script::values;
-use super::{Command, Recipient, Refusal, RunFacts, objections};
+use super::{Command, Recipient, Refusal, RetryReport, RunFacts, objections, transition};
 use crate::shared::ContactId;
 use crate::templates::Rendered;
 
@@ -24,6 +24,8 @@ pub struct Survey {
     pub empty: Vec<String>,
     /// How many of the month's messages are taken.
     pub used: i64,
+    /// What a retry would take of the failed sends.
+    pub retry: RetryReport,
 }
 
 /// One whom a run would go to.
@@ -45,6 +47,9 @@ pub struct Preview {
     pub messages: Vec<PreviewMessage>,
     /// Everything that would refuse the run; empty when nothing does.
     pub refusals: Vec<PreviewRefusal>,
+    /// What `retry-failed` without a body would take of the failed sends, and what it would leave out; null unless the
+    /// campaign is completed or partial.
+    pub retry: Option<RetryReport>,
 }
 
 /// A message as one contact would read it.
@@ -91,6 +96,7 @@ pub fn preview(survey: Survey) -> Preview {
     });
     let refusals = refusals.collect();
     let facts = survey.facts;
+    let can_retry = transition(facts.campaign.status, Command::Retry).is_ok();
     let messages = facts.template.iter().flat_map(|template| {
         survey
             .first
@@ -108,6 +114,7 @@ pub fn preview(survey: Survey) -> Preview {
         recipients: survey.recipients,
         messages: messages.collect(),
         refusals,
+        retry: can_retry.then_some(survey.retry),
     }
 }
 
@@ -183,6 +190,7 @@ mod tests {
             deleted_segment: None,
             empty: vec![],
             used: 0,
+            retry: RetryReport::default(),
         }
     }
 
@@ -263,6 +271,28 @@ mod tests {
             "segment_deleted",
         ];
         assert_eq!(reasons(worst)[..5], of_nobody);
+    }
+
+    #[test]
+    fn a_retry_is_shown_where_one_may_start() {
+        let retry = RetryReport {
+            tried: 2,
+            left_out: vec![],
+        };
+        for (status, shown) in [
+            (CampaignStatus::Completed, Some(retry.clone())),
+            (CampaignStatus::Partial, Some(retry.clone())),
+            (CampaignStatus::Draft, None),
+            (CampaignStatus::Sending, None),
+            (CampaignStatus::Cancelled, None),
+        ] {
+            let mut survey = Survey {
+                retry: retry.clone(),
+                ..survey()
+            };
+            survey.facts.campaign.status = status;
+            assert_eq!(preview(survey).retry, shown, "{status}");
+        }
     }
 
     #[test]

@@ -4,9 +4,9 @@
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{Blank, Campaign, Command, Refusal, blanks, objections, transition};
+use super::{Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, blanks, objections, transition};
 use crate::billing::Standing;
-use crate::shared::{Actor, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId, Tenant};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId};
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
@@ -117,8 +117,47 @@ pub struct RunRetry {
     pub profile_id: Option<ProfileId>,
     /// Messages a month of the plan.
     pub monthly_limit: i64,
-    /// What to tell.
-    pub events: Vec<Event>,
+    /// When the campaign that this was decided on was changed last.
+    pub decided_on: OffsetDateTime,
+    /// Which failed sends are tried again.
+    pub request: RetryRequest,
+}
+
+impl RunRetry {
+    /// The audit entry of a retry that took and left this.
+    pub fn audit(&self, report: &RetryReport) -> Audit {
+        let actor = self.run.actor.as_ref();
+        let mut retry = self.request.changes();
+        if let Some(fields) = retry.as_object_mut() {
+            fields.insert("tried".to_owned(), json!(report.tried));
+            fields.insert("left_out".to_owned(), json!(report.left_out));
+        }
+        Audit {
+            user_id: actor.map(|actor| actor.user_id),
+            action: AuditAction::Update,
+            entity_type: "campaign".to_owned(),
+            entity_id: Some(self.campaign.id.0),
+            changes: Some(json!({ "status": self.campaign.status, "previousStatus": self.expected, "retry": retry })),
+            ip_address: actor.and_then(|actor| actor.ip_address.clone()),
+            support_admin: actor.and_then(|actor| actor.support_admin.clone()),
+        }
+    }
+}
+
+/// How a retry ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetryOutcome {
+    /// The run goes on.
+    Started {
+        /// How many sends it has: those that are tried again, and those that were never tried.
+        recipients: i64,
+        /// What it took of the failed sends, and what it left out.
+        report: RetryReport,
+    },
+    /// The campaign was changed since, nothing can be tried again, or the quota does not suffice.
+    Refused(Refusal),
+    /// There is no such campaign any more.
+    Missing,
 }
 
 /// How a start ended.
@@ -204,7 +243,7 @@ pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunS
 }
 
 /// Decides whether the failed sends of a run may be tried again.
-pub fn prepare_retry(facts: RunFacts, tenant: &Tenant) -> Result<RunRetry, Refusal> {
+pub fn prepare_retry(facts: RunFacts, run: Announced, request: RetryRequest) -> Result<RunRetry, Refusal> {
     if let Some(first) = objections(&facts, Command::Retry).into_iter().next() {
         return Err(first);
     }
@@ -212,20 +251,17 @@ pub fn prepare_retry(facts: RunFacts, tenant: &Tenant) -> Result<RunRetry, Refus
         .billing
         .messages_per_month(facts.now)
         .ok_or(Refusal::NoActivePlan)?;
-    let change = json!({ "status": super::CampaignStatus::Sending, "previousStatus": facts.campaign.status });
-    let audit = tenant.audit(AuditAction::Update, "campaign", facts.campaign.id);
     Ok(RunRetry {
         expected: facts.campaign.status,
-        run: Announced {
-            trigger: Trigger::Retry,
-            actor: Some(tenant.actor.clone()),
-        },
+        decided_on: facts.campaign.updated_at,
+        run,
+        request,
         profile_id: facts.profile_id,
         monthly_limit,
-        events: vec![Event::Audit(audit.with_changes(change))],
         campaign: Campaign {
             status: transition(facts.campaign.status, Command::Retry)?,
             completed_at: None,
+            retry_scheduled_at: None,
             updated_at: facts.now,
             ..facts.campaign
         },
@@ -399,20 +435,36 @@ pub(crate) mod tests {
             facts.campaign.completed_at = Some(NOW);
             facts
         };
-        let retry = prepare_retry(of(CampaignStatus::Partial), &tenant()).unwrap();
+        let retried = |facts| {
+            let run = Announced {
+                trigger: Trigger::Retry,
+                actor: Some(tenant().actor),
+            };
+            prepare_retry(facts, run, RetryRequest::default())
+        };
+        let retry = retried(of(CampaignStatus::Partial)).unwrap();
         assert_eq!(
             (retry.expected, retry.campaign.status),
             (CampaignStatus::Partial, CampaignStatus::Sending)
         );
         assert_eq!((retry.campaign.completed_at, retry.run.trigger), (None, Trigger::Retry));
-        assert!(matches!(&retry.events[..], [Event::Audit(a)] if a.action == AuditAction::Update));
+        assert_eq!(retry.decided_on, of(CampaignStatus::Partial).campaign.updated_at);
+        let report = RetryReport {
+            tried: 2,
+            left_out: vec![],
+        };
+        let audit = retry.audit(&report);
+        assert_eq!((audit.action, audit.user_id), (AuditAction::Update, Some(tenant().actor.user_id)));
+        let wanted = json!({ "status": "sending", "previousStatus": "partial",
+            "retry": { "codes": null, "not_before": null, "force": false, "tried": 2, "left_out": [] } });
+        assert_eq!(audit.changes, Some(wanted));
         for status in [CampaignStatus::Sent, CampaignStatus::Draft, CampaignStatus::Cancelled] {
-            assert!(prepare_retry(of(status), &tenant()).is_err());
+            assert!(retried(of(status)).is_err());
         }
         let unapproved = RunFacts {
             template: None,
             ..of(CampaignStatus::Completed)
         };
-        assert_eq!(prepare_retry(unapproved, &tenant()), Err(Refusal::NoTemplate));
+        assert_eq!(retried(unapproved), Err(Refusal::NoTemplate));
     }
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
+use super::FailureClass;
 use crate::shared::schema::Timestamp;
 use crate::shared::words;
 use crate::shared::{ContactId, SendId, timestamp};
@@ -78,6 +79,13 @@ pub struct CampaignSend {
     /// Why the send failed; null when it did not.
     #[schemars(example = &"Message undeliverable")]
     pub error_message: Option<String>,
+    /// Of a failed send, what trying it again would come to: `again` it may succeed at any time, `later` from
+    /// `retry_after` on, `never` it would fail again. Null for a send that did not fail.
+    pub failure_class: Option<FailureClass>,
+    /// When a failed send of class `later` may be tried again; else null.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(with = "timestamp::option")]
+    pub retry_after: Option<OffsetDateTime>,
     /// WhatsApp's id of the message; null before it was accepted.
     #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,

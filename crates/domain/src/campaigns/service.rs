@@ -191,6 +191,7 @@ fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         completed_at: None,
         paused_at: None,
         pause_reason: None,
+        retry_scheduled_at: None,
         created_by: Some(tenant.actor.user_id),
         created_at: now,
         updated_at: now,

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use thiserror::Error;
 
+use super::LeftOut;
 use crate::shared::words;
 
 words! {
@@ -47,6 +48,8 @@ pub enum Command {
     Finish(RunResult),
     /// Try its failed sends again.
     Retry,
+    /// Try its failed sends again at a time, or give that up.
+    ScheduleRetry,
     /// Stop it for good.
     Cancel,
     /// Remove it.
@@ -55,7 +58,7 @@ pub enum Command {
 
 impl Command {
     /// Every command, for tables and tests.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Edit,
         Self::Schedule,
         Self::Unschedule,
@@ -67,6 +70,7 @@ impl Command {
         Self::Finish(RunResult::AllAccepted),
         Self::Finish(RunResult::SomeFailed),
         Self::Retry,
+        Self::ScheduleRetry,
         Self::Cancel,
         Self::Delete,
     ];
@@ -81,7 +85,7 @@ impl Command {
             Self::Abort => "given back",
             Self::PauseOrResume => "paused or resumed",
             Self::Finish(_) => "finished",
-            Self::Retry => "retried",
+            Self::Retry | Self::ScheduleRetry => "retried",
             Self::Cancel => "cancelled",
             Self::Delete => "deleted",
         }
@@ -162,7 +166,10 @@ pub enum Refusal {
     OptedOut,
     /// None of its sends can be tried again.
     #[error("no failed send can be tried again")]
-    NothingToRetry,
+    NothingToRetry {
+        /// The failed sends, by why they are left out.
+        left_out: Vec<LeftOut>,
+    },
     /// Somebody changes the campaign at the same time.
     #[error("the campaign is being changed at the same time; try again")]
     Contended,
@@ -186,7 +193,7 @@ impl Refusal {
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::MonthUsedUp { .. } => "month_used_up",
             Self::OptedOut => "opted_out",
-            Self::NothingToRetry => "nothing_to_retry",
+            Self::NothingToRetry { .. } => "nothing_to_retry",
             Self::Contended => "contended",
             Self::NotInFuture => "not_in_future",
         }
@@ -195,8 +202,13 @@ impl Refusal {
     /// What a program needs to know of it beside its text: the word, and what goes with that.
     pub fn details(&self) -> Value {
         let mut details = json!({ "reason": self.reason() });
-        if let (Self::TemplateNotSendable { reasons }, Some(fields)) = (self, details.as_object_mut()) {
-            fields.insert("reasons".to_owned(), json!(reasons));
+        let further = match self {
+            Self::TemplateNotSendable { reasons } => Some(("reasons", json!(reasons))),
+            Self::NothingToRetry { left_out } => Some(("left_out", json!(left_out))),
+            _ => None,
+        };
+        if let (Some((name, value)), Some(fields)) = (further, details.as_object_mut()) {
+            fields.insert(name.to_owned(), value);
         }
         details
     }
@@ -223,6 +235,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
         (Command::Finish(RunResult::AllAccepted), Sending) => Ok(Completed),
         (Command::Finish(RunResult::SomeFailed), Sending) => Ok(Partial),
         (Command::Retry, Completed | Partial) => Ok(Sending),
+        (Command::ScheduleRetry, Completed | Partial) => Ok(status),
         (Command::Cancel, Sending | Scheduled) => Ok(Cancelled),
         (Command::Delete, Draft | Scheduled | Cancelled | Completed | Partial | Sent) => Ok(status),
         (Command::Edit, Sending | Cancelled | Completed | Partial | Sent)
@@ -233,7 +246,7 @@ pub fn transition(status: CampaignStatus, command: Command) -> Result<CampaignSt
             Command::Prepare | Command::Abort | Command::PauseOrResume | Command::Finish(_),
             Draft | Scheduled | Cancelled | Completed | Partial | Sent,
         )
-        | (Command::Retry, Draft | Scheduled | Sending | Cancelled | Sent)
+        | (Command::Retry | Command::ScheduleRetry, Draft | Scheduled | Sending | Cancelled | Sent)
         | (Command::Cancel, Draft | Cancelled | Completed | Partial | Sent)
         | (Command::Delete, Sending) => refused,
     }
@@ -284,7 +297,7 @@ mod tests {
             (Refusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
             (Refusal::MonthUsedUp { limit }, "month_used_up"),
             (Refusal::OptedOut, "opted_out"),
-            (Refusal::NothingToRetry, "nothing_to_retry"),
+            (Refusal::NothingToRetry { left_out: vec![] }, "nothing_to_retry"),
             (Refusal::Contended, "contended"),
             (Refusal::NotInFuture, "not_in_future"),
         ] {

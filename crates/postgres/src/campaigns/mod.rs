@@ -10,6 +10,7 @@ mod claims;
 mod ending;
 mod paces;
 mod preview;
+mod retries;
 mod rows;
 mod runs;
 mod sends;

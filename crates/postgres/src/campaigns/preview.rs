@@ -1,11 +1,11 @@
 //! What a run would be, read in one transaction that cannot write.
 
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use recado_domain::campaigns::{Survey, SurveyedContact, blanks};
+use recado_domain::campaigns::{Command, RetryReport, RetryRequest, Survey, SurveyedContact, blanks, transition};
 use recado_domain::shared::{AccountId, CampaignId};
 
 use super::audience;
-use super::{runs, usage};
+use super::{retries, runs, usage};
 use crate::errors::Attempt;
 
 /// Every statement sees the same moment, and none of them can change anything.
@@ -31,12 +31,17 @@ pub(super) async fn survey(
         });
     }
     let month = usage::this_month(conn).await?;
+    let retry = match transition(facts.campaign.status, Command::Retry) {
+        Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default()).await?,
+        Err(_) => RetryReport::default(),
+    };
     Ok(Some(Survey {
         recipients: audience::count(conn, account, &audience).await?,
         first: contacts,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
         empty: audience::leaves_empty(conn, account, &audience, &blanks(&facts)).await?,
         used: usage::used(conn, account, month).await?,
+        retry,
         facts,
     }))
 }

@@ -39,6 +39,7 @@ pub(super) struct CampaignRow {
     completed_at: Option<OffsetDateTime>,
     paused_at: Option<OffsetDateTime>,
     pause_reason: Option<String>,
+    retry_scheduled_at: Option<OffsetDateTime>,
     /// Not of the published campaign.
     pub(super) profile_id: Option<Uuid>,
     /// Not of the published campaign.
@@ -78,6 +79,7 @@ impl TryFrom<CampaignRow> for Campaign {
             completed_at: row.completed_at,
             paused_at: row.paused_at,
             pause_reason: row.pause_reason,
+            retry_scheduled_at: row.retry_scheduled_at,
             created_by: row.created_by.map(Into::into),
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -103,6 +105,7 @@ pub(super) struct Content<'a> {
     completed_at: Option<OffsetDateTime>,
     paused_at: Option<OffsetDateTime>,
     pause_reason: Option<&'a str>,
+    retry_scheduled_at: Option<OffsetDateTime>,
     updated_at: OffsetDateTime,
 }
 
@@ -138,6 +141,7 @@ impl<'a> TryFrom<&'a Campaign> for Content<'a> {
             completed_at: campaign.completed_at,
             paused_at: campaign.paused_at,
             pause_reason: campaign.pause_reason.as_deref(),
+            retry_scheduled_at: campaign.retry_scheduled_at,
             updated_at: campaign.updated_at,
         })
     }

@@ -9,8 +9,9 @@ use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, NEVER_CONFIRMED, QueuedRun, RunFacts, RunMaterial,
-    RunReport, RunRetry, RunStart, RunStore, SendResult, StartOutcome, Started,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, RetryOutcome,
+    RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendResult, StartOutcome,
+    Started,
 };
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
@@ -21,7 +22,7 @@ use uuid::Uuid;
 
 use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
-use super::{audience, claims, ending, rows, starting, turns};
+use super::{audience, claims, ending, retries, rows, starting, turns};
 use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::{Attempt, corrupt, word};
 use crate::pool::{PlatformPool, TenantPool};
@@ -76,9 +77,22 @@ impl RunStore for PgRuns {
         ))
     }
 
-    async fn retry(&self, run_retry: &RunRetry) -> Result<StartOutcome, StoreError> {
+    async fn retry(&self, run_retry: &RunRetry) -> Result<RetryOutcome, StoreError> {
         in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| starting::retry(conn, run_retry),
-            unless StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)
+            unless RetryOutcome::Refused(_) | RetryOutcome::Missing)
+    }
+
+    async fn schedule_retry(
+        &self,
+        schedule: &RetrySchedule,
+    ) -> Result<(Write<CampaignStatus>, RetryReport), StoreError> {
+        let account = schedule.campaign.account_id;
+        in_tenant!(self.tenants, account, |conn| retries::schedule(conn, schedule))
+    }
+
+    async fn due_retries(&self, limit: i64) -> Result<Vec<DueRetry>, StoreError> {
+        let rows = self.platform.rows::<retries::DueRow>(retries::due(limit)).await?;
+        Ok(rows.into_iter().map(DueRetry::from).collect())
     }
 
     async fn due(&self, limit: i64) -> Result<Vec<QueuedRun>, StoreError> {

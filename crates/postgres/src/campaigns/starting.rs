@@ -1,19 +1,17 @@
 //! The beginning of a run, in one transaction: status, frozen audience, counters, quota, place in the queue.
 
 use diesel::OptionalExtension;
-use diesel::prelude::QueryableByName;
-use diesel::sql_types::BigInt;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RunRetry, RunStart, StartOutcome, Trigger,
-    started_event,
+    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart, StartOutcome,
+    Trigger, started_event, transition,
 };
-use recado_domain::shared::{AccountId, Actor, CampaignId, TemplateId, Write};
+use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId, Write};
 use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::usage::MonthRow;
-use super::{audience, rows, runs, store, usage};
+use super::{audience, retries, rows, runs, store, usage};
 use crate::errors::Attempt;
 use crate::outbox;
 use crate::sql::{Answer, Sql, sql};
@@ -125,23 +123,27 @@ pub(super) fn announced<'a>(run: QueuedRun) -> Sql<'a> {
     rows::placed(run, "AND NOT prepared")
 }
 
-/// Makes the failed sends new ones; on any outcome but `Started` the caller has to roll it back.
-pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Attempt<StartOutcome> {
+/// Makes failed sends new ones; on any outcome but `Started` the caller has to roll it back.
+pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Attempt<RetryOutcome> {
     let campaign = &retry.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let Some(row) = rows::locked(conn, account, id).await? else {
-        return Ok(StartOutcome::Missing);
+        return Ok(RetryOutcome::Missing);
     };
-    let status = Campaign::try_from(row)?.status;
-    if status != retry.expected {
-        return Ok(StartOutcome::overtaken(retry.expected, status, Command::Retry));
+    let stored = Campaign::try_from(row)?;
+    if let Err(refusal) = transition(stored.status, Command::Retry) {
+        return Ok(RetryOutcome::Refused(refusal));
+    }
+    // Another retry may have run and ended since: its failures are not what this one was decided on.
+    if (stored.status, stored.updated_at) != (retry.expected, retry.decided_on) {
+        return Ok(RetryOutcome::Refused(Refusal::Contended));
     }
     if !template_is_approved(conn, account, campaign.template_id).await? {
-        return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
+        return Ok(RetryOutcome::Refused(Refusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let month: MonthRow = sql(
-        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6
+        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6, retry_scheduled_at = NULL
          WHERE account_id = $1 AND id = $2
          RETURNING date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month",
     )
@@ -153,10 +155,15 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     .bind(retry.profile_id)
     .get_result(&mut *conn)
     .await?;
+    retries::unschedule(conn, account, id).await?;
     while audience::unfold(conn, account, id).await? {}
-    let renewed = renew_failed(conn, account, id, month.month).await?;
-    if renewed == 0 {
-        return Ok(StartOutcome::Refused(Refusal::NothingToRetry));
+    // Before the failed ones, which are pending then, too.
+    let untried = retries::renew_untried(conn, account, id, month.month).await?;
+    let report = retries::renew(conn, account, id, month.month, &retry.request).await?;
+    let recipients = untried + report.tried;
+    if recipients == 0 {
+        let left_out = report.left_out;
+        return Ok(RetryOutcome::Refused(Refusal::NothingToRetry { left_out }));
     }
     let place = Place {
         trigger: retry.run.trigger,
@@ -166,55 +173,13 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
         lease: Duration::ZERO,
     };
     enqueue(conn, account, id, place).await?;
-    outbox::append(conn, account, &retry.events).await?;
-    if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, renewed).await? {
-        return Ok(StartOutcome::Refused(refusal));
+    outbox::append(conn, account, &[Event::Audit(retry.audit(&report))]).await?;
+    if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, recipients).await? {
+        return Ok(RetryOutcome::Refused(refusal));
     }
-    let told = started_event(campaign, retry.run.trigger, renewed);
+    let told = started_event(campaign, retry.run.trigger, recipients);
     outbox::append(conn, account, &[told]).await?;
-    Ok(StartOutcome::Started { recipients: renewed })
-}
-
-#[derive(QueryableByName)]
-struct RenewedRow {
-    #[diesel(sql_type = BigInt)]
-    n: i64,
-    #[diesel(sql_type = BigInt)]
-    failed: i64,
-}
-
-/// Makes failed sends as if they had never been tried, and counts them so. One whose outcome was never learned keeps
-/// the moment since when, and is left out. What an early end left untried goes with them: the run is sending again, and
-/// they need places in the month like all others.
-async fn renew_failed(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, month: Date) -> Attempt<i64> {
-    let renewed: RenewedRow = sql("WITH again AS (
-           SELECT id, status = 'failed' AS failed FROM campaign_sends
-           WHERE account_id = $1 AND campaign_id = $2
-             AND (status = 'failed' AND NOT never_confirmed OR status = 'pending' AND started_at IS NULL)
-           ORDER BY id FOR UPDATE
-         ), renewed AS (
-           UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
-             retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
-             superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
-             quota_month = $3
-           FROM again a WHERE s.account_id = $1 AND s.id = a.id
-         )
-         SELECT count(*) AS n, count(*) FILTER (WHERE failed) AS failed FROM again")
-    .bind(account)
-    .bind(id)
-    .bind(month)
-    .get_result(&mut *conn)
-    .await?;
-    sql(
-        "UPDATE campaign_counter_slots SET pending = pending + $3, failed = failed - $3
-         WHERE account_id = $1 AND campaign_id = $2 AND slot = 0",
-    )
-    .bind(account)
-    .bind(id)
-    .bind(renewed.failed)
-    .execute(conn)
-    .await?;
-    Ok(renewed.n)
+    Ok(RetryOutcome::Started { recipients, report })
 }
 
 /// Looked at again under a lock: the platform's verdict may have come since the facts were read.

@@ -4,17 +4,18 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, SendContact, SendCounts, Survey,
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, SendContact,
+    SendCounts, SendStatus, Survey,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
-use super::{claims, ending, preview};
+use super::{claims, ending, preview, retries};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -157,6 +158,9 @@ async fn update(
     if campaign.paused_at.is_none() && decided_on.paused_at.is_some() {
         claims::end_delay(conn, account, id).await?;
     }
+    if campaign.retry_scheduled_at.is_none() && decided_on.retry_scheduled_at.is_some() {
+        retries::unschedule(conn, account, id).await?;
+    }
     outbox::append(conn, account, events).await?;
     Ok(Write::Done)
 }
@@ -180,6 +184,7 @@ async fn delete(
     if diesel::update(guarded).set(gone).execute(&mut *conn).await? == 0 {
         return stale(conn, account, id).await;
     }
+    retries::unschedule(conn, account, id).await?;
     outbox::append(conn, account, events).await?;
     Ok(Write::Done)
 }
@@ -198,6 +203,12 @@ struct SentRow {
     error_code: Option<i64>,
     #[diesel(sql_type = Nullable<Text>)]
     error_message: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    failed_at: Option<OffsetDateTime>,
+    #[diesel(sql_type = BigInt)]
+    times: i64,
+    #[diesel(sql_type = Bool)]
+    opted_in_since: bool,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
     #[diesel(sql_type = Text)]
@@ -212,13 +223,25 @@ impl TryFrom<SentRow> for CampaignSend {
     type Error = StoreError;
 
     fn try_from(row: SentRow) -> Result<Self, StoreError> {
+        let status: SendStatus = word(&row.status)?;
+        let failed_at = row.failed_at.filter(|_| status == SendStatus::Failed);
+        let failure = failed_at.map(|failed_at| Failure {
+            code: row.error_code,
+            times: u32::try_from(row.times).unwrap_or(u32::MAX),
+            failed_at,
+            opted_in_since: row.opted_in_since,
+            has_phone: row.phone.is_some(),
+        });
+        let class = failure.map(|failure| failure.class());
         Ok(Self {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
-            status: word(&row.status)?,
+            status,
             sent_at: row.sent_at,
             error_code: row.error_code,
             error_message: row.error_message,
+            failure_class: class.map(|(class, _)| class),
+            retry_after: class.and_then(|(_, after)| after),
             wa_message_id: row.wa_message_id,
             contacts: SendContact {
                 name: row.name,
@@ -247,11 +270,13 @@ fn total<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
 /// go through all contacts for each send.
 fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
     sql(
-        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id,
-           c.name, c.phone, c.email
+        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.failed_at,
+           CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
+             AS times,
+           (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email
          FROM (SELECT * FROM campaign_sends WHERE account_id = $1 AND campaign_id = $2
            ORDER BY sent_at DESC NULLS LAST, id) s
-         JOIN LATERAL (SELECT name, phone, email, deleted_at FROM contacts
+         JOIN LATERAL (SELECT name, phone, email, deleted_at, opted_out_at, consent_at FROM contacts
            WHERE account_id = $1 AND id = s.contact_id OFFSET 0) c ON c.deleted_at IS NULL
          ORDER BY s.sent_at DESC NULLS LAST, s.id LIMIT $3 OFFSET $4",
     )

@@ -96,7 +96,7 @@ async fn a_run_tells_of_its_beginning_its_end_and_each_message() {
                      "sent": 2, "failed": 1, "ended_early": null }])
         )]
     );
-    runs.retry(&retry_of(&campaign)).await.unwrap();
+    runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
     let again = told(&world).await;
     assert_eq!(again.len(), 1);
     assert_eq!(

@@ -93,6 +93,8 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)
                    VALUES ('{account}', '{campaign}', 'send', '{tag}');
+                 INSERT INTO campaign_retries (account_id, campaign_id, due_at, force, user_id)
+                   VALUES ('{account}', '{campaign}', now(), false, '{tag}');
                  INSERT INTO whatsapp_files VALUES ('{account}', '1', 'p', '2', now());
                  INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
                    VALUES ('{account}', '{tag}', 'k', 'p', 'h', '{tag}');

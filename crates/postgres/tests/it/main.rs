@@ -43,6 +43,7 @@ mod reads;
 mod relay;
 mod reports;
 mod retries;
+mod retry_choices;
 mod rfm;
 mod runs;
 mod segments;

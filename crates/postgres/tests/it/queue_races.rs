@@ -1,8 +1,8 @@
 //! What a run's start, its end and the queue do to each other when they meet.
 
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, QueuedRun, Refusal, RunStart, RunStore, StartOutcome,
-    TrialStore, Trigger,
+    Announced, Announcement, Campaign, CampaignStatus, QueuedRun, Refusal, RetryOutcome, RunStart, RunStore,
+    StartOutcome, TrialStore, Trigger,
 };
 use recado_domain::shared::Write;
 use recado_postgres::PgTrials;
@@ -101,9 +101,10 @@ async fn start_after_its_plan_ended_is_refused() {
     assert_eq!(limits(&start).await, StartOutcome::Started { recipients: 251 });
 
     world
-        .sql("UPDATE campaign_sends SET status = 'failed'; UPDATE campaigns SET status = 'partial'")
+        .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(); UPDATE campaigns SET status = 'partial'")
         .await;
     world.on_plan("none").await;
-    let refused = world.runs().retry(&retry_of(&start.campaign)).await.unwrap();
-    assert_eq!(refused, StartOutcome::Refused(Refusal::NoActivePlan));
+    let retry = retry_of(&world, &start.campaign).await;
+    let refused = world.runs().retry(&retry).await.unwrap();
+    assert_eq!(refused, RetryOutcome::Refused(Refusal::NoActivePlan));
 }

@@ -1,21 +1,25 @@
 //! Failed sends that are tried again.
 
 use recado_domain::campaigns::{
-    Announced, Campaign, CampaignStatus, Claim, QueuedRun, Refusal, RunRetry, RunStore, SendResult, SendStatus,
-    StartOutcome, Trigger,
+    Announced, Campaign, CampaignStatus, CampaignStore as _, Claim, QueuedRun, Refusal, RetryOutcome, RetryRequest,
+    RunRetry, RunStore, SendResult, SendStatus, Trigger,
 };
 use recado_domain::shared::SendId;
 use recado_domain::whatsapp::DeliveryStore as _;
 use time::Duration;
 
 use crate::deliveries::news;
-use crate::support::{LEASE, World, event, id};
+use crate::support::{LEASE, World, id};
 
-pub(crate) fn retry_of(campaign: &Campaign) -> RunRetry {
+/// A retry of the campaign's failed sends, decided on the campaign as it is stored.
+pub(crate) async fn retry_of(world: &World, campaign: &Campaign) -> RunRetry {
+    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap().unwrap();
     RunRetry {
+        decided_on: stored.updated_at,
         campaign: Campaign {
             status: CampaignStatus::Sending,
-            ..campaign.clone()
+            completed_at: None,
+            ..stored
         },
         expected: CampaignStatus::Partial,
         run: Announced {
@@ -24,7 +28,7 @@ pub(crate) fn retry_of(campaign: &Campaign) -> RunRetry {
         },
         profile_id: None,
         monthly_limit: 100,
-        events: vec![event(id())],
+        request: RetryRequest::default(),
     }
 }
 
@@ -39,6 +43,14 @@ fn sent(message: &str) -> SendResult {
     SendResult::Sent {
         message_id: Some(message.into()),
         wa_id: None,
+    }
+}
+
+/// How many sends a started retry has, and how many of them had failed.
+pub(crate) fn tried(outcome: &RetryOutcome) -> (i64, i64) {
+    match outcome {
+        RetryOutcome::Started { recipients, report } => (*recipients, report.tried),
+        refused => panic!("{refused:?}"),
     }
 }
 
@@ -63,10 +75,10 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     let world = World::new().await;
     let (campaign, run, sends) = finished(&world).await;
     let (runs, worker) = (world.runs(), id());
-    let outcome = runs.retry(&retry_of(&campaign)).await.unwrap();
-    assert_eq!(outcome, StartOutcome::Started { recipients: 2 });
+    let outcome = runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    assert_eq!(tried(&outcome), (3, 3));
     world.assert_recount().await;
-    assert_eq!(world.usage().await, "2/2");
+    assert_eq!(world.usage().await, "2/3");
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
     assert_eq!(runs.announced(run).await.unwrap(), None);
     let Claim::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
@@ -74,13 +86,12 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     };
     let mut again: Vec<SendId> = claimed.iter().map(|send| send.id).collect();
     again.sort_unstable();
-    let mut wanted = vec![sends[2], sends[3]];
+    let mut wanted = sends[2..].to_vec();
     wanted.sort_unstable();
     assert_eq!(again, wanted);
     world.start_sends(run, worker, &again).await;
-    runs.record(run, &[(again[0], sent("w2")), (again[1], failed())])
-        .await
-        .unwrap();
+    let results = [(again[0], sent("w2")), (again[1], failed()), (again[2], failed())];
+    runs.record(run, &results).await.unwrap();
     let report = runs.finish(run).await.unwrap().unwrap();
     assert_eq!(
         (report.status, report.sent, report.failed),
@@ -91,19 +102,38 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
 }
 
 #[tokio::test]
-async fn what_was_never_confirmed_is_not_tried_again() {
+async fn late_news_of_what_was_never_confirmed_keeps_its_retry_from_leaving() {
     let world = World::new().await;
-    let (campaign, _, sends) = finished(&world).await;
-    world
-        .sql(&format!(
-            "UPDATE campaign_sends SET status = 'sent' WHERE id IN ('{}', '{}')",
-            sends[2], sends[3]
-        ))
-        .await;
-    let refused = world.runs().retry(&retry_of(&campaign)).await.unwrap();
-    assert_eq!(refused, StartOutcome::Refused(Refusal::NothingToRetry));
-    let status = world.text("SELECT status FROM campaigns").await.unwrap();
-    assert_eq!(status, "partial");
+    let (campaign, run, sends) = finished(&world).await;
+    let (runs, worker) = (world.runs(), id());
+    runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    let late = [news(Some(sends[4]), "w4", SendStatus::Delivered)];
+    world.deliveries().apply(world.account, &late).await.unwrap();
+    runs.take(worker, LEASE).await.unwrap();
+    let again = world.in_flight(run, worker, 10).await;
+    assert_eq!((again.len(), again.contains(&sends[4])), (2, false));
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_retry_decided_on_an_older_campaign_is_refused() {
+    let world = World::new().await;
+    let (campaign, run, _) = finished(&world).await;
+    let (runs, worker) = (world.runs(), id());
+    let decided = retry_of(&world, &campaign).await;
+    let (one, other) = tokio::join!(runs.retry(&decided), runs.retry(&decided));
+    let started = [one.unwrap(), other.unwrap()].map(|outcome| matches!(outcome, RetryOutcome::Started { .. }));
+    assert_eq!(started.iter().filter(|started| **started).count(), 1);
+    // The first one's run is over, and some failed again: that is no work for a request from before.
+    runs.take(worker, LEASE).await.unwrap();
+    let again = world.in_flight(run, worker, 10).await;
+    let results: Vec<_> = again.iter().map(|send| (*send, failed())).collect();
+    runs.record(run, &results).await.unwrap();
+    runs.finish(run).await.unwrap();
+    let refused = runs.retry(&decided).await.unwrap();
+    assert_eq!(refused, RetryOutcome::Refused(Refusal::Contended));
+    assert_eq!(world.usage().await, "2/0");
+    world.assert_recount().await;
 }
 
 #[tokio::test]
@@ -116,28 +146,28 @@ async fn a_retry_keeps_to_the_month_that_it_happens_in() {
         .await;
     let beyond = RunRetry {
         monthly_limit: 1,
-        ..retry_of(&campaign)
+        ..retry_of(&world, &campaign).await
     };
     let refused = world.runs().retry(&beyond).await.unwrap();
     assert!(
-        matches!(refused, StartOutcome::Refused(Refusal::QuotaExceeded { wanted: 2, .. })),
+        matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 3, .. })),
         "{refused:?}"
     );
     world.assert_recount().await;
 
     let (runs, worker) = (world.runs(), id());
-    runs.retry(&retry_of(&campaign)).await.unwrap();
+    runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
     runs.take(worker, LEASE).await.unwrap();
     let again = world.in_flight(run, worker, 10).await;
     runs.record(run, &[(again[0], sent("w2"))]).await.unwrap();
     world.assert_recount().await;
     let usage = "SELECT string_agg(sent || '/' || reserved, ' ' ORDER BY month) FROM message_usage";
-    assert_eq!(world.text(usage).await.unwrap(), "2/0 1/1");
+    assert_eq!(world.text(usage).await.unwrap(), "2/0 1/2");
     // Late news of the first run's message counts in the first run's month.
     assert!(!again.contains(&sends[0]));
     runs.record(run, &[(sends[0], failed())]).await.unwrap();
     world.assert_recount().await;
-    assert_eq!(world.text(usage).await.unwrap(), "1/0 1/1");
+    assert_eq!(world.text(usage).await.unwrap(), "1/0 1/2");
     runs.finish(run).await.unwrap();
     world.assert_recount().await;
 }
@@ -154,7 +184,7 @@ async fn late_news_of_any_earlier_try_says_nothing_of_this_one() {
         let failure = [news(Some(sends[0]), message, SendStatus::Failed)];
         world.deliveries().apply(world.account, &failure).await.unwrap();
         runs.finish(run).await.unwrap();
-        runs.retry(&retry_of(&campaign)).await.unwrap();
+        runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
         runs.take(worker, LEASE).await.unwrap();
         sends = world.in_flight(run, worker, 1).await;
         assert_eq!(sends.len(), 1);
@@ -183,15 +213,15 @@ async fn what_an_early_end_left_untried_is_tried_with_them_and_keeps_places_too(
     assert_eq!(world.usage().await, "0/0");
     let beyond = RunRetry {
         monthly_limit: 4,
-        ..retry_of(&campaign)
+        ..retry_of(&world, &campaign).await
     };
     let refused = runs.retry(&beyond).await.unwrap();
     assert!(
-        matches!(refused, StartOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
+        matches!(refused, RetryOutcome::Refused(Refusal::QuotaExceeded { wanted: 5, .. })),
         "{refused:?}"
     );
-    let outcome = runs.retry(&retry_of(&campaign)).await.unwrap();
-    assert_eq!(outcome, StartOutcome::Started { recipients: 5 });
+    let outcome = runs.retry(&retry_of(&world, &campaign).await).await.unwrap();
+    assert_eq!(tried(&outcome), (5, 2));
     assert_eq!(world.usage().await, "0/5");
     world.assert_recount().await;
     runs.take(worker, LEASE).await.unwrap();

@@ -319,6 +319,7 @@ impl World {
             completed_at: None,
             paused_at: None,
             pause_reason: None,
+            retry_scheduled_at: None,
             created_by: Some(self.user),
             created_at: NOW,
             updated_at: NOW,

@@ -1,8 +1,8 @@
 //! Large audiences: frozen at once, their sends made as the run goes.
 
 use recado_domain::campaigns::{
-    Blank, Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RunStart, RunStore, SendResult,
-    StartOutcome,
+    Blank, Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RetryOutcome, RetryReport,
+    RunStart, RunStore, SendResult, StartOutcome,
 };
 use recado_domain::shared::ContactId;
 use uuid::Uuid;
@@ -162,10 +162,15 @@ async fn a_retry_tries_those_whom_an_early_end_left_in_lists() {
     assert_eq!(world.usage().await, "0/0");
     let retry = recado_domain::campaigns::RunRetry {
         monthly_limit: 10_000,
-        ..retry_of(&campaign)
+        ..retry_of(&world, &campaign).await
     };
     let outcome = world.runs().retry(&retry).await.unwrap();
-    assert_eq!(outcome, StartOutcome::Started { recipients: 9300 });
+    let report = RetryReport {
+        tried: 2,
+        left_out: vec![],
+    };
+    let recipients = 9300;
+    assert_eq!(outcome, RetryOutcome::Started { recipients, report });
     assert_eq!(world.usage().await, "0/9300");
     world.assert_recount().await;
 }

@@ -1,12 +1,14 @@
 //! What the reference says of campaigns.
 
-use recado_domain::campaigns::{Campaign, CampaignSend, CampaignSort, Preview, RunReport, SendCounts, TrialReport};
+use recado_domain::campaigns::{
+    Campaign, CampaignSend, CampaignSort, Preview, RetriedCampaign, RunReport, SendCounts, TrialReport,
+};
 use recado_domain::shared::Page;
 use serde_json::{Value, json};
 
 use super::operation::{Answer, Body, Operation, created, data, gone, id, id_of, order, page_of, whole_body, word};
 use super::{Fault, Tag};
-use crate::routes::campaigns::{CampaignBody, Cancelled, ScheduleBody, TrialBody};
+use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, ScheduleBody, TrialBody};
 
 pub(crate) const TAG: Tag = Tag {
     name: "Campaigns",
@@ -117,18 +119,19 @@ pub(crate) fn schedule() -> Operation {
 pub(crate) fn unschedule() -> Operation {
     Operation::new(
         "Unschedule a campaign",
-        "Makes a scheduled campaign a draft again; its time is kept.",
+        "Makes a scheduled campaign a draft again; its time is kept. Of a completed or partial campaign it gives the \
+         scheduled retry up; the status stays.",
     )
     .takes(id_of(ID))
-    .answers(campaign("The campaign, a draft.").example(draft()))
-    .refuses(Fault::Precondition, "The campaign is not scheduled.")
+    .answers(campaign("The campaign, a draft; or without its scheduled retry.").example(draft()))
+    .refuses(Fault::Precondition, "Neither the campaign nor a retry of it is scheduled.")
 }
 
 pub(crate) fn pause() -> Operation {
     let told = "Pauses the run of a campaign: its status stays `sending`, with `paused_at` and `pause_reason`.";
     Operation::new("Pause a campaign", told)
         .takes(id_of(ID))
-        .answers(campaign("The campaign, paused.").example(json!({ "status": "sending", "completed_at": null })))
+        .answers(campaign("The campaign, paused.").example(json!({ "status": "sending", "completed_at": null, "retry_scheduled_at": null })))
         .refuses(Fault::Precondition, "The campaign is not being sent.")
 }
 
@@ -140,15 +143,27 @@ pub(crate) fn resume() -> Operation {
 }
 
 pub(crate) fn retry_failed() -> Operation {
-    let told = "Tries the failed sends of an ended run again; the month's messages have to suffice.";
+    let told = "Tries failed sends of an ended run again, now or at `not_before`; the month's messages have to suffice. \
+                Without a body it takes every failed send but those of class `never`, and those of class `later` before \
+                their `retry_after`. With `codes` it takes only sends that failed with one of them; with `force` also \
+                those of them whose time has not come. Contacts that opted out, were deleted or have no phone number are \
+                left out. `left_out` counts by reason and error code what is not tried again. A scheduled retry leaves \
+                the status as it is, replaces an earlier one, and is given up by `unschedule`; if it finds nothing to \
+                try, a warning notification says so.";
     Operation::new("Retry failed sends", told)
         .takes(id_of(ID))
-        .answers(campaign("The campaign, being sent again.").example(sending()))
+        .body(Body::json::<RetryBody>().optional())
+        .answers(
+            data::<RetriedCampaign>("The campaign, being sent again, or with the time of its scheduled retry.")
+                .example(json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null,
+                    "retry_scheduled_at": null })),
+        )
         .refuses(
             Fault::Precondition,
-            "The campaign is neither completed nor partial, none of its failed sends can be tried again, or a condition \
-             of a run does not hold.",
+            "The campaign is neither completed nor partial, none of its failed sends can be tried again (reason \
+             `nothing_to_retry`, with `left_out`), it is changed at the same time, or a condition of a run does not hold.",
         )
+        .refuses(Fault::Invalid, "`codes` has none or more than 50 items, or `not_before` is more than 30 days ahead.")
 }
 
 pub(crate) fn cancel() -> Operation {
@@ -161,7 +176,7 @@ pub(crate) fn cancel() -> Operation {
 
 pub(crate) fn preview() -> Operation {
     let told = "Tells whom a run would go to, what the first three contacts would read, and everything that would \
-                refuse it. Nothing is sent or changed.";
+                refuse it; of an ended run also what a retry would take and leave out. Nothing is sent or changed.";
     Operation::new("Preview a campaign", told)
         .takes(id_of(ID))
         .answers(data::<Preview>("What a run would be."))
@@ -214,6 +229,7 @@ fn with_status(status: &str) -> Value {
     json!({
         "status": status, "total_recipients": 0, "simulated": false,
         "executed_at": null, "completed_at": null, "paused_at": null, "pause_reason": null,
+        "retry_scheduled_at": null,
     })
 }
 
@@ -222,10 +238,11 @@ fn draft() -> Value {
 }
 
 fn sending() -> Value {
-    json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null })
+    json!({ "status": "sending", "completed_at": null, "paused_at": null, "pause_reason": null,
+            "retry_scheduled_at": null })
 }
 
 /// A message that arrived.
 fn delivered() -> Value {
-    json!({ "status": "delivered", "error_code": null, "error_message": null })
+    json!({ "status": "delivered", "error_code": null, "error_message": null, "failure_class": null, "retry_after": null })
 }

@@ -3,7 +3,9 @@
 use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
-use recado_domain::campaigns::{CampaignInput, CampaignQuery, CampaignSort, CampaignStatus, SegmentConfig, Variables};
+use recado_domain::campaigns::{
+    CampaignInput, CampaignQuery, CampaignSort, CampaignStatus, RetryRequest, SegmentConfig, Variables,
+};
 use recado_domain::shared::schema::Timestamp;
 use recado_domain::shared::{CampaignId, FolderId, SegmentId, TemplateId, timestamp};
 use schemars::JsonSchema;
@@ -199,13 +201,42 @@ pub(super) async fn resume(
     Ok(reply::ok(services.campaigns.resume(&tenant, id).await?))
 }
 
+/// Which failed sends are tried again, and when.
+#[derive(Default, Deserialize, JsonSchema, Validate)]
+#[garde(allow_unvalidated)]
+pub(crate) struct RetryBody {
+    /// Only sends that failed with one of these error codes are tried again; 0 stands for failures without a code. Absent
+    /// or null: sends of every code.
+    #[schemars(length(min = 1, max = 50), example = [131_026])]
+    codes: Option<Vec<i64>>,
+    /// The retry starts at this time, at most 30 days ahead, and judges every send then. Absent, null or past: now.
+    #[schemars(with = "Option<Timestamp>")]
+    #[serde(default, deserialize_with = "timestamp::option::deserialize")]
+    not_before: Option<OffsetDateTime>,
+    /// Whether sends named by `codes` are tried again before their `retry_after`.
+    #[schemars(example = false)]
+    force: Option<bool>,
+}
+
+impl From<RetryBody> for RetryRequest {
+    fn from(body: RetryBody) -> Self {
+        Self {
+            codes: body.codes,
+            not_before: body.not_before,
+            force: body.force.unwrap_or(false),
+        }
+    }
+}
+
 /// `POST /api/campaigns/<id>/retry-failed`
 pub(super) async fn retry_failed(
     services: Data<Services>,
     Proved(tenant): Caller,
     Id(id): Id<CampaignId>,
+    MaybeJson(input): MaybeJson<RetryBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.retry_failed(&tenant, id).await?))
+    let retried = services.campaigns.retry_failed(&tenant, id, input.into()).await?;
+    Ok(reply::ok(retried))
 }
 
 /// Where a campaign is now.

@@ -96,7 +96,11 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     let campaigns = Arc::new(stores.campaigns(shared));
     rounds::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
         let campaigns = campaigns.clone();
-        async move { campaigns.announce_due(DUE_BATCH).await.map(|due| due > 0) }
+        async move {
+            let announced = campaigns.announce_due(DUE_BATCH).await;
+            let retried = campaigns.start_due_retries(DUE_BATCH).await?;
+            Ok(announced? + retried > 0)
+        }
     });
 
     let callbacks = Arc::new(stores.callbacks(shared));

@@ -32,6 +32,7 @@ fn wishes(other: &User<'_>) -> Map<String, Value> {
         "executed_at",
         "completed_at",
         "paused_at",
+        "retry_scheduled_at",
         "opted_out_at",
         "last_used_at",
         "last_active_at",

@@ -70,6 +70,7 @@ mod quota;
 mod reference;
 mod references;
 mod reports;
+mod retries;
 mod rfm;
 mod runs;
 mod secrets;

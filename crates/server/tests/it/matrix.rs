@@ -167,7 +167,7 @@ const ROWS: &[(&str, &str, Takes)] = &[
     ("POST", "/api/campaigns/{id}/unschedule", Nothing),
     ("POST", "/api/campaigns/{id}/pause", Nothing),
     ("POST", "/api/campaigns/{id}/resume", Nothing),
-    ("POST", "/api/campaigns/{id}/retry-failed", Nothing),
+    ("POST", "/api/campaigns/{id}/retry-failed", Json("{}")),
     ("POST", "/api/campaigns/{id}/cancel", Nothing),
     ("POST", "/api/campaigns/{id}/preview", Nothing),
     (

@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, QueuedRun, Recipient, RunFacts, RunMaterial,
-    RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger,
-    finish,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, DueRetry, QueuedRun, Recipient, RetryOutcome,
+    RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult,
+    SendStatus, StartOutcome, Started, Trigger, finish,
 };
 use super::faults::Fuse;
 use super::rows::{Row, add, claimed, give_back};
@@ -357,8 +357,16 @@ impl RunStore for FakeRuns {
         Ok(())
     }
 
-    async fn retry(&self, _: &RunRetry) -> Result<StartOutcome, StoreError> {
-        Ok(StartOutcome::Missing)
+    async fn retry(&self, _: &RunRetry) -> Result<RetryOutcome, StoreError> {
+        Ok(RetryOutcome::Missing)
+    }
+
+    async fn schedule_retry(&self, _: &RetrySchedule) -> Result<(Write<CampaignStatus>, RetryReport), StoreError> {
+        Ok((Write::Missing, RetryReport::default()))
+    }
+
+    async fn due_retries(&self, _: i64) -> Result<Vec<DueRetry>, StoreError> {
+        Ok(vec![])
     }
 
     async fn due(&self, _: i64) -> Result<Vec<QueuedRun>, StoreError> {

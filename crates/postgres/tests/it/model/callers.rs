@@ -1,7 +1,7 @@
 //! What callers of the stores say, and what they make of the answers.
 
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, RunRetry, RunStart, RunStore as _,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Refusal, RetryOutcome, RetryRequest, RunRetry, RunStart, RunStore as _,
     SendResult, StartOutcome, Started, Trigger,
 };
 use recado_domain::shared::SendId;
@@ -49,6 +49,7 @@ impl System {
 
     pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> Answer {
         let (stored, account) = (self.stage.stored(campaign).await, CAMPAIGNS[campaign]);
+        let updated_at = stored.updated_at;
         let retry = RunRetry {
             campaign: Campaign {
                 status: CampaignStatus::Sending,
@@ -56,15 +57,24 @@ impl System {
                 ..stored
             },
             expected,
+            decided_on: updated_at,
             run: Announced {
                 trigger: Trigger::Retry,
                 actor: None,
             },
             profile_id: Some(self.stage.profiles[account]),
             monthly_limit: state.accounts[account].limit,
-            events: vec![],
+            request: RetryRequest::default(),
         };
-        let outcome = self.stage.world.runs().retry(&retry).await.unwrap();
+        // The model does not know codes.
+        let outcome = match self.stage.world.runs().retry(&retry).await.unwrap() {
+            RetryOutcome::Started { recipients, .. } => StartOutcome::Started { recipients },
+            RetryOutcome::Refused(Refusal::NothingToRetry { .. }) => {
+                StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] })
+            }
+            RetryOutcome::Refused(refusal) => StartOutcome::Refused(refusal),
+            RetryOutcome::Missing => StartOutcome::Missing,
+        };
         // What failed is not under way any more.
         if matches!(outcome, StartOutcome::Started { .. }) {
             let waiting = state.sends_of(campaign).filter(|(_, send)| send.waits());
@@ -139,7 +149,8 @@ impl System {
                 wa_id: Some(format!("wa-{message}")),
                 message_id: Some(message),
             },
-            Kind::Failed => failed(131_026),
+            // A failure that may be tried again at any time.
+            Kind::Failed => failed(131_000),
             Kind::Stopped => failed(STOPPED_MARKETING),
             Kind::Unknown => SendResult::Unknown,
             Kind::DeferredNow => SendResult::Deferred { delay: Duration::ZERO },

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome};
+use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome, transition};
 use recado_domain::shared::Write;
 
 use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, Place, Retry, Send, State, message_of, refused};
@@ -267,10 +267,14 @@ impl State {
                 self.name(key, attempt);
                 self.advance(key, SendStatus::Sent);
             }
-            Kind::SentNameless => self.advance(key, SendStatus::Sent),
+            Kind::SentNameless => {
+                self.advance(key, SendStatus::Sent);
+            }
             Kind::Failed | Kind::Stopped => {
                 send.possible.remove(&attempt);
-                self.advance(key, SendStatus::Failed);
+                if self.advance(key, SendStatus::Failed) {
+                    self.send(key).stopped = kind == Kind::Stopped;
+                }
                 if kind == Kind::Stopped {
                     self.accounts[CAMPAIGNS[key.0]].out.insert(key.1);
                 }
@@ -300,11 +304,14 @@ impl State {
         }
     }
 
-    fn advance(&mut self, key: Key, news: SendStatus) {
+    /// Whether the news changed something.
+    fn advance(&mut self, key: Key, news: SendStatus) -> bool {
         let send = self.send(key);
-        if let Some(next) = send.status.advance(news) {
+        let next = send.status.advance(news);
+        if let Some(next) = next {
             (send.status, send.unknown) = (next, false);
         }
+        next.is_some()
     }
 
     fn pause(&mut self, campaign: usize, pause: Pause) -> Answer {
@@ -363,13 +370,19 @@ impl State {
     fn retry(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
-            return Answer::Start(StartOutcome::overtaken(expected, status, Command::Retry));
+            let refusal = transition(status, Command::Retry).err().unwrap_or(Refusal::Contended);
+            return Answer::Start(StartOutcome::Refused(refusal));
         }
-        let failed = |send: &Send| send.status == SendStatus::Failed && !send.never_confirmed;
-        let again = self.sends_of(campaign).filter(|(_, send)| failed(send) || send.waits());
+        let out = &self.account(campaign).out;
+        let failed = |key: &Key, send: &Send| {
+            send.status == SendStatus::Failed && !send.stopped && !out.contains(&key.1)
+        };
+        let again = self
+            .sends_of(campaign)
+            .filter(|(key, send)| failed(key, send) || send.waits());
         let again: Vec<Key> = again.map(|(key, _)| key).collect();
         if again.is_empty() {
-            return Answer::Start(StartOutcome::Refused(Refusal::NothingToRetry));
+            return Answer::Start(StartOutcome::Refused(Refusal::NothingToRetry { left_out: vec![] }));
         }
         if let Some(exceeded) = self.exceeded(CAMPAIGNS[campaign], again.len()) {
             return exceeded;
@@ -384,7 +397,7 @@ impl State {
             send.earlier = send.tries;
             send.superseded = send.message.take().or(send.superseded.take());
             (send.status, send.started, send.attempts) = (SendStatus::Pending, false, 0);
-            (send.retry, send.reported) = (Retry::Due, None);
+            (send.retry, send.reported, send.never_confirmed) = (Retry::Due, None, false);
         }
         self.campaigns[campaign].status = CampaignStatus::Sending;
         self.enqueue(campaign, true);
@@ -421,7 +434,9 @@ impl State {
             let arrived = unkept && item.status != SendStatus::Failed;
             self.accounts[account].surplus += i64::from(arrived);
             self.name(item.key, item.attempt);
-            self.advance(item.key, item.status);
+            if self.advance(item.key, item.status) && item.status == SendStatus::Failed {
+                self.send(item.key).stopped = item.stopped;
+            }
             if item.stopped {
                 self.accounts[account].out.insert(item.key.1);
             }

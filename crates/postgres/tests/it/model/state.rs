@@ -83,6 +83,8 @@ pub(super) struct Send {
     pub(super) message: Option<String>,
     pub(super) superseded: Option<String>,
     pub(super) never_confirmed: bool,
+    /// Whether it failed because the recipient wants no marketing.
+    pub(super) stopped: bool,
     /// How often it was handed out as started.
     pub(super) tries: usize,
     /// How many of these were before it was made a new one.
@@ -105,6 +107,7 @@ impl Send {
             message: None,
             superseded: None,
             never_confirmed: false,
+            stopped: false,
             tries: 0,
             earlier: 0,
             possible: BTreeSet::new(),

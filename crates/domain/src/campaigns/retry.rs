@@ -1,0 +1,433 @@
+//! The use cases that try the failed sends of an ended run again: now, or at a time.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+
+use super::launch::count_done;
+use super::{
+    Announced, Campaign, CampaignError, Campaigns, Command, QueuedRun, Refusal, RetryOutcome, RetryReport, Scheduler,
+    Trigger, prepare_retry,
+};
+use crate::shared::{
+    Actor, AuditAction, CampaignId, Event, FieldErrors, Notification, NotificationKind, StoreError, Tenant, Write,
+    timestamp,
+};
+
+/// How many codes a request names at most.
+const MAX_CODES: usize = 50;
+
+/// How far ahead a retry is scheduled at most.
+const MAX_DELAY: Duration = Duration::days(30);
+
+/// Which failed sends are to be tried again, and when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RetryRequest {
+    /// Only failures with these codes ([`NO_CODE`](super::NO_CODE): without one); none: with any.
+    pub codes: Option<Vec<i64>>,
+    /// Not before this time; none, or past: now.
+    pub not_before: Option<OffsetDateTime>,
+    /// Failures of the named codes are tried again before their time.
+    pub force: bool,
+}
+
+impl RetryRequest {
+    fn check(&self, now: OffsetDateTime) -> Result<(), FieldErrors> {
+        let mut errors = FieldErrors::default();
+        if self.codes.as_ref().is_some_and(|codes| !(1..=MAX_CODES).contains(&codes.len())) {
+            errors.add("codes", format!("must have 1 to {MAX_CODES} items"));
+        }
+        if self.not_before.is_some_and(|at| at - now > MAX_DELAY) {
+            errors.add("not_before", format!("must be at most {} days ahead", MAX_DELAY.whole_days()));
+        }
+        errors.into_result()
+    }
+
+    /// What the audit log keeps of it.
+    pub(super) fn changes(&self) -> Value {
+        json!({ "codes": self.codes, "not_before": self.not_before.map(timestamp::format), "force": self.force })
+    }
+}
+
+/// A campaign whose failed sends are tried again.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct RetriedCampaign {
+    #[serde(flatten)]
+    pub campaign: Campaign,
+    /// What the retry takes and leaves out. Of a retry that is scheduled: what it would take and leave out at its time,
+    /// as far as is known now.
+    pub retry: RetryReport,
+}
+
+/// A retry that waits for its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetrySchedule {
+    /// The campaign as it will be: with the time.
+    pub campaign: Campaign,
+    /// When the campaign that this was decided on was changed last.
+    pub decided_on: OffsetDateTime,
+    /// What was asked for; its `not_before` is the time.
+    pub request: RetryRequest,
+    /// Who asked: the start is theirs.
+    pub scheduler: Scheduler,
+    /// What to publish.
+    pub events: Vec<Event>,
+}
+
+/// A retry whose time has come.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DueRetry {
+    /// The campaign's run.
+    pub run: QueuedRun,
+    /// What was asked for; its `not_before` is the time.
+    pub request: RetryRequest,
+    /// Who asked.
+    pub scheduler: Scheduler,
+}
+
+impl Campaigns {
+    /// Tries failed sends of a completed or partial campaign again, or schedules that. It replaces a scheduled retry.
+    pub async fn retry_failed(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        request: RetryRequest,
+    ) -> Result<RetriedCampaign, CampaignError> {
+        let now = self.clock.now();
+        request.check(now)?;
+        if request.not_before.is_some_and(|at| at > now) {
+            return self.schedule_retry(tenant, id, request).await;
+        }
+        let facts = self.runs.facts(tenant.account_id, id).await?;
+        let run = Announced {
+            trigger: Trigger::Retry,
+            actor: Some(tenant.actor.clone()),
+        };
+        let retry = prepare_retry(facts.ok_or(CampaignError::NotFound)?, run, request)?;
+        match self.runs.retry(&retry).await? {
+            RetryOutcome::Started { report, .. } => Ok(RetriedCampaign {
+                campaign: retry.campaign,
+                retry: report,
+            }),
+            RetryOutcome::Refused(refusal) => Err(refusal.into()),
+            RetryOutcome::Missing => Err(CampaignError::NotFound),
+        }
+    }
+
+    async fn schedule_retry(
+        &self,
+        tenant: &Tenant,
+        id: CampaignId,
+        request: RetryRequest,
+    ) -> Result<RetriedCampaign, CampaignError> {
+        self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
+            let audit = tenant.audit(AuditAction::Update, "campaign", id);
+            let schedule = RetrySchedule {
+                decided_on: stored.updated_at,
+                campaign: Campaign {
+                    status,
+                    retry_scheduled_at: request.not_before,
+                    updated_at: self.clock.now(),
+                    ..stored
+                },
+                request: request.clone(),
+                scheduler: Scheduler {
+                    user_id: tenant.actor.user_id,
+                    support_admin: tenant.actor.support_admin.clone(),
+                },
+                events: vec![Event::Audit(audit.with_changes(json!({ "retry": request.changes() })))],
+            };
+            let (write, report) = self.runs.schedule_retry(&schedule).await?;
+            let campaign = schedule.campaign;
+            Ok((write, RetriedCampaign { campaign, retry: report }))
+        })
+        .await
+    }
+
+    /// Gives a scheduled retry up; the campaign stays as it ended.
+    pub(super) async fn unschedule_retry(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+        self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
+            if stored.retry_scheduled_at.is_none() {
+                let command = Command::Unschedule;
+                return Err(Refusal::Status { status, command }.into());
+            }
+            let audit = tenant.audit(AuditAction::Update, "campaign", id);
+            let events = [Event::Audit(audit.with_changes(json!({ "retry": null })))];
+            let campaign = Campaign {
+                status,
+                retry_scheduled_at: None,
+                updated_at: self.clock.now(),
+                ..stored.clone()
+            };
+            Ok((self.store.update(&campaign, &stored, &events).await?, campaign))
+        })
+        .await
+    }
+
+    /// Starts up to `limit` scheduled retries whose time has come, on behalf of who scheduled them, and returns how many
+    /// were started or given up. A failure of one delays no other one; it is returned if nothing else was done.
+    pub async fn start_due_retries(&self, limit: i64) -> Result<usize, StoreError> {
+        let due = self.runs.due_retries(limit).await?;
+        count_done(due, async |due| self.start_due_retry(due).await).await
+    }
+
+    /// False: the retry was replaced, given up or started by another caller.
+    async fn start_due_retry(&self, due: DueRetry) -> Result<bool, StoreError> {
+        let DueRetry { run, request, scheduler } = due;
+        let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+            return Ok(false);
+        };
+        if facts.campaign.retry_scheduled_at != request.not_before {
+            return Ok(false);
+        }
+        let (stored, now) = (facts.campaign.clone(), facts.now);
+        let on_behalf = Announced {
+            trigger: Trigger::Retry,
+            actor: Some(Actor {
+                user_id: scheduler.user_id,
+                ip_address: None,
+                support_admin: scheduler.support_admin,
+            }),
+        };
+        let refusal = match prepare_retry(facts, on_behalf, request) {
+            Err(refusal) => refusal,
+            Ok(retry) => match self.runs.retry(&retry).await? {
+                RetryOutcome::Started { .. } => return Ok(true),
+                RetryOutcome::Missing | RetryOutcome::Refused(Refusal::Contended | Refusal::Status { .. }) => {
+                    return Ok(false);
+                }
+                RetryOutcome::Refused(refusal) => refusal,
+            },
+        };
+        let ended = Campaign {
+            retry_scheduled_at: None,
+            updated_at: now,
+            ..stored.clone()
+        };
+        let events = [Event::Notification(not_retried(&ended, &refusal))];
+        Ok(self.store.update(&ended, &stored, &events).await? == Write::Done)
+    }
+}
+
+/// What people are told of a scheduled retry that did not start.
+fn not_retried(campaign: &Campaign, refusal: &Refusal) -> Notification {
+    Notification {
+        kind: NotificationKind::Warning,
+        title: format!("Failed sends not retried: {}", campaign.name),
+        message: format!("The scheduled retry did not start: {refusal}."),
+        data: json!({ "campaign_id": campaign.id, "reason": refusal.reason() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::super::run::tests::facts;
+    use super::super::service::tests::{NOW, campaign, tenant};
+    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore, RunFacts};
+    use super::*;
+    use crate::shared::{MockClock, MockIds};
+
+    fn campaigns(store: MockCampaignStore, runs: MockRunStore) -> Campaigns {
+        let mut clock = MockClock::new();
+        clock.expect_now().return_const(NOW);
+        let ids = Arc::new(MockIds::new());
+        Campaigns::new(Arc::new(store), Arc::new(runs), Arc::new(clock), ids)
+    }
+
+    fn ended() -> Campaign {
+        Campaign {
+            template_id: facts().campaign.template_id,
+            completed_at: Some(NOW),
+            ..campaign(CampaignStatus::Partial)
+        }
+    }
+
+    fn of(campaign: Campaign) -> RunFacts {
+        RunFacts { campaign, ..facts() }
+    }
+
+    fn at(not_before: OffsetDateTime) -> RetryRequest {
+        RetryRequest {
+            codes: Some(vec![131_026]),
+            not_before: Some(not_before),
+            force: true,
+        }
+    }
+
+    fn started() -> RetryOutcome {
+        let report = RetryReport {
+            tried: 2,
+            left_out: vec![],
+        };
+        RetryOutcome::Started { recipients: 2, report }
+    }
+
+    #[tokio::test]
+    async fn a_request_is_checked_before_the_campaign_is_read() {
+        let many = |count| RetryRequest {
+            codes: Some(vec![1; count]),
+            ..RetryRequest::default()
+        };
+        let late = at(NOW + MAX_DELAY + Duration::SECOND);
+        for (request, field) in [(many(0), "codes"), (many(51), "codes"), (late, "not_before")] {
+            let campaigns = campaigns(MockCampaignStore::new(), MockRunStore::new());
+            let refused = campaigns.retry_failed(&tenant(), ended().id, request).await;
+            assert!(
+                matches!(&refused, Err(CampaignError::Invalid(errors)) if errors.0.contains_key(field)),
+                "{refused:?}"
+            );
+        }
+        for request in [many(1), many(50), at(NOW + MAX_DELAY)] {
+            request.check(NOW).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn failed_sends_are_tried_again_where_the_store_finds_some() {
+        let nothing = Refusal::NothingToRetry { left_out: vec![] };
+        for (outcome, goes) in [
+            (started(), true),
+            (RetryOutcome::Refused(nothing), false),
+            (RetryOutcome::Refused(Refusal::Contended), false),
+            (RetryOutcome::Missing, false),
+        ] {
+            let mut runs = MockRunStore::new();
+            runs.expect_facts().returning(|_, _| Ok(Some(of(ended()))));
+            runs.expect_retry()
+                .times(1)
+                .withf(|retry| retry.request == at(NOW) && retry.decided_on == NOW)
+                .returning(move |_| Ok(outcome.clone()));
+            let retried = campaigns(MockCampaignStore::new(), runs)
+                .retry_failed(&tenant(), ended().id, at(NOW))
+                .await;
+            assert_eq!(retried.is_ok(), goes);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_retry_in_the_future_is_scheduled_and_audited() {
+        let time = NOW + Duration::DAY;
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(|_, _| Ok(Some(ended())));
+        let mut runs = MockRunStore::new();
+        runs.expect_schedule_retry()
+            .times(1)
+            .withf(move |schedule| {
+                let audited = json!({ "retry": { "codes": [131_026], "not_before": "2026-03-02T12:00:00.000Z", "force": true } });
+                schedule.request == at(time)
+                    && schedule.scheduler.user_id == tenant().actor.user_id
+                    && matches!(&schedule.events[..], [Event::Audit(audit)] if audit.changes == Some(audited))
+            })
+            .returning(|_| Ok((Write::Done, RetryReport::default())));
+        let scheduled = campaigns(store, runs)
+            .retry_failed(&tenant(), ended().id, at(time))
+            .await
+            .unwrap();
+        assert_eq!(
+            (scheduled.campaign.status, scheduled.campaign.retry_scheduled_at),
+            (CampaignStatus::Partial, Some(time))
+        );
+        let mut sending = MockCampaignStore::new();
+        sending
+            .expect_find()
+            .returning(|_, _| Ok(Some(campaign(CampaignStatus::Sending))));
+        let refused = campaigns(sending, MockRunStore::new())
+            .retry_failed(&tenant(), ended().id, at(time))
+            .await;
+        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+    }
+
+    #[tokio::test]
+    async fn unschedule_gives_a_scheduled_retry_up_and_keeps_the_status() {
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(|_, _| {
+            Ok(Some(Campaign {
+                retry_scheduled_at: Some(NOW),
+                ..ended()
+            }))
+        });
+        store.expect_update().times(1).returning(|_, _, _| Ok(Write::Done));
+        let left = campaigns(store, MockRunStore::new())
+            .unschedule(&tenant(), ended().id)
+            .await
+            .unwrap();
+        assert_eq!((left.status, left.retry_scheduled_at), (CampaignStatus::Partial, None));
+        let mut store = MockCampaignStore::new();
+        store.expect_find().returning(|_, _| Ok(Some(ended())));
+        let refused = campaigns(store, MockRunStore::new())
+            .unschedule(&tenant(), ended().id)
+            .await;
+        assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
+    }
+
+    fn due() -> DueRetry {
+        DueRetry {
+            run: QueuedRun {
+                account_id: tenant().account_id,
+                campaign_id: ended().id,
+            },
+            request: at(NOW),
+            scheduler: Scheduler {
+                user_id: tenant().actor.user_id,
+                support_admin: None,
+            },
+        }
+    }
+
+    #[tokio::test]
+    async fn a_due_retry_starts_or_is_given_up_with_a_warning() {
+        let nothing = Refusal::NothingToRetry { left_out: vec![] };
+        for (outcome, done, warnings) in [
+            (started(), 1, 0),
+            (RetryOutcome::Refused(nothing), 1, 1),
+            (RetryOutcome::Refused(Refusal::NoActivePlan), 1, 1),
+            (RetryOutcome::Refused(Refusal::Contended), 0, 0),
+            (RetryOutcome::Missing, 0, 0),
+        ] {
+            let mut runs = MockRunStore::new();
+            runs.expect_due_retries().returning(|_| Ok(vec![due()]));
+            runs.expect_facts().returning(|_, _| {
+                Ok(Some(of(Campaign {
+                    retry_scheduled_at: Some(NOW),
+                    ..ended()
+                })))
+            });
+            let given = outcome.clone();
+            runs.expect_retry()
+                .withf(|retry| retry.campaign.retry_scheduled_at.is_none() && retry.run.actor.is_some())
+                .returning(move |_| Ok(given.clone()));
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let log = told.clone();
+            let mut store = MockCampaignStore::new();
+            store.expect_update().returning(move |campaign, _, events| {
+                assert_eq!(campaign.retry_scheduled_at, None);
+                log.lock().unwrap().extend(events.to_vec());
+                Ok(Write::Done)
+            });
+            let started = campaigns(store, runs).start_due_retries(10).await.unwrap();
+            let told = told.lock().unwrap();
+            assert_eq!((started, told.len()), (done, warnings), "{outcome:?}");
+            let warning = |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
+            assert!(told.iter().all(warning));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_retry_that_was_replaced_is_left_alone() {
+        for retry_scheduled_at in [None, Some(NOW + Duration::HOUR)] {
+            let mut runs = MockRunStore::new();
+            runs.expect_due_retries().returning(|_| Ok(vec![due()]));
+            runs.expect_facts().returning(move |_, _| {
+                Ok(Some(of(Campaign {
+                    retry_scheduled_at,
+                    ..ended()
+                })))
+            });
+            let started = campaigns(MockCampaignStore::new(), runs).start_due_retries(10).await;
+            assert_eq!(started.unwrap(), 0);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Which failed sends a retry takes, which it leaves out, and retries that wait for their time.
+
+use std::collections::BTreeMap;
+
+use recado_domain::campaigns::{
+    Campaign, CampaignStatus, CampaignStore as _, Failure, FailureClass, LeftOut, LeftOutReason, QueuedRun,
+    RETRY_RULES, Refusal, RetryOutcome, RetryReport, RetryRequest, RetrySchedule, RunRetry, RunStore as _, Scheduler,
+    SendResult,
+};
+use recado_domain::shared::{PageQuery, SendId, Write};
+use time::{Duration, OffsetDateTime};
+
+use crate::retries::{retry_of, tried};
+use crate::support::{LEASE, World, event, id};
+
+fn failed(code: Option<i64>) -> SendResult {
+    let message = "refused".into();
+    SendResult::Failed { code, message }
+}
+
+/// A finished run whose sends failed with these codes, in the order of its sends.
+async fn failed_with(world: &World, codes: &[Option<i64>]) -> (Campaign, QueuedRun, Vec<SendId>) {
+    world.people(codes.len()).await;
+    let worker = id();
+    let (campaign, run) = world.started(worker).await;
+    let sends = world.in_flight(run, worker, 1000).await;
+    fail(world, run, &sends, codes).await;
+    (campaign, run, sends)
+}
+
+async fn fail(world: &World, run: QueuedRun, sends: &[SendId], codes: &[Option<i64>]) {
+    let results: Vec<_> = sends.iter().zip(codes).map(|(send, code)| (*send, failed(*code))).collect();
+    world.runs().record(run, &results).await.unwrap();
+    world.runs().finish(run).await.unwrap();
+    world.assert_recount().await;
+}
+
+/// A retry that takes what it may, within a large plan.
+async fn asked(world: &World, campaign: &Campaign, request: RetryRequest) -> RetryOutcome {
+    let retry = RunRetry {
+        request,
+        monthly_limit: 10_000,
+        ..retry_of(world, campaign).await
+    };
+    world.runs().retry(&retry).await.unwrap()
+}
+
+fn codes(codes: &[i64], force: bool) -> RetryRequest {
+    RetryRequest {
+        codes: Some(codes.to_vec()),
+        not_before: None,
+        force,
+    }
+}
+
+/// Reason, code and count of what is left out.
+fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
+    let found: &[LeftOut] = match outcome {
+        RetryOutcome::Started { report, .. } => &report.left_out,
+        RetryOutcome::Refused(Refusal::NothingToRetry { left_out }) => left_out,
+        other => panic!("{other:?}"),
+    };
+    found.iter().map(|left| (left.reason, left.code, left.count)).collect()
+}
+
+#[tokio::test]
+async fn the_statement_judges_every_failure_as_the_domain_does() {
+    let hours = [0, 1, 25, 49, 24 * 7 - 1, 24 * 7 + 1];
+    let all = RETRY_RULES.iter().map(|(code, _)| Some(*code)).chain([None, Some(131_000)]);
+    let mut failures = Vec::new();
+    for code in all {
+        for times in 1..=4 {
+            failures.extend(hours.map(|age| (code, times, Duration::hours(age))));
+        }
+    }
+    let world = World::new().await;
+    world.on_plan("scale").await;
+    let all: Vec<Option<i64>> = failures.iter().map(|(code, ..)| *code).collect();
+    let (campaign, _, sends) = failed_with(&world, &all).await;
+    for (send, (_, times, age)) in sends.iter().zip(&failures) {
+        world
+            .sql(&format!(
+                "UPDATE campaign_sends SET failed_at = now() - interval '{} hours', earlier_error_code = error_code,
+                   earlier_failures = {} WHERE id = '{send}'",
+                age.whole_hours(),
+                times - 1
+            ))
+            .await;
+    }
+    let (mut taken, mut left) = (0, BTreeMap::new());
+    for (code, times, age) in failures {
+        let failed_at = crate::support::NOW;
+        let failure = Failure {
+            code,
+            times,
+            failed_at,
+            opted_in_since: false,
+            has_phone: true,
+        };
+        let reason = match failure.class() {
+            (FailureClass::Never, _) => "never",
+            (FailureClass::Later, Some(after)) if after > failed_at + age => "later",
+            _ => {
+                taken += 1;
+                continue;
+            }
+        };
+        *left.entry((reason, code.unwrap_or(0))).or_insert(0) += 1;
+    }
+    let outcome = asked(&world, &campaign, RetryRequest::default()).await;
+    assert_eq!(tried(&outcome), (taken, taken));
+    let found = left_out(&outcome).into_iter().map(|(reason, code, count)| ((reason.as_str(), code), count));
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), left);
+    assert_eq!(i64::try_from(sends.len()).unwrap(), taken + left.values().sum::<i64>());
+    let RetryOutcome::Started { report, .. } = outcome else { unreachable!() };
+    for left in report.left_out {
+        assert_eq!(left.earliest.is_some(), left.reason == LeftOutReason::Later, "{left:?}");
+        assert!(left.earliest.is_none_or(|at| at > OffsetDateTime::now_utc()), "{left:?}");
+    }
+    world.assert_recount().await;
+}
+
+#[tokio::test]
+async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
+    use LeftOutReason::{Later, Never, NotChosen};
+    let world = World::new().await;
+    let failures = [Some(131_026), Some(131_049), Some(131_049), None, Some(131_047)];
+    let (campaign, run, sends) = failed_with(&world, &failures).await;
+    let refused = asked(&world, &campaign, codes(&[131_049, 131_047], false)).await;
+    let others = [(NotChosen, 0, 1), (NotChosen, 131_026, 1)];
+    let mut wanted = vec![(Later, 131_049, 2), (Never, 131_047, 1)];
+    wanted.extend(others);
+    assert_eq!(left_out(&refused), wanted);
+    let pending = "SELECT string_agg(id::text, ' ' ORDER BY id) FROM campaign_sends WHERE status = 'pending'";
+    assert_eq!(world.text(pending).await, None);
+
+    let forced = asked(&world, &campaign, codes(&[131_049, 131_047], true)).await;
+    assert_eq!(tried(&forced), (2, 2));
+    assert_eq!(left_out(&forced), [&[(Never, 131_047, 1)], &others[..]].concat());
+    let mut chosen = [sends[1], sends[2]].map(|send| send.to_string());
+    chosen.sort_unstable();
+    assert_eq!(world.text(pending).await, Some(chosen.join(" ")));
+    world.runs().finish(run).await.unwrap();
+    world.sql("UPDATE campaign_sends SET status = 'failed', failed_at = now() WHERE status = 'pending'").await;
+
+    // Without a code: those alone. Force without codes names no send.
+    assert_eq!(tried(&asked(&world, &campaign, codes(&[0], false)).await), (1, 1));
+    world.runs().finish(run).await.unwrap();
+    let force = RetryRequest {
+        force: true,
+        ..RetryRequest::default()
+    };
+    world.sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131049").await;
+    assert_eq!(left_out(&asked(&world, &campaign, force).await), [(Later, 131_049, 5)]);
+}
+
+#[tokio::test]
+async fn contacts_that_cannot_be_written_to_are_left_out() {
+    use LeftOutReason::{Never, OptedOut, Unreachable};
+    let world = World::new().await;
+    let failures = [Some(131_062), Some(131_000), Some(131_000), Some(131_000), Some(131_050)];
+    let (campaign, run, sends) = failed_with(&world, &failures).await;
+    for (send, change) in [
+        (0, "phone = NULL"),
+        (1, "phone = NULL"),
+        (2, "deleted_at = now()"),
+        (3, "opted_out_at = now()"),
+    ] {
+        let send = sends[send];
+        world
+            .sql(&format!(
+                "UPDATE contacts SET {change} WHERE id = (SELECT contact_id FROM campaign_sends WHERE id = '{send}')"
+            ))
+            .await;
+    }
+    let refused = asked(&world, &campaign, RetryRequest::default()).await;
+    let by_phone = (Never, 131_062, 1);
+    let others = [(OptedOut, 131_000, 1), (Unreachable, 131_000, 2)];
+    assert_eq!(left_out(&refused), [&[(Never, 131_050, 1), by_phone], &others[..]].concat());
+
+    // The person opted in: earlier than the failure says nothing, later ends it.
+    let opt_in = async |when: &str| {
+        let change = format!(
+            "UPDATE contacts SET opted_out_at = NULL, consent_at = now() {when}
+             WHERE id = (SELECT contact_id FROM campaign_sends WHERE id = '{}')",
+            sends[4]
+        );
+        world.sql(&change).await;
+        asked(&world, &campaign, RetryRequest::default()).await
+    };
+    assert_eq!(left_out(&opt_in("- interval '1 hour'").await).len(), 4);
+    let tries = opt_in("+ interval '1 second'").await;
+    assert_eq!(tried(&tries), (1, 1));
+    assert_eq!(left_out(&tries), [&[by_phone], &others[..]].concat());
+    world.runs().finish(run).await.unwrap();
+}
+
+/// What the list says of the one send.
+async fn listed(world: &World, campaign: &Campaign) -> (Option<FailureClass>, Option<Duration>) {
+    let page = PageQuery::new(None, None, 20, 100);
+    let page = world.campaigns().sends(world.account, campaign.id, page).await.unwrap();
+    let send = page.unwrap().data.remove(0);
+    let failed_at: i64 = world
+        .number("SELECT coalesce(max(extract(epoch FROM failed_at) * 1000000), 0) FROM campaign_sends")
+        .await;
+    let failed_at = OffsetDateTime::UNIX_EPOCH + Duration::microseconds(failed_at);
+    (send.failure_class, send.retry_after.map(|after| after - failed_at))
+}
+
+#[tokio::test]
+async fn failures_in_a_row_with_one_code_are_counted() {
+    let world = World::new().await;
+    let code = Some(131_026);
+    let (campaign, run, _) = failed_with(&world, &[code]).await;
+    let (runs, later) = (world.runs(), Some(FailureClass::Later));
+    let again = async |code| {
+        assert_eq!(tried(&asked(&world, &campaign, RetryRequest::default()).await), (1, 1));
+        assert_eq!(listed(&world, &campaign).await, (None, None));
+        let worker = id();
+        runs.take(worker, LEASE).await.unwrap();
+        let sends = world.in_flight(run, worker, 10).await;
+        fail(&world, run, &sends, &[code]).await;
+    };
+    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+    again(code).await;
+    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+    again(code).await;
+    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::WEEK)));
+    let refused = asked(&world, &campaign, RetryRequest::default()).await;
+    assert_eq!(left_out(&refused), [(LeftOutReason::Later, 131_026, 1)]);
+    world.sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'").await;
+    // Another code begins anew, and so does the first one after it.
+    again(None).await;
+    assert_eq!(listed(&world, &campaign).await, (Some(FailureClass::Again), None));
+    again(code).await;
+    assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::ZERO)));
+}
+
+async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) -> RetrySchedule {
+    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap().unwrap();
+    RetrySchedule {
+        decided_on: stored.updated_at,
+        campaign: Campaign {
+            retry_scheduled_at: Some(due),
+            updated_at: stored.updated_at + Duration::MICROSECOND,
+            ..stored
+        },
+        request: RetryRequest {
+            not_before: Some(due),
+            ..codes(&[131_049], false)
+        },
+        scheduler: Scheduler {
+            user_id: world.user,
+            support_admin: Some("admin@example.com".into()),
+        },
+        events: vec![event(id())],
+    }
+}
+
+const SCHEDULED: &str = "SELECT count(*) FROM campaign_retries";
+
+#[tokio::test]
+async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
+    let world = World::new().await;
+    let (campaign, run, _) = failed_with(&world, &[Some(131_049), Some(131_000)]).await;
+    let (runs, store, now) = (world.runs(), world.campaigns(), OffsetDateTime::now_utc());
+    for (due, taken) in [(Duration::hours(1), 0), (Duration::hours(25), 1)] {
+        let due = now.replace_nanosecond(0).unwrap() + due;
+        let schedule = schedule_of(&world, &campaign, due).await;
+        let (written, report) = runs.schedule_retry(&schedule).await.unwrap();
+        assert_eq!((written, report.tried), (Write::Done, taken));
+        let left: i64 = report.left_out.iter().map(|left| left.count).sum();
+        assert_eq!(report.tried + left, 2);
+        let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+        assert_eq!((stored.status, stored.retry_scheduled_at), (CampaignStatus::Partial, Some(due)));
+        // Decided on the campaign of before, it is refused.
+        let (written, _) = runs.schedule_retry(&schedule).await.unwrap();
+        assert_eq!(written, Write::Stale(CampaignStatus::Partial));
+    }
+    assert_eq!(runs.due_retries(10).await.unwrap(), []);
+    let past = "now() - interval '1 second'";
+    world
+        .sql(&format!(
+            "UPDATE campaign_retries SET due_at = {past}; UPDATE campaigns SET retry_scheduled_at = {past}"
+        ))
+        .await;
+    let due = runs.due_retries(10).await.unwrap();
+    assert_eq!((due.len(), due[0].run, due[0].scheduler.user_id), (1, run, world.user));
+    assert_eq!((due[0].request.codes.as_deref(), due[0].request.force), (Some(&[131_049][..]), false));
+    world.sql("UPDATE accounts SET status = 'suspended'").await;
+    assert_eq!(runs.due_retries(10).await.unwrap(), []);
+    world.sql("UPDATE accounts SET status = 'active'").await;
+    // A retry of now takes its place.
+    asked(&world, &campaign, RetryRequest::default()).await;
+    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+    assert_eq!((stored.retry_scheduled_at, world.number(SCHEDULED).await), (None, 0));
+}
+
+#[tokio::test]
+async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
+    let world = World::new().await;
+    let (campaign, ..) = failed_with(&world, &[None]).await;
+    let (runs, store) = (world.runs(), world.campaigns());
+    let due = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap() + Duration::DAY;
+    runs.schedule_retry(&schedule_of(&world, &campaign, due).await).await.unwrap();
+    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
+    // Another change keeps it.
+    store.update(&stored, &stored, &[]).await.unwrap();
+    assert_eq!(world.number(SCHEDULED).await, 1);
+    let without = Campaign {
+        retry_scheduled_at: None,
+        ..stored.clone()
+    };
+    store.update(&without, &stored, &[]).await.unwrap();
+    assert_eq!(world.number(SCHEDULED).await, 0);
+
+    runs.schedule_retry(&schedule_of(&world, &campaign, due).await).await.unwrap();
+    store.delete(&stored, CampaignStatus::Partial, &[]).await.unwrap();
+    assert_eq!(world.number(SCHEDULED).await, 0);
+}
+
+#[tokio::test]
+async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
+    let world = World::new().await;
+    let failures = [Some(131_049), Some(131_047), None, Some(131_026)];
+    let (campaign, ..) = failed_with(&world, &failures).await;
+    let survey = world.campaigns().survey(world.account, campaign.id, 3).await.unwrap().unwrap();
+    let RetryOutcome::Started { report, .. } = asked(&world, &campaign, RetryRequest::default()).await else {
+        panic!("nothing was tried")
+    };
+    assert_eq!((survey.retry, report.tried), (report, 2));
+    let survey = world.campaigns().survey(world.account, campaign.id, 3).await.unwrap().unwrap();
+    assert_eq!(survey.retry, RetryReport::default());
+}

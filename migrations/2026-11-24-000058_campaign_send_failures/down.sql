@@ -1,0 +1,3 @@
+ALTER TABLE campaign_sends
+  DROP COLUMN earlier_error_code,
+  DROP COLUMN earlier_failures;

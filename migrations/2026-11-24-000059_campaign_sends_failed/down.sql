@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY campaign_sends_failed_at_idx;

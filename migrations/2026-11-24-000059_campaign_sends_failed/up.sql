@@ -1,0 +1,3 @@
+-- The failed sends of a campaign, without reading all of its sends. Only failures and their retries write it.
+CREATE INDEX CONCURRENTLY campaign_sends_failed_at_idx ON campaign_sends (account_id, campaign_id, failed_at)
+  WHERE failed_at IS NOT NULL;

@@ -1,0 +1,2 @@
+DROP TABLE campaign_retries;
+ALTER TABLE campaigns DROP COLUMN retry_scheduled_at;
