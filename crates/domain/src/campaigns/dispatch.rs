@@ -23,7 +23,7 @@ use super::{
     Announced, Claim, ClaimedSend, Command, Halt, Moment, Pace, Pacer, Portion, QueuedRun, RunMaterial, RunReport,
     RunStore, SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
 };
-use crate::shared::{Cipher, Event, SendId, StoreError, Write};
+use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, Write};
 use crate::templates::{MetaStatus, TemplateStore, verdict_events, with_verdict};
 use crate::whatsapp::{FileFault, MessageFiles, WhatsappGateway};
 
@@ -454,7 +454,7 @@ impl Dispatcher {
     /// Lets a run wait that the platform has stopped, and where that is because of its template, whoever else sends it.
     async fn halt(&self, run: QueuedRun, material: &RunMaterial, halt: &Halt) -> Result<(), StoreError> {
         if let Some(verdict) = halt.verdict {
-            self.judge(run, verdict).await?;
+            self.judge(run, material.template.id, verdict).await?;
         }
         self.pause(run, material, &halt.reason).await?;
         if let Some(reason) = halt.verdict.and_then(MetaStatus::stops) {
@@ -465,13 +465,16 @@ impl Dispatcher {
     }
 
     /// Takes over what a refusal says of the run's template, unless that was changed since.
-    async fn judge(&self, run: QueuedRun, verdict: MetaStatus) -> Result<(), StoreError> {
+    async fn judge(&self, run: QueuedRun, template: TemplateId, verdict: MetaStatus) -> Result<(), StoreError> {
+        let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
+            return Ok(());
+        };
         for _ in 0..ATTEMPTS {
-            let facts = self.runs.facts(run.account_id, run.campaign_id).await?;
-            let Some((template, now)) = facts.and_then(|facts| Some((facts.template?, facts.now))) else {
+            // As stored, and not with the run's content: it is written.
+            let Some(template) = self.templates.find(run.account_id, template).await? else {
                 break;
             };
-            let Some(judged) = with_verdict(&template, verdict, None, now) else {
+            let Some(judged) = with_verdict(&template, verdict, None, facts.now) else {
                 break;
             };
             let events = verdict_events(&template, &judged);

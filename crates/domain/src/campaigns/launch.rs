@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::deciding::ATTEMPTS;
+use super::preconditions::resume_objection;
 use super::service::RUN_LEASE;
 use super::{
     Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
@@ -159,11 +160,16 @@ impl Campaigns {
         .await
     }
 
-    /// Lets a run that waits go on. What it waited for is looked at again: it may pause again.
+    /// Lets a paused run go on, unless something refuses it that would refuse its start. What it waited for is looked at
+    /// again: it may pause again.
     pub async fn resume(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::PauseOrResume, async |stored, status| {
             if stored.paused_at.is_none() {
                 return Ok((Write::Done, stored));
+            }
+            let facts = self.runs.resume_facts(tenant.account_id, id).await?;
+            if let Some(refusal) = resume_objection(&facts.ok_or(CampaignError::NotFound)?) {
+                return Err(refusal.into());
             }
             let resumed = Campaign {
                 status,
@@ -239,7 +245,7 @@ mod tests {
     use time::Duration;
 
     use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{MockCampaignStore, MockRunStore, RunFacts};
+    use super::super::{MockCampaignStore, MockRunStore, ResumeFacts, RunFacts};
     use super::*;
     use crate::billing::Standing;
     use crate::shared::{MockClock, MockIds};
@@ -272,6 +278,7 @@ mod tests {
                 ..campaign(status)
             },
             template: Some(template),
+            content_frozen: false,
             profile_id: None,
             billing: Standing {
                 plan: "free".into(),
@@ -395,6 +402,14 @@ mod tests {
         assert!(schedule(Sending, None, Some(later)).await.is_err());
     }
 
+    fn going_on() -> ResumeFacts {
+        ResumeFacts {
+            run: facts(CampaignStatus::Sending),
+            number_lost: false,
+            quota: None,
+        }
+    }
+
     #[tokio::test]
     async fn a_run_waits_and_goes_on_and_both_can_be_repeated() {
         let waiting = || Campaign {
@@ -405,7 +420,9 @@ mod tests {
         let with = |campaign: Campaign, writes| {
             let mut store = stored(campaign);
             store.expect_update().times(writes).returning(|_, _, _| Ok(Write::Done));
-            campaigns(store, MockRunStore::new())
+            let mut runs = MockRunStore::new();
+            runs.expect_resume_facts().returning(|_, _| Ok(Some(going_on())));
+            campaigns(store, runs)
         };
         let paused = with(campaign(CampaignStatus::Sending), 1)
             .pause(&tenant(), ID)

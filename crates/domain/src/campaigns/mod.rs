@@ -8,7 +8,8 @@
 //! command in every status.
 //!
 //! **A run** is begun by [`Campaigns::start`], once [`prepare`] found nothing against it: it freezes the audience into
-//! one send a contact and reserves the month's quota for all of them, or does not happen at all. `send` and a schedule
+//! one send a contact, freezes what they say ([`RunContent`]) and reserves the month's quota for all of them, or does not
+//! happen at all. `send` and a schedule
 //! only announce it ([`Campaigns::announce`]): the campaign is sending at once, and the worker that takes it up does the
 //! same, or makes it a draft again and says why. It waits in a queue
 //! where any server can pick it up; one *worker* at a time holds it, by a *lease* that it has to renew. The worker's
@@ -32,6 +33,7 @@
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
 mod audience;
+mod content;
 mod deciding;
 mod dispatch;
 #[cfg(test)]
@@ -61,6 +63,7 @@ mod trial_tests;
 mod variables;
 
 pub use audience::{Audience, SegmentConfig};
+pub use content::RunContent;
 pub use dispatch::{Dispatcher, RunEnd, Worker};
 pub use events::{MessageNews, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
@@ -69,11 +72,12 @@ pub use model::*;
 pub use outcome::{Halt, SendOutcome, SendResult, settle};
 pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, ThrottledRate};
 pub use ports::*;
-pub use preconditions::{blanks, objections};
+pub use preconditions::{blanks, may_be_sent, objections};
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
 pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
-    Announced, Announcement, RetryOutcome, RunFacts, RunMaterial, RunRetry, RunStart, StartOutcome, Trigger,
+    Announced, Announcement, ResumeFacts, RetryOutcome, RunFacts, RunMaterial, RunQuota, RunRetry, RunStart,
+    StartOutcome, Trigger,
     pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};

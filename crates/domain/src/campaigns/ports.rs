@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::{
     Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, Portion, Recipient,
-    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, SendCounts,
+    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, SendCounts,
     SendResult, StartOutcome, Survey, TrialFacts,
 };
 use crate::contacts::Phone;
@@ -124,7 +124,11 @@ pub trait RunStore: Send + Sync {
     /// Everything that decides whether a run may begin, in one read; none when there is no such campaign.
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError>;
 
-    /// Begins a run in one transaction: the guarded move to `sending`, the frozen audience (one pending send a contact,
+    /// Everything that decides whether a paused run may go on, in one read; none when there is no such campaign.
+    async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError>;
+
+    /// Begins a run in one transaction: the guarded move to `sending`, the frozen content
+    /// ([`RunContent`](super::RunContent)) and audience (one pending send a contact,
     /// of which those of a large audience may be made later), its counters, the month's quota, the place in the queue
     /// (leased to `worker` for `lease`, if given). On any outcome but `Started` nothing of it is left. A campaign that is
     /// `sending` already is refused unless its run was announced and is not prepared yet.
@@ -142,8 +146,9 @@ pub trait RunStore: Send + Sync {
 
     /// Begins a run of the campaign's failed sends, in one transaction like `start`, and ends its scheduled retry. The
     /// sends are chosen by [`RETRY_RULES`](super::RETRY_RULES) at the store's time, or at the request's `not_before` if
-    /// that is later; each is as if it had never been tried. With them go those that an early end left untried. MUST be
-    /// refused where the campaign was changed since `decided_on`.
+    /// that is later; each is as if it had never been tried, and has the content of the first start (if none was frozen
+    /// then, the content of now, frozen with it). With them go those that an early end left untried. MUST be refused where
+    /// the campaign was changed since `decided_on`.
     async fn retry(&self, retry: &RunRetry) -> Result<RetryOutcome, StoreError>;
 
     /// Stores the time and the request of a retry, instead of an earlier one, in one transaction with the events; only
@@ -173,7 +178,8 @@ pub trait RunStore: Send + Sync {
     /// Whether a run waits for a worker.
     async fn waiting(&self) -> Result<bool, StoreError>;
 
-    /// What a run is made of; none when its campaign is gone.
+    /// What a run is made of: the content of its start. Freezes the content of a run that started before contents were
+    /// frozen. None when its campaign is gone.
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
 
     /// Renews the lease, once a tenth of it is gone, and names up to `size` sends that are due: those whose retry time

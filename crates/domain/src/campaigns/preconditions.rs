@@ -1,6 +1,6 @@
 //! What has to be true for a run: the same rules for every beginning, wherever it comes from.
 
-use super::{Blank, Campaign, CampaignError, Campaigns, Command, Refusal, RunFacts, transition};
+use super::{Blank, Campaign, CampaignError, Campaigns, Command, Refusal, ResumeFacts, RunFacts, transition};
 use crate::templates::{MetaStatus, Template};
 
 /// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
@@ -34,11 +34,38 @@ fn template_objections(facts: &RunFacts) -> Vec<Refusal> {
         return vec![Refusal::NoTemplate];
     };
     let mut found = Vec::new();
-    if template.meta_status != MetaStatus::Approved {
+    if !may_be_sent(template, facts.content_frozen) {
         found.push(Refusal::TemplateNotApproved);
     }
     found.extend(check_sendable(template).err());
     found
+}
+
+/// Whether WhatsApp lets the template be sent. A run that has started sends what was approved then: an edit of the
+/// template does not stop it, but WhatsApp's taking the approval back does.
+pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
+    match content_frozen {
+        true => !template.meta_status.withdraws_approval(),
+        false => template.meta_status == MetaStatus::Approved,
+    }
+}
+
+/// What speaks against going on with a paused run: what would refuse its start. Its messages are in the month's usage
+/// already, so the quota refuses where the plan became smaller since.
+pub(super) fn resume_objection(facts: &ResumeFacts) -> Option<Refusal> {
+    let run = &facts.run;
+    if let Some(first) = objections(run, Command::PauseOrResume).into_iter().next() {
+        return Some(first);
+    }
+    if facts.number_lost {
+        return Some(Refusal::NumberNotConnected);
+    }
+    let (limit, quota) = (run.billing.messages_per_month(run.now)?, facts.quota?);
+    (quota.used > limit).then(|| Refusal::QuotaExceeded {
+        limit,
+        left: limit.saturating_sub(quota.used).saturating_add(quota.pending).max(0),
+        wanted: quota.pending,
+    })
 }
 
 /// Whether messages of the template can be made at all.
@@ -80,7 +107,7 @@ mod tests {
 
     use super::super::run::tests::facts;
     use super::super::service::tests::{NOW, tenant};
-    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore};
+    use super::super::{CampaignStatus, MockCampaignStore, MockRunStore, RunQuota, Variables};
     use super::*;
     use crate::shared::{CampaignId, MockClock, MockIds};
 
@@ -110,6 +137,70 @@ mod tests {
             objections(&facts, Command::Start),
             [Refusal::TemplateNotApproved, Refusal::TemplateNotSendable { reasons }]
         );
+    }
+
+    fn paused() -> ResumeFacts {
+        let mut run = facts();
+        run.campaign.status = CampaignStatus::Sending;
+        run.content_frozen = true;
+        ResumeFacts {
+            run,
+            number_lost: false,
+            quota: None,
+        }
+    }
+
+    #[test]
+    fn resume_refuses_what_a_start_refuses() {
+        assert_eq!(resume_objection(&paused()), None);
+        for (status, refused) in [
+            (MetaStatus::Draft, false),
+            (MetaStatus::Pending, true),
+            (MetaStatus::Rejected, true),
+            (MetaStatus::Paused, true),
+            (MetaStatus::Disabled, true),
+        ] {
+            let mut facts = paused();
+            facts.run.template.as_mut().unwrap().meta_status = status;
+            let refusal = refused.then_some(Refusal::TemplateNotApproved);
+            assert_eq!(resume_objection(&facts), refusal, "{status}");
+            // What was not frozen must be approved as it is.
+            facts.run.content_frozen = false;
+            assert_eq!(resume_objection(&facts), Some(Refusal::TemplateNotApproved));
+        }
+        let mut facts = paused();
+        facts.run.template = None;
+        assert_eq!(resume_objection(&facts), Some(Refusal::NoTemplate));
+        let mut facts = paused();
+        facts.run.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
+        let placeholder = "2".to_owned();
+        assert_eq!(
+            resume_objection(&facts),
+            Some(Refusal::EmptyPlaceholder { placeholder })
+        );
+        let mut facts = paused();
+        facts.run.billing.plan = "gold".into();
+        assert_eq!(resume_objection(&facts), Some(Refusal::NoActivePlan));
+        let facts = ResumeFacts {
+            number_lost: true,
+            ..paused()
+        };
+        assert_eq!(resume_objection(&facts), Some(Refusal::NumberNotConnected));
+    }
+
+    #[test]
+    fn resume_counts_reserved_messages_once() {
+        // The free plan has 250 messages a month.
+        for (used, pending, left) in [(250, 40, None), (251, 40, Some(39)), (900, 40, Some(0))] {
+            let quota = Some(RunQuota { used, pending });
+            let refused = resume_objection(&ResumeFacts { quota, ..paused() });
+            let expected = left.map(|left| Refusal::QuotaExceeded {
+                limit: 250,
+                left,
+                wanted: 40,
+            });
+            assert_eq!(refused, expected);
+        }
     }
 
     #[tokio::test]

@@ -178,6 +178,7 @@ mod tests {
             facts: RunFacts {
                 campaign,
                 template: Some(template),
+                content_frozen: false,
                 profile_id: None,
                 billing: Standing {
                     plan: "free".into(),

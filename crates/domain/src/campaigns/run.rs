@@ -4,7 +4,9 @@
 use serde_json::json;
 use time::OffsetDateTime;
 
-use super::{Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, blanks, objections, transition};
+use super::{
+    Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, RunContent, blanks, may_be_sent, objections, transition,
+};
 use crate::billing::Standing;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId};
 use crate::templates::Template;
@@ -53,14 +55,36 @@ impl std::str::FromStr for Trigger {
 pub struct RunFacts {
     /// The campaign.
     pub campaign: Campaign,
-    /// Its template, unless deleted.
+    /// Its template, unless deleted. Once the run has started: with the frozen content, deleted or not.
     pub template: Option<Template>,
-    /// The number it leaves from: the one the template was submitted with, else the account's default.
+    /// Whether the run has started, so that mapping and template are those of the start ([`RunContent`]).
+    pub content_frozen: bool,
+    /// The number it leaves from: the run's own, else the one the template was submitted with, else the account's default.
     pub profile_id: Option<ProfileId>,
     /// The account's plan and subscription.
     pub billing: Standing,
     /// The store's time.
     pub now: OffsetDateTime,
+}
+
+/// Everything that decides whether a paused run may go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResumeFacts {
+    /// What decides about every run.
+    pub run: RunFacts,
+    /// Whether the run started with a number that was disconnected since.
+    pub number_lost: bool,
+    /// What the run reserved of this month; none if it is not prepared yet, or its messages count in an earlier month.
+    pub quota: Option<RunQuota>,
+}
+
+/// What a run reserved of the month's messages, in messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunQuota {
+    /// Used and reserved by the whole account, this run included.
+    pub used: i64,
+    /// Not sent yet, of this run: a part of `used`.
+    pub pending: i64,
 }
 
 /// A run that was announced and is still to be prepared.
@@ -102,6 +126,8 @@ pub struct RunStart {
     pub monthly_limit: i64,
     /// Placeholders that must not be empty for any recipient.
     pub blanks: Vec<Blank>,
+    /// What it sends from now on.
+    pub content: RunContent,
 }
 
 /// A run of failed sends that may begin.
@@ -201,14 +227,26 @@ impl RunStart {
         };
         started == *wanted
     }
+
+    /// Whether the run may start with its template as stored; else how the start ends. A template with other content is
+    /// not the one that this start was decided on.
+    pub fn check_template(&self, stored: Option<&Template>) -> Result<(), StartOutcome> {
+        let Some(template) = stored.filter(|template| may_be_sent(template, false)) else {
+            return Err(StartOutcome::Refused(Refusal::TemplateNotApproved));
+        };
+        match template.content() == self.content.template && template.unsupported.is_empty() {
+            true => Ok(()),
+            false => Err(StartOutcome::Changed),
+        }
+    }
 }
 
 /// What a worker needs to carry a run out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunMaterial {
-    /// The campaign.
+    /// The campaign, with the mapping of the start.
     pub campaign: Campaign,
-    /// Its template, deleted or not.
+    /// Its template with the content of the start, deleted or not.
     pub template: Template,
     /// The number it leaves from; none when it is simulated, or was disconnected since.
     pub profile: Option<StoredProfile>,
@@ -224,7 +262,9 @@ pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunS
     }
     let (status, now, blanks) = (transition(facts.campaign.status, command)?, facts.now, blanks(&facts));
     let monthly_limit = facts.billing.messages_per_month(now).ok_or(Refusal::NoActivePlan)?;
+    let template = facts.template.as_ref().ok_or(Refusal::NoTemplate)?;
     Ok(RunStart {
+        content: RunContent::of(&facts.campaign, template),
         expected: facts.campaign.status,
         campaign: Campaign {
             status,
@@ -312,6 +352,7 @@ pub(crate) mod tests {
         RunFacts {
             campaign,
             template: Some(template),
+            content_frozen: false,
             profile_id: None,
             billing,
             now: NOW,
@@ -359,6 +400,28 @@ pub(crate) mod tests {
             rfm_segments: vec!["champions".into()],
             ..stored
         }));
+    }
+
+    #[test]
+    fn a_start_sends_the_template_it_was_decided_on_or_nothing() {
+        let start = prepared(facts()).unwrap();
+        let template = facts().template.unwrap();
+        assert_eq!(start.content, RunContent::of(&facts().campaign, &template));
+        assert_eq!(start.check_template(Some(&template)), Ok(()));
+        let edited = approved_template("Oi {{1}}, veja {{2}}.", &["Ana", "PROMO10"]);
+        assert_eq!(start.check_template(Some(&edited)), Err(StartOutcome::Changed));
+        let unsupported = Template {
+            unsupported: vec!["unsupported_button:flow".into()],
+            ..template.clone()
+        };
+        assert_eq!(start.check_template(Some(&unsupported)), Err(StartOutcome::Changed));
+        let refused = Err(StartOutcome::Refused(Refusal::TemplateNotApproved));
+        assert_eq!(start.check_template(None), refused);
+        let draft = Template {
+            meta_status: MetaStatus::Draft,
+            ..template
+        };
+        assert_eq!(start.check_template(Some(&draft)), refused);
     }
 
     #[test]

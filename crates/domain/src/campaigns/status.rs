@@ -142,6 +142,9 @@ pub enum Refusal {
         /// Its number.
         placeholder: String,
     },
+    /// The number that the run started with was disconnected.
+    #[error("the WhatsApp number is not connected any more")]
+    NumberNotConnected,
     /// The account's plan is not active.
     #[error("the account has no active plan")]
     NoActivePlan,
@@ -189,6 +192,7 @@ impl Refusal {
             Self::SegmentDeleted { .. } => "segment_deleted",
             Self::NoRecipients => "no_recipients",
             Self::EmptyPlaceholder { .. } => "empty_placeholder",
+            Self::NumberNotConnected => "number_not_connected",
             Self::NoActivePlan => "no_active_plan",
             Self::QuotaExceeded { .. } => "quota_exceeded",
             Self::MonthUsedUp { .. } => "month_used_up",
@@ -293,6 +297,7 @@ mod tests {
                 },
                 "empty_placeholder",
             ),
+            (Refusal::NumberNotConnected, "number_not_connected"),
             (Refusal::NoActivePlan, "no_active_plan"),
             (Refusal::QuotaExceeded { limit, left, wanted }, "quota_exceeded"),
             (Refusal::MonthUsedUp { limit }, "month_used_up"),

@@ -59,6 +59,7 @@ fn facts() -> TrialFacts {
                 ..campaign(CampaignStatus::Completed)
             },
             template: Some(template),
+            content_frozen: false,
             profile_id: Some(ProfileId(Uuid::from_u128(4))),
             billing: Standing {
                 plan: "free".into(),

@@ -3,6 +3,7 @@
 //! Owns the template, its rules and its status. Does not own the wire form (the gateways crate) or the sending
 //! (`campaigns`).
 
+mod content;
 mod model;
 mod parts;
 mod placeholders;
@@ -24,6 +25,7 @@ mod validate;
 mod validate_tests;
 mod verdict;
 
+pub use content::TemplateContent;
 pub use model::*;
 pub use parts::{ButtonKind, ButtonValue};
 pub(crate) use placeholders::is_placeholder_name;

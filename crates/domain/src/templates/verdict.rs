@@ -7,6 +7,15 @@ use super::{MetaStatus, Template, TemplateCommand, transition};
 use crate::shared::{Event, Notification, NotificationKind};
 
 impl MetaStatus {
+    /// Whether WhatsApp took back what it had approved. An edit here (`draft`) takes nothing back: WhatsApp goes on having
+    /// the approved content.
+    pub fn withdraws_approval(self) -> bool {
+        match self {
+            Self::Pending | Self::Rejected | Self::Paused | Self::Disabled => true,
+            Self::Draft | Self::Approved => false,
+        }
+    }
+
     /// Why campaigns with a template of this status cannot go on; none when they can.
     pub fn stops(self) -> Option<&'static str> {
         match self {

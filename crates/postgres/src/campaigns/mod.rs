@@ -1,12 +1,14 @@
 //! Campaigns, their sends, and the runs that send them.
 //!
-//! Locks are taken in one order everywhere: campaign, its place in the queue, sends by id, counters, the month's usage.
+//! Locks are taken in one order everywhere: campaign, its template, its place in the queue, sends by id, counters, the
+//! month's usage.
 //! Of counters and usage a transaction writes one slot of each: slot 0 where places are reserved, else that of the moment.
 //! A pending send holds a place in the month's quota while its campaign is sending or once it was started; whatever
 //! ends that, ends the place in the same transaction.
 
 mod audience;
 mod claims;
+mod contents;
 mod ending;
 mod paces;
 mod preview;

@@ -5,30 +5,31 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, RetryOutcome,
-    RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendResult, StartOutcome,
-    Started,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, ResumeFacts,
+    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunQuota, RunReport, RunRetry, RunStart, RunStore,
+    SendResult, StartOutcome, Started,
 };
 use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
 };
 use recado_domain::whatsapp::STOPPED_MARKETING;
-use time::{Duration, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::contents::Contents;
 use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
-use super::{audience, claims, ending, retries, rows, starting, turns};
+use super::{audience, claims, contents, ending, retries, rows, starting, turns, usage};
 use crate::contacts::{learn_wa_ids, withdraw};
-use crate::errors::{Attempt, corrupt, word};
+use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
 use crate::transactions::{in_platform, in_tenant, on_platform};
-use crate::{templates, whatsapp};
+use crate::whatsapp;
 
 /// Runs.
 #[derive(Clone, Debug)]
@@ -53,6 +54,10 @@ impl PgRuns {
 impl RunStore for PgRuns {
     async fn facts(&self, account: AccountId, id: CampaignId) -> Result<Option<RunFacts>, StoreError> {
         in_tenant!(self.tenants, account, |conn| facts(conn, account, id))
+    }
+
+    async fn resume_facts(&self, account: AccountId, id: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
+        in_tenant!(self.tenants, account, |conn| resume_facts(conn, account, id))
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
@@ -323,11 +328,7 @@ async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Optio
     };
     let profile_id = row.profile_id.map(ProfileId::from);
     let campaign = Campaign::try_from(row)?;
-    let template = match campaign.template_id {
-        Some(template) => templates::one(conn, account, template, true).await?,
-        None => None,
-    };
-    let template = template.ok_or_else(|| corrupt(format!("the run of {} has no template", campaign.id)))?;
+    let (campaign, template) = contents::read_or_freeze(conn, campaign).await?;
     let profile = match profile_id.filter(|_| !campaign.simulated) {
         Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
         None => None,
@@ -347,13 +348,15 @@ pub(super) async fn facts(
     let Some(row) = rows::one(conn, account, id).await? else {
         return Ok(None);
     };
-    let campaign = Campaign::try_from(row)?;
-    let template = match campaign.template_id {
-        Some(template) => templates::one(conn, account, template, false).await?,
-        None => None,
-    };
-    // A template's number that was disconnected is none: its reference was cleared.
-    let profile_id = match template.as_ref().and_then(|template| template.profile_id) {
+    let own_profile = row.profile_id.map(ProfileId::from);
+    let Contents {
+        campaign,
+        template,
+        frozen: content_frozen,
+    } = contents::read(conn, Campaign::try_from(row)?).await?;
+    // A number that was disconnected is none: the reference to it was cleared.
+    let own_profile = own_profile.filter(|_| content_frozen);
+    let profile_id = match own_profile.or_else(|| template.as_ref()?.profile_id) {
         Some(profile) => Some(profile),
         None => default_profile(conn, account).await?,
     };
@@ -361,9 +364,57 @@ pub(super) async fn facts(
     Ok(Some(RunFacts {
         campaign,
         template,
+        content_frozen,
         profile_id,
         billing,
         now,
+    }))
+}
+
+#[derive(QueryableByName)]
+struct QuotaRow {
+    #[diesel(sql_type = Bool)]
+    number_lost: bool,
+    #[diesel(sql_type = BigInt)]
+    pending: i64,
+    #[diesel(sql_type = Nullable<SqlDate>)]
+    month: Option<Date>,
+}
+
+/// Renewed sends have a month of their own, and a time for their next try.
+async fn resume_facts(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+) -> Attempt<Option<ResumeFacts>> {
+    let Some(run) = facts(conn, account, id).await? else {
+        return Ok(None);
+    };
+    let row: QuotaRow = sql(
+        "SELECT c.profile_id IS NULL AND NOT c.simulated AND c.executed_at IS NOT NULL AS number_lost,
+           coalesce(n.pending, 0) AS pending,
+           coalesce((SELECT s.quota_month FROM campaign_sends s
+             WHERE s.account_id = $1 AND s.campaign_id = $2 AND s.retry_at IS NOT NULL AND s.status = 'pending'
+               AND s.started_at IS NULL LIMIT 1), c.quota_month) AS month
+         FROM campaigns c LEFT JOIN campaign_counters n ON n.account_id = $1 AND n.campaign_id = $2
+         WHERE c.account_id = $1 AND c.id = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .get_result(&mut *conn)
+    .await?;
+    let month = usage::this_month(conn).await?;
+    let quota = match row.month == Some(month) {
+        true => Some(RunQuota {
+            used: usage::used(conn, account, month).await?,
+            pending: row.pending,
+        }),
+        false => None,
+    };
+    Ok(Some(ResumeFacts {
+        run,
+        number_lost: row.number_lost,
+        quota,
     }))
 }
 

@@ -1,20 +1,19 @@
-//! The beginning of a run, in one transaction: status, frozen audience, counters, quota, place in the queue.
+//! The beginning of a run, in one transaction: status, frozen content and audience, counters, quota, place in the queue.
 
-use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
     Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart, StartOutcome,
     Trigger, started_event, transition,
 };
-use recado_domain::shared::{AccountId, Actor, CampaignId, Event, TemplateId, Write};
+use recado_domain::shared::{AccountId, Actor, CampaignId, Event, Write};
 use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::usage::MonthRow;
-use super::{audience, retries, rows, runs, store, usage};
+use super::{audience, contents, retries, rows, runs, store, usage};
 use crate::errors::Attempt;
-use crate::outbox;
-use crate::sql::{Answer, Sql, sql};
+use crate::sql::{Sql, sql};
+use crate::{outbox, templates};
 
 /// Freezing a very large audience takes longer than any other statement may, and sorts more: 200,000 ids are 20 MB.
 const FREEZE_SETTINGS: &str = "SET LOCAL statement_timeout = '60s'; SET LOCAL work_mem = '64MB'";
@@ -48,9 +47,10 @@ pub(super) async fn start(
     if !start.is_of(&stored) {
         return Ok(StartOutcome::Changed);
     }
-    if !template_is_approved(conn, account, start.campaign.template_id).await? {
-        return Ok(StartOutcome::Refused(Refusal::TemplateNotApproved));
+    if let Err(outcome) = check_template(conn, start).await? {
+        return Ok(outcome);
     }
+    contents::freeze(conn, account, id, &start.content).await?;
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let audience = start.campaign.audience();
     let recipients = audience::freeze(conn, account, id, &audience).await?;
@@ -138,7 +138,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     if (stored.status, stored.updated_at) != (retry.expected, retry.decided_on) {
         return Ok(RetryOutcome::Refused(Refusal::Contended));
     }
-    if !template_is_approved(conn, account, campaign.template_id).await? {
+    if !contents::freeze_for_retry(conn, &stored).await? {
         return Ok(RetryOutcome::Refused(Refusal::TemplateNotApproved));
     }
     conn.batch_execute(FREEZE_SETTINGS).await?;
@@ -182,22 +182,13 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     Ok(RetryOutcome::Started { recipients, report })
 }
 
-/// Looked at again under a lock: the platform's verdict may have come since the facts were read.
-async fn template_is_approved(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    template: Option<TemplateId>,
-) -> Attempt<bool> {
-    let approved: Option<Answer> = sql(
-        "SELECT meta_status = 'approved' AND deleted_at IS NULL AS yes FROM message_templates
-         WHERE account_id = $1 AND id = $2 FOR SHARE",
-    )
-    .bind(account)
-    .bind(template)
-    .get_result(conn)
-    .await
-    .optional()?;
-    Ok(approved.is_some_and(|answer| answer.yes))
+/// Looked at again under a lock: the platform's verdict, or an edit, may have come since the facts were read.
+async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> Attempt<Result<(), StartOutcome>> {
+    let template = match start.campaign.template_id {
+        Some(id) => templates::locked(conn, start.campaign.account_id, id, false).await?,
+        None => None,
+    };
+    Ok(start.check_template(template.as_ref()))
 }
 
 /// Moves the campaign, and returns the month that its messages count in.

@@ -89,6 +89,7 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id)
                    VALUES ('{account}', '{tag}', '{campaign}', '{contact}');
                  INSERT INTO campaign_audiences VALUES ('{account}', '{campaign}', 5, '{{{contact}}}');
+                 INSERT INTO campaign_run_contents VALUES ('{account}', '{campaign}', '{{}}');
                  INSERT INTO sent_messages VALUES ('{account}', 'wamid', '{tag}');
                  INSERT INTO campaign_counter_slots (account_id, campaign_id) VALUES ('{account}', '{campaign}');
                  INSERT INTO campaign_queue (account_id, campaign_id, trigger, user_id)

@@ -21,6 +21,7 @@ mod deletion;
 mod deliveries;
 mod exports;
 mod folders;
+mod frozen_content;
 mod histories;
 mod idempotency;
 mod ingestion;

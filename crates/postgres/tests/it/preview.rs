@@ -1,6 +1,8 @@
 //! What a preview is made of.
 
-use recado_domain::campaigns::{Campaign, CampaignStore, Refusal, RunStore, StartOutcome, Survey, Variables, blanks};
+use recado_domain::campaigns::{
+    Campaign, CampaignStore, Refusal, RunContent, RunStore, StartOutcome, Survey, Variables, blanks,
+};
 use recado_domain::shared::SegmentId;
 use recado_domain::templates::{Placeholder, Template, TemplateStore};
 use recado_postgres::PgCampaigns;
@@ -131,6 +133,7 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
     let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
     let mut start = world.start_of(&campaign);
     start.blanks = blanks(&facts);
+    start.content = RunContent::of(&campaign, facts.template.as_ref().unwrap());
     for placeholder in expected {
         let refused = world.runs().start(&start, None, LEASE).await.unwrap();
         let empty = Refusal::EmptyPlaceholder {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use recado_domain::accounts::{Account, AccountStatus, AccountStore, Session};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunStart, RunStore, StartOutcome, Trigger,
+    Campaign, CampaignStatus, CampaignStore, Claim, QueuedRun, RunContent, RunStart, RunStore, StartOutcome, Trigger,
 };
 use recado_domain::shared::{AccountId, Actor, Audit, AuditAction, Event, EventKind, SendId, TemplateId, UserId};
 use recado_domain::templates::{
@@ -292,8 +292,16 @@ impl World {
         }
     }
 
+    /// The template that [`Self::stored_template`] stores under this id.
+    pub(crate) fn template_of(&self, id: TemplateId) -> Template {
+        Template {
+            id,
+            ..self.template(&format!("promo_{}", id.0.simple()))
+        }
+    }
+
     pub(crate) async fn stored_template(&self) -> TemplateId {
-        let template = self.template(&format!("promo_{}", id().simple()));
+        let template = self.template_of(id().into());
         self.templates().insert(&template).await.unwrap();
         template.id
     }
@@ -352,6 +360,8 @@ impl World {
             profile_id: None,
             monthly_limit: 1_000_000,
             blanks: vec![],
+            // Of the template that a stored draft has, which a start looks at.
+            content: RunContent::of(campaign, &self.template_of(campaign.template_id.unwrap_or(id().into()))),
         }
     }
 

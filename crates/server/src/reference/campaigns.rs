@@ -136,14 +136,22 @@ pub(crate) fn pause() -> Operation {
 }
 
 pub(crate) fn resume() -> Operation {
-    Operation::new("Resume a campaign", "Lets a paused run go on.")
+    let told = "Lets a paused run go on, under the same conditions as `execute`: an active plan, a template that WhatsApp \
+                has not stopped, the WhatsApp number of the run, placeholders that can be filled, and a month's quota \
+                that includes what the run reserved. The run sends the content that its template had when it started, \
+                even if the template was edited or deleted since. Resuming a run that is not paused changes nothing.";
+    Operation::new("Resume a campaign", told)
         .takes(id_of(ID))
         .answers(campaign("The campaign, being sent.").example(sending()))
-        .refuses(Fault::Precondition, "The campaign is not being sent.")
+        .refuses(
+            Fault::Precondition,
+            "The campaign is not being sent, or a condition of a run does not hold.",
+        )
 }
 
 pub(crate) fn retry_failed() -> Operation {
-    let told = "Tries failed sends of an ended run again, now or at `not_before`; the month's messages have to suffice. \
+    let told = "Tries failed sends of an ended run again, now or at `not_before`, with the content that the template had when \
+                the run first started; the month's messages have to suffice. \
                 Without a body it takes every failed send but those of class `never`, and those of class `later` before \
                 their `retry_after`. With `codes` it takes only sends that failed with one of them; with `force` also \
                 those of them whose time has not come. Contacts that opted out, were deleted or have no phone number are \

@@ -43,6 +43,7 @@ mod exports;
 mod faults;
 mod files;
 mod folders;
+mod frozen_content;
 mod harness;
 mod hooks;
 mod http;

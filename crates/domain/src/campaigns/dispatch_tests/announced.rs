@@ -23,6 +23,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
     RunFacts {
         campaign,
         template: Some(template),
+        content_frozen: false,
         profile_id: None,
         billing: Standing {
             plan: "free".into(),

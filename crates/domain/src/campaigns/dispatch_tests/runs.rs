@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, DueRetry, QueuedRun, Recipient, RetryOutcome,
-    RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts, SendResult,
-    SendStatus, StartOutcome, Started, Trigger, finish,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, DueRetry, QueuedRun, Recipient, ResumeFacts,
+    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts,
+    SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
 };
 use super::faults::Fuse;
 use super::rows::{Row, add, claimed, give_back};
@@ -332,6 +332,7 @@ impl RunStore for FakeRuns {
         Ok(material.map(|material| RunFacts {
             campaign: material.campaign,
             template: Some(material.template),
+            content_frozen: true,
             profile_id: None,
             billing: Standing {
                 plan: "free".into(),
@@ -339,6 +340,10 @@ impl RunStore for FakeRuns {
             },
             now: NOW + Duration::HOUR,
         }))
+    }
+
+    async fn resume_facts(&self, _: AccountId, _: CampaignId) -> Result<Option<ResumeFacts>, StoreError> {
+        Ok(None)
     }
 
     async fn start(&self, _: &RunStart, _: Option<Uuid>, _: Duration) -> Result<StartOutcome, StoreError> {

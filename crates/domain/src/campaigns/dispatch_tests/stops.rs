@@ -6,7 +6,8 @@ use super::super::{CampaignStatus, SendStatus};
 use super::stage::{SECOND, Stage, accepted, barred, phone, template_paused};
 use super::{all_phones, over, paused};
 use crate::shared::{Event, Write};
-use crate::templates::{MetaStatus, MockTemplateStore};
+use crate::templates::tests::approved_template;
+use crate::templates::{MetaStatus, MockTemplateStore, Template};
 
 #[tokio::test]
 async fn a_refusal_that_cannot_be_read_is_never_sent_again_and_the_run_waits() {
@@ -46,6 +47,13 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
     let mut templates = MockTemplateStore::new();
     let mut answers = [Write::Stale(MetaStatus::Approved), Write::Done].into_iter();
     let runs = stage.runs.clone();
+    // What is stored is written, not what the run sends.
+    let stored = approved_template("Tchau", &[]);
+    let found = stored.clone();
+    templates
+        .expect_find()
+        .withf(|_, id| *id == approved_template("", &[]).id)
+        .returning(move |_, _| Ok(Some(found.clone())));
     templates
         .expect_update()
         .times(2)
@@ -54,7 +62,8 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
             assert!(!waits, "the run waits, and the template is still approved");
             judged.meta_status == MetaStatus::Paused
                 && judged.updated_at > decided_on.updated_at
-                && decided_on.meta_status == MetaStatus::Approved
+                && *decided_on == stored
+                && judged.content() == stored.content()
                 && matches!(events, [Event::Notification(told)] if told.title.starts_with("Template paused"))
         })
         .returning(move |_, _, _| Ok(answers.next().unwrap()));
@@ -69,8 +78,16 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
 
 #[tokio::test]
 async fn a_template_that_was_changed_since_keeps_its_status() {
-    let stage = Stage::new(3, |_, _| template_paused());
-    stage.runs.state().material.as_mut().unwrap().template.meta_status = MetaStatus::Draft;
-    // The store of templates is asked for nothing.
-    assert_eq!(stage.carry_out().await, paused(3, 0));
+    let draft = Template {
+        meta_status: MetaStatus::Draft,
+        ..approved_template("Tchau", &[])
+    };
+    for found in [Some(draft), None] {
+        let mut stage = Stage::new(3, |_, _| template_paused());
+        let mut templates = MockTemplateStore::new();
+        templates.expect_find().returning(move |_, _| Ok(found.clone()));
+        templates.expect_update().never();
+        stage.templates = Arc::new(templates);
+        assert_eq!(stage.carry_out().await, paused(3, 0));
+    }
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::callers::claimed;
 use super::state::{Answer, CAMPAIGNS, Key, PEOPLE, State};
 use super::steps::{Pause, Step, any_step, is_allowed};
-use crate::support::{LEASE, World};
+use crate::support::{LEASE, World, id};
 use crate::whatsapp::profile;
 
 /// A time to wait that no test lives to see the end of.
@@ -95,10 +95,10 @@ impl Stage {
                 profiles.push(stored.profile.id);
             }
             let mut templates = Vec::new();
-            for (at, account) in CAMPAIGNS.iter().enumerate() {
+            for account in CAMPAIGNS {
                 let template = Template {
-                    account_id: accounts[*account],
-                    ..world.template(&format!("promo_{at}"))
+                    account_id: accounts[account],
+                    ..world.template_of(id().into())
                 };
                 world.templates().insert(&template).await.unwrap();
                 templates.push(template.id);

@@ -1,0 +1,66 @@
+//! What a run sends: frozen when the run starts, so that later edits change none of its messages.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Campaign, Variables};
+use crate::templates::{Template, TemplateContent};
+
+/// What the messages of a run are made of. Stored as JSON, once for each campaign.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunContent {
+    /// The template as it was when the run started.
+    pub template: TemplateContent,
+    /// The campaign's mapping of placeholders.
+    pub variables: Option<Variables>,
+}
+
+impl RunContent {
+    /// What a run of the campaign would send now.
+    pub fn of(campaign: &Campaign, template: &Template) -> Self {
+        Self {
+            template: template.content(),
+            variables: campaign.variables.clone(),
+        }
+    }
+
+    /// Puts the frozen content in place of what the campaign and its template hold now. The result is for reading: it MUST
+    /// NOT be written to the template.
+    pub fn restore(self, campaign: Campaign, template: Template) -> (Campaign, Template) {
+        let variables = self.variables;
+        (Campaign { variables, ..campaign }, template.with_content(self.template))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::run::tests::facts;
+    use super::*;
+    use crate::templates::MetaStatus;
+    use crate::templates::tests::approved_template;
+
+    #[test]
+    fn frozen_content_replaces_later_edits() {
+        let mut campaign = facts().campaign;
+        campaign.variables = Some(Variables([("2".to_owned(), "X5".to_owned())].into()));
+        let template = facts().template.unwrap();
+        let stored = serde_json::to_value(RunContent::of(&campaign, &template)).unwrap();
+        assert_eq!(stored["variables"], json!({ "2": "X5" }));
+        let edited = Template {
+            meta_status: MetaStatus::Draft,
+            ..approved_template("{{2}} {{1}}", &["a", "b"])
+        };
+        let content: RunContent = serde_json::from_value(stored).unwrap();
+        let remapped = Campaign {
+            variables: None,
+            ..campaign.clone()
+        };
+        let (restored, of_run) = content.restore(remapped, edited);
+        assert_eq!(restored, campaign);
+        assert_eq!(
+            (of_run.content(), of_run.meta_status),
+            (template.content(), MetaStatus::Draft)
+        );
+    }
+}

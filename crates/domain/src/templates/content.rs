@@ -1,0 +1,106 @@
+//! The part of a template that messages are made of.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Category, HeaderType, ParameterFormat, Template, TemplateType};
+
+/// What every message of a template is made of: without its identity, WhatsApp's verdict and what WhatsApp says of parts
+/// that no field holds. Stored as JSON, so that a field which is added later needs `#[serde(default)]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TemplateContent {
+    pub name: String,
+    pub language: String,
+    pub category: Category,
+    pub template_type: TemplateType,
+    pub parameter_format: ParameterFormat,
+    pub header_type: HeaderType,
+    pub header_text: Option<String>,
+    /// An address, not WhatsApp's id of the file: the id ends after 30 days, and an uploaded file never changes.
+    pub header_media_url: Option<String>,
+    pub body_text: Option<String>,
+    pub footer_text: Option<String>,
+    pub buttons: Vec<Value>,
+    /// The examples of the placeholders.
+    pub variables: Vec<String>,
+    pub carousel_cards: Vec<Value>,
+}
+
+impl Template {
+    /// What its messages are made of.
+    pub fn content(&self) -> TemplateContent {
+        TemplateContent {
+            name: self.name.clone(),
+            language: self.language.clone(),
+            category: self.category,
+            template_type: self.template_type,
+            parameter_format: self.parameter_format,
+            header_type: self.header_type,
+            header_text: self.header_text.clone(),
+            header_media_url: self.header_media_url.clone(),
+            body_text: self.body_text.clone(),
+            footer_text: self.footer_text.clone(),
+            buttons: self.buttons.clone(),
+            variables: self.variables.clone(),
+            carousel_cards: self.carousel_cards.clone(),
+        }
+    }
+
+    /// The template with this content in place of its own.
+    #[must_use]
+    pub fn with_content(self, content: TemplateContent) -> Self {
+        Self {
+            name: content.name,
+            language: content.language,
+            category: content.category,
+            template_type: content.template_type,
+            parameter_format: content.parameter_format,
+            header_type: content.header_type,
+            header_text: content.header_text,
+            header_media_url: content.header_media_url,
+            body_text: content.body_text,
+            footer_text: content.footer_text,
+            buttons: content.buttons,
+            variables: content.variables,
+            carousel_cards: content.carousel_cards,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::MetaStatus;
+    use super::super::tests::approved_template;
+    use super::*;
+
+    #[test]
+    fn content_survives_storage_and_every_later_change() {
+        let template = Template {
+            header_type: HeaderType::Image,
+            header_media_url: Some("https://cdn.example/a.png".into()),
+            footer_text: Some("Loja".into()),
+            buttons: vec![json!({ "type": "QUICK_REPLY", "text": "Sim" })],
+            ..approved_template("Oi {{1}}", &["Ana"])
+        };
+        let stored = serde_json::to_value(template.content()).unwrap();
+        let changed = Template {
+            name: "outro".into(),
+            category: Category::Utility,
+            header_type: HeaderType::None,
+            header_media_url: None,
+            parameter_format: ParameterFormat::Named,
+            meta_status: MetaStatus::Draft,
+            unsupported: vec!["unsupported_button:flow".into()],
+            ..approved_template("Tchau", &[])
+        };
+        let restored = changed.clone().with_content(serde_json::from_value(stored).unwrap());
+        assert_eq!(restored.content(), template.content());
+        assert_eq!(
+            (restored.meta_status, restored.unsupported),
+            (changed.meta_status, changed.unsupported)
+        );
+    }
+}

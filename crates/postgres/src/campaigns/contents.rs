@@ -1,0 +1,133 @@
+//! What runs send, frozen when they start: one row a campaign, written once.
+
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::Jsonb;
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::campaigns::{Campaign, CampaignStatus, RunContent, may_be_sent};
+use recado_domain::shared::{AccountId, CampaignId};
+use recado_domain::templates::Template;
+use serde_json::Value;
+
+use crate::errors::{Attempt, corrupt, failed};
+use crate::sql::sql;
+use crate::templates;
+
+#[derive(QueryableByName)]
+struct ContentRow {
+    #[diesel(sql_type = Jsonb)]
+    content: Value,
+}
+
+/// A campaign with what it sends.
+pub(super) struct Contents {
+    pub(super) campaign: Campaign,
+    pub(super) template: Option<Template>,
+    /// Whether both are those of the run's start.
+    pub(super) frozen: bool,
+}
+
+async fn find(conn: &mut AsyncPgConnection, campaign: &Campaign) -> Attempt<Option<RunContent>> {
+    // Nothing is frozen before the start.
+    if campaign.executed_at.is_none() {
+        return Ok(None);
+    }
+    let row: Option<ContentRow> =
+        sql("SELECT content FROM campaign_run_contents WHERE account_id = $1 AND campaign_id = $2")
+            .bind(campaign.account_id)
+            .bind(campaign.id)
+            .get_result(conn)
+            .await
+            .optional()?;
+    Ok(row
+        .map(|row| serde_json::from_value(row.content))
+        .transpose()
+        .map_err(corrupt)?)
+}
+
+/// Freezes the content of a run, unless that was done before.
+pub(super) async fn freeze(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    content: &RunContent,
+) -> Attempt<()> {
+    sql(
+        "INSERT INTO campaign_run_contents (account_id, campaign_id, content) VALUES ($1, $2, $3)
+         ON CONFLICT (account_id, campaign_id) DO NOTHING",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(serde_json::to_value(content).map_err(failed)?)
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The campaign and its template: as they were when the run started, else as they are now. A deleted template counts only
+/// for a run that has started.
+pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> Attempt<Contents> {
+    let content = find(conn, &campaign).await?;
+    let template = match campaign.template_id {
+        Some(id) => templates::one(conn, campaign.account_id, id, content.is_some()).await?,
+        None => None,
+    };
+    Ok(match (content, template) {
+        (Some(content), Some(template)) => {
+            let (campaign, template) = content.restore(campaign, template);
+            Contents {
+                campaign,
+                template: Some(template),
+                frozen: true,
+            }
+        }
+        (_, template) => Contents {
+            campaign,
+            template,
+            frozen: false,
+        },
+    })
+}
+
+/// The same for the worker of a run. One that started before contents were frozen gets those of now, deleted or not, and
+/// keeps them from then on.
+pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campaign) -> Attempt<(Campaign, Template)> {
+    let (account, id) = (campaign.account_id, campaign.id);
+    let contents = read(conn, campaign).await?;
+    if let (true, Some(template)) = (contents.frozen, contents.template) {
+        return Ok((contents.campaign, template));
+    }
+    let campaign = contents.campaign;
+    let template = match campaign.template_id {
+        Some(template) => templates::one(conn, account, template, true).await?,
+        None => None,
+    };
+    let template = template.ok_or_else(|| corrupt(format!("the run of {id} has no template")))?;
+    if campaign.status == CampaignStatus::Sending && campaign.executed_at.is_some() {
+        freeze(conn, account, id, &RunContent::of(&campaign, &template)).await?;
+    }
+    Ok((campaign, template))
+}
+
+/// Whether the failed sends of a campaign may be tried again with what it sent first; locks its template. Freezes the
+/// content of a run that started before contents were frozen.
+pub(super) async fn freeze_for_retry(conn: &mut AsyncPgConnection, campaign: &Campaign) -> Attempt<bool> {
+    let frozen = find(conn, campaign).await?.is_some();
+    let template = match campaign.template_id {
+        Some(id) => templates::locked(conn, campaign.account_id, id, frozen).await?,
+        None => None,
+    };
+    let Some(template) = template.filter(|template| may_be_sent(template, frozen)) else {
+        return Ok(false);
+    };
+    if !frozen {
+        freeze(
+            conn,
+            campaign.account_id,
+            campaign.id,
+            &RunContent::of(campaign, &template),
+        )
+        .await?;
+    }
+    Ok(true)
+}
