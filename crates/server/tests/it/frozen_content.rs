@@ -143,7 +143,8 @@ fn edited_template_changes_no_message_of_a_started_run() {
     let later = ana.campaign(later);
     assert_eq!(ana.execute(&later).ok()["sent"], 1);
     let sends = server.whatsapp.sends();
-    assert_eq!(sends[sends.len() - 1].parameters, ["C", "Bia"]);
+    let last = &sends[sends.len() - 1];
+    assert_eq!(last.parameters, ["https://cdn.example/depois.png", "C", "Bia"]);
 }
 
 #[test]
