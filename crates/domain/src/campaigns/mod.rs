@@ -77,8 +77,7 @@ pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Surve
 pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
     Announced, Announcement, ResumeFacts, RetryOutcome, RunFacts, RunMaterial, RunQuota, RunRetry, RunStart,
-    StartOutcome, Trigger,
-    pause_notification, prepare, prepare_retry,
+    StartOutcome, Trigger, pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::{
     Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, Portion, Recipient,
-    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, SendCounts,
-    SendResult, StartOutcome, Survey, TrialFacts,
+    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart,
+    SendCounts, SendResult, StartOutcome, Survey, TrialFacts,
 };
 use crate::contacts::Phone;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};

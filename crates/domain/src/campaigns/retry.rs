@@ -35,11 +35,18 @@ pub struct RetryRequest {
 impl RetryRequest {
     fn check(&self, now: OffsetDateTime) -> Result<(), FieldErrors> {
         let mut errors = FieldErrors::default();
-        if self.codes.as_ref().is_some_and(|codes| !(1..=MAX_CODES).contains(&codes.len())) {
+        if self
+            .codes
+            .as_ref()
+            .is_some_and(|codes| !(1..=MAX_CODES).contains(&codes.len()))
+        {
             errors.add("codes", format!("must have 1 to {MAX_CODES} items"));
         }
         if self.not_before.is_some_and(|at| at - now > MAX_DELAY) {
-            errors.add("not_before", format!("must be at most {} days ahead", MAX_DELAY.whole_days()));
+            errors.add(
+                "not_before",
+                format!("must be at most {} days ahead", MAX_DELAY.whole_days()),
+            );
         }
         errors.into_result()
     }
@@ -140,7 +147,13 @@ impl Campaigns {
             };
             let (write, report) = self.runs.schedule_retry(&schedule).await?;
             let campaign = schedule.campaign;
-            Ok((write, RetriedCampaign { campaign, retry: report }))
+            Ok((
+                write,
+                RetriedCampaign {
+                    campaign,
+                    retry: report,
+                },
+            ))
         })
         .await
     }
@@ -174,7 +187,11 @@ impl Campaigns {
 
     /// False: the retry was replaced, given up or started by another caller.
     async fn start_due_retry(&self, due: DueRetry) -> Result<bool, StoreError> {
-        let DueRetry { run, request, scheduler } = due;
+        let DueRetry {
+            run,
+            request,
+            scheduler,
+        } = due;
         let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
             return Ok(false);
         };
@@ -316,7 +333,8 @@ mod tests {
         runs.expect_schedule_retry()
             .times(1)
             .withf(move |schedule| {
-                let audited = json!({ "retry": { "codes": [131_026], "not_before": "2026-03-02T12:00:00.000Z", "force": true } });
+                let audited =
+                    json!({ "retry": { "codes": [131_026], "not_before": "2026-03-02T12:00:00.000Z", "force": true } });
                 schedule.request == at(time)
                     && schedule.scheduler.user_id == tenant().actor.user_id
                     && matches!(&schedule.events[..], [Event::Audit(audit)] if audit.changes == Some(audited))
@@ -410,7 +428,8 @@ mod tests {
             let started = campaigns(store, runs).start_due_retries(10).await.unwrap();
             let told = told.lock().unwrap();
             assert_eq!((started, told.len()), (done, warnings), "{outcome:?}");
-            let warning = |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
+            let warning =
+                |event: &Event| matches!(event, Event::Notification(n) if n.kind == NotificationKind::Warning);
             assert!(told.iter().all(warning));
         }
     }

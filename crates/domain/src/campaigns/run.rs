@@ -5,7 +5,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
-    Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, RunContent, blanks, may_be_sent, objections, transition,
+    Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, RunContent, blanks, may_be_sent, objections,
+    transition,
 };
 use crate::billing::Standing;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId};
@@ -517,7 +518,10 @@ pub(crate) mod tests {
             left_out: vec![],
         };
         let audit = retry.audit(&report);
-        assert_eq!((audit.action, audit.user_id), (AuditAction::Update, Some(tenant().actor.user_id)));
+        assert_eq!(
+            (audit.action, audit.user_id),
+            (AuditAction::Update, Some(tenant().actor.user_id))
+        );
         let wanted = json!({ "status": "sending", "previousStatus": "partial",
             "retry": { "codes": null, "not_before": null, "force": false, "tried": 2, "left_out": [] } });
         assert_eq!(audit.changes, Some(wanted));

@@ -85,7 +85,12 @@ fn bound<'a>(
         .bind(request.force)
         .bind(NO_CODE)
         .bind(RETRY_RULES.iter().map(|(code, _)| *code).collect::<Vec<_>>())
-        .bind(RETRY_RULES.iter().map(|(_, rule)| kind(rule).to_owned()).collect::<Vec<_>>())
+        .bind(
+            RETRY_RULES
+                .iter()
+                .map(|(_, rule)| kind(rule).to_owned())
+                .collect::<Vec<_>>(),
+        )
         .bind(wait(0))
         .bind(wait(1))
         .bind(wait(2))
@@ -159,7 +164,10 @@ pub(super) async fn renew(
          ) {TOTALS}",
         judged = judged("FOR UPDATE"),
     );
-    let rows = bound(text, account, id, None, request).bind(month).load(&mut *conn).await?;
+    let rows = bound(text, account, id, None, request)
+        .bind(month)
+        .load(&mut *conn)
+        .await?;
     let report = report(rows)?;
     sql(
         "UPDATE campaign_counter_slots SET pending = pending + $3, failed = failed - $3
@@ -217,11 +225,13 @@ pub(super) async fn schedule(
     if moved == 0 {
         return Ok((store::stale(conn, account, id).await?, RetryReport::default()));
     }
-    sql("INSERT INTO campaign_retries (account_id, campaign_id, due_at, codes, force, user_id, support_admin)
+    sql(
+        "INSERT INTO campaign_retries (account_id, campaign_id, due_at, codes, force, user_id, support_admin)
          VALUES ($1, $2, $3, $4, $5, $6, $7)
          ON CONFLICT (account_id, campaign_id) DO UPDATE
            SET due_at = excluded.due_at, codes = excluded.codes, force = excluded.force, user_id = excluded.user_id,
-             support_admin = excluded.support_admin, created_at = now()")
+             support_admin = excluded.support_admin, created_at = now()",
+    )
     .bind(account)
     .bind(id)
     .bind(campaign.retry_scheduled_at)

@@ -2,8 +2,8 @@
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart, StartOutcome,
-    Trigger, started_event, transition,
+    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart,
+    StartOutcome, Trigger, started_event, transition,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, Write};
 use time::{Date, Duration};

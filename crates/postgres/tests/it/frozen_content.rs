@@ -1,7 +1,8 @@
 //! What a run sends: written with its start, read by whoever goes on with it.
 
 use recado_domain::campaigns::{
-    Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunMaterial, RunQuota, RunStore, SendResult, Variables,
+    Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunMaterial, RunQuota, RunStore, SendResult, StartOutcome,
+    Variables,
 };
 use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Template, TemplateStore};
 

@@ -13,7 +13,12 @@ use crate::support::{LEASE, World, id};
 
 /// A retry of the campaign's failed sends, decided on the campaign as it is stored.
 pub(crate) async fn retry_of(world: &World, campaign: &Campaign) -> RunRetry {
-    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap().unwrap();
+    let stored = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
     RunRetry {
         decided_on: stored.updated_at,
         campaign: Campaign {

@@ -29,7 +29,11 @@ async fn failed_with(world: &World, codes: &[Option<i64>]) -> (Campaign, QueuedR
 }
 
 async fn fail(world: &World, run: QueuedRun, sends: &[SendId], codes: &[Option<i64>]) {
-    let results: Vec<_> = sends.iter().zip(codes).map(|(send, code)| (*send, failed(*code))).collect();
+    let results: Vec<_> = sends
+        .iter()
+        .zip(codes)
+        .map(|(send, code)| (*send, failed(*code)))
+        .collect();
     world.runs().record(run, &results).await.unwrap();
     world.runs().finish(run).await.unwrap();
     world.assert_recount().await;
@@ -66,7 +70,10 @@ fn left_out(outcome: &RetryOutcome) -> Vec<(LeftOutReason, i64, i64)> {
 #[tokio::test]
 async fn the_statement_judges_every_failure_as_the_domain_does() {
     let hours = [0, 1, 25, 49, 24 * 7 - 1, 24 * 7 + 1];
-    let all = RETRY_RULES.iter().map(|(code, _)| Some(*code)).chain([None, Some(131_000)]);
+    let all = RETRY_RULES
+        .iter()
+        .map(|(code, _)| Some(*code))
+        .chain([None, Some(131_000)]);
     let mut failures = Vec::new();
     for code in all {
         for times in 1..=4 {
@@ -109,13 +116,20 @@ async fn the_statement_judges_every_failure_as_the_domain_does() {
     }
     let outcome = asked(&world, &campaign, RetryRequest::default()).await;
     assert_eq!(tried(&outcome), (taken, taken));
-    let found = left_out(&outcome).into_iter().map(|(reason, code, count)| ((reason.as_str(), code), count));
+    let found = left_out(&outcome)
+        .into_iter()
+        .map(|(reason, code, count)| ((reason.as_str(), code), count));
     assert_eq!(found.collect::<BTreeMap<_, _>>(), left);
     assert_eq!(i64::try_from(sends.len()).unwrap(), taken + left.values().sum::<i64>());
-    let RetryOutcome::Started { report, .. } = outcome else { unreachable!() };
+    let RetryOutcome::Started { report, .. } = outcome else {
+        unreachable!()
+    };
     for left in report.left_out {
         assert_eq!(left.earliest.is_some(), left.reason == LeftOutReason::Later, "{left:?}");
-        assert!(left.earliest.is_none_or(|at| at > OffsetDateTime::now_utc()), "{left:?}");
+        assert!(
+            left.earliest.is_none_or(|at| at > OffsetDateTime::now_utc()),
+            "{left:?}"
+        );
     }
     world.assert_recount().await;
 }
@@ -141,7 +155,9 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
     chosen.sort_unstable();
     assert_eq!(world.text(pending).await, Some(chosen.join(" ")));
     world.runs().finish(run).await.unwrap();
-    world.sql("UPDATE campaign_sends SET status = 'failed', failed_at = now() WHERE status = 'pending'").await;
+    world
+        .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now() WHERE status = 'pending'")
+        .await;
 
     // Without a code: those alone. Force without codes names no send.
     assert_eq!(tried(&asked(&world, &campaign, codes(&[0], false)).await), (1, 1));
@@ -150,7 +166,9 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
         force: true,
         ..RetryRequest::default()
     };
-    world.sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131049").await;
+    world
+        .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = 131049")
+        .await;
     assert_eq!(left_out(&asked(&world, &campaign, force).await), [(Later, 131_049, 5)]);
 }
 
@@ -158,7 +176,13 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
 async fn contacts_that_cannot_be_written_to_are_left_out() {
     use LeftOutReason::{Never, OptedOut, Unreachable};
     let world = World::new().await;
-    let failures = [Some(131_062), Some(131_000), Some(131_000), Some(131_000), Some(131_050)];
+    let failures = [
+        Some(131_062),
+        Some(131_000),
+        Some(131_000),
+        Some(131_000),
+        Some(131_050),
+    ];
     let (campaign, run, sends) = failed_with(&world, &failures).await;
     for (send, change) in [
         (0, "phone = NULL"),
@@ -176,7 +200,10 @@ async fn contacts_that_cannot_be_written_to_are_left_out() {
     let refused = asked(&world, &campaign, RetryRequest::default()).await;
     let by_phone = (Never, 131_062, 1);
     let others = [(OptedOut, 131_000, 1), (Unreachable, 131_000, 2)];
-    assert_eq!(left_out(&refused), [&[(Never, 131_050, 1), by_phone], &others[..]].concat());
+    assert_eq!(
+        left_out(&refused),
+        [&[(Never, 131_050, 1), by_phone], &others[..]].concat()
+    );
 
     // The person opted in: earlier than the failure says nothing, later ends it.
     let opt_in = async |when: &str| {
@@ -228,7 +255,9 @@ async fn failures_in_a_row_with_one_code_are_counted() {
     assert_eq!(listed(&world, &campaign).await, (later, Some(Duration::WEEK)));
     let refused = asked(&world, &campaign, RetryRequest::default()).await;
     assert_eq!(left_out(&refused), [(LeftOutReason::Later, 131_026, 1)]);
-    world.sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'").await;
+    world
+        .sql("UPDATE campaign_sends SET failed_at = failed_at - interval '8 days'")
+        .await;
     // Another code begins anew, and so does the first one after it.
     again(None).await;
     assert_eq!(listed(&world, &campaign).await, (Some(FailureClass::Again), None));
@@ -237,7 +266,12 @@ async fn failures_in_a_row_with_one_code_are_counted() {
 }
 
 async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) -> RetrySchedule {
-    let stored = world.campaigns().find(world.account, campaign.id).await.unwrap().unwrap();
+    let stored = world
+        .campaigns()
+        .find(world.account, campaign.id)
+        .await
+        .unwrap()
+        .unwrap();
     RetrySchedule {
         decided_on: stored.updated_at,
         campaign: Campaign {
@@ -272,7 +306,10 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
         let left: i64 = report.left_out.iter().map(|left| left.count).sum();
         assert_eq!(report.tried + left, 2);
         let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
-        assert_eq!((stored.status, stored.retry_scheduled_at), (CampaignStatus::Partial, Some(due)));
+        assert_eq!(
+            (stored.status, stored.retry_scheduled_at),
+            (CampaignStatus::Partial, Some(due))
+        );
         // Decided on the campaign of before, it is refused.
         let (written, _) = runs.schedule_retry(&schedule).await.unwrap();
         assert_eq!(written, Write::Stale(CampaignStatus::Partial));
@@ -286,7 +323,10 @@ async fn a_scheduled_retry_is_judged_at_its_time_and_found_then() {
         .await;
     let due = runs.due_retries(10).await.unwrap();
     assert_eq!((due.len(), due[0].run, due[0].scheduler.user_id), (1, run, world.user));
-    assert_eq!((due[0].request.codes.as_deref(), due[0].request.force), (Some(&[131_049][..]), false));
+    assert_eq!(
+        (due[0].request.codes.as_deref(), due[0].request.force),
+        (Some(&[131_049][..]), false)
+    );
     world.sql("UPDATE accounts SET status = 'suspended'").await;
     assert_eq!(runs.due_retries(10).await.unwrap(), []);
     world.sql("UPDATE accounts SET status = 'active'").await;
@@ -302,7 +342,9 @@ async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
     let (campaign, ..) = failed_with(&world, &[None]).await;
     let (runs, store) = (world.runs(), world.campaigns());
     let due = OffsetDateTime::now_utc().replace_nanosecond(0).unwrap() + Duration::DAY;
-    runs.schedule_retry(&schedule_of(&world, &campaign, due).await).await.unwrap();
+    runs.schedule_retry(&schedule_of(&world, &campaign, due).await)
+        .await
+        .unwrap();
     let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
     // Another change keeps it.
     store.update(&stored, &stored, &[]).await.unwrap();
@@ -314,7 +356,9 @@ async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
     store.update(&without, &stored, &[]).await.unwrap();
     assert_eq!(world.number(SCHEDULED).await, 0);
 
-    runs.schedule_retry(&schedule_of(&world, &campaign, due).await).await.unwrap();
+    runs.schedule_retry(&schedule_of(&world, &campaign, due).await)
+        .await
+        .unwrap();
     store.delete(&stored, CampaignStatus::Partial, &[]).await.unwrap();
     assert_eq!(world.number(SCHEDULED).await, 0);
 }
@@ -324,11 +368,21 @@ async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
     let world = World::new().await;
     let failures = [Some(131_049), Some(131_047), None, Some(131_026)];
     let (campaign, ..) = failed_with(&world, &failures).await;
-    let survey = world.campaigns().survey(world.account, campaign.id, 3).await.unwrap().unwrap();
+    let survey = world
+        .campaigns()
+        .survey(world.account, campaign.id, 3)
+        .await
+        .unwrap()
+        .unwrap();
     let RetryOutcome::Started { report, .. } = asked(&world, &campaign, RetryRequest::default()).await else {
         panic!("nothing was tried")
     };
     assert_eq!((survey.retry, report.tried), (report, 2));
-    let survey = world.campaigns().survey(world.account, campaign.id, 3).await.unwrap().unwrap();
+    let survey = world
+        .campaigns()
+        .survey(world.account, campaign.id, 3)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(survey.retry, RetryReport::default());
 }

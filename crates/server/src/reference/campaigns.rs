@@ -124,14 +124,20 @@ pub(crate) fn unschedule() -> Operation {
     )
     .takes(id_of(ID))
     .answers(campaign("The campaign, a draft; or without its scheduled retry.").example(draft()))
-    .refuses(Fault::Precondition, "Neither the campaign nor a retry of it is scheduled.")
+    .refuses(
+        Fault::Precondition,
+        "Neither the campaign nor a retry of it is scheduled.",
+    )
 }
 
 pub(crate) fn pause() -> Operation {
     let told = "Pauses the run of a campaign: its status stays `sending`, with `paused_at` and `pause_reason`.";
     Operation::new("Pause a campaign", told)
         .takes(id_of(ID))
-        .answers(campaign("The campaign, paused.").example(json!({ "status": "sending", "completed_at": null, "retry_scheduled_at": null })))
+        .answers(
+            campaign("The campaign, paused.")
+                .example(json!({ "status": "sending", "completed_at": null, "retry_scheduled_at": null })),
+        )
         .refuses(Fault::Precondition, "The campaign is not being sent.")
 }
 

@@ -42,7 +42,13 @@ fn ended_with(user: &User<'_>, count: usize, codes: &[(usize, u32)]) -> String {
 /// Reason, code and count of what is left out.
 fn left_out(retry: &Value) -> Vec<(String, i64, i64)> {
     let left = retry["left_out"].as_array().unwrap();
-    let fields = |left: &Value| (text(&left["reason"]), left["code"].as_i64().unwrap(), left["count"].as_i64().unwrap());
+    let fields = |left: &Value| {
+        (
+            text(&left["reason"]),
+            left["code"].as_i64().unwrap(),
+            left["count"].as_i64().unwrap(),
+        )
+    };
     left.iter().map(fields).collect()
 }
 
@@ -53,7 +59,11 @@ fn of(reason: &str, code: i64, count: i64) -> (String, i64, i64) {
 /// What is tried and what is left out are the failed sends of before.
 fn adds_up(retry: &Value, failed: &Value) {
     let left: i64 = left_out(retry).iter().map(|(_, _, count)| count).sum();
-    assert_eq!(Some(retry["tried"].as_i64().unwrap() + left), failed.as_i64(), "{retry}");
+    assert_eq!(
+        Some(retry["tried"].as_i64().unwrap() + left),
+        failed.as_i64(),
+        "{retry}"
+    );
 }
 
 fn calls_to(server: &Server, numbers: &[usize]) -> Vec<usize> {
@@ -65,7 +75,10 @@ fn calls_to(server: &Server, numbers: &[usize]) -> Vec<usize> {
 /// Class and time of the failed send to a contact.
 fn class_of(user: &User<'_>, campaign: &str, number: usize) -> (Value, Value) {
     let sends = user.sends(campaign);
-    let send = sends.iter().find(|send| send["contacts"]["phone"] == phone(number)).unwrap();
+    let send = sends
+        .iter()
+        .find(|send| send["contacts"]["phone"] == phone(number))
+        .unwrap();
     (send["failure_class"].clone(), send["retry_after"].clone())
 }
 
@@ -73,8 +86,22 @@ fn class_of(user: &User<'_>, campaign: &str, number: usize) -> (Value, Value) {
 fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
     let server = Server::start(silent());
     let ana = server.owner();
-    let id = ended_with(&ana, 8, &[(1, 131_049), (2, 131_026), (3, 131_047), (4, 131_000), (5, 131_050), (6, 131_000)]);
-    server.db.run(&format!("UPDATE contacts SET opted_out_at = now() WHERE phone = '{}'", phone(6)));
+    let id = ended_with(
+        &ana,
+        8,
+        &[
+            (1, 131_049),
+            (2, 131_026),
+            (3, 131_047),
+            (4, 131_000),
+            (5, 131_050),
+            (6, 131_000),
+        ],
+    );
+    server.db.run(&format!(
+        "UPDATE contacts SET opted_out_at = now() WHERE phone = '{}'",
+        phone(6)
+    ));
     assert_eq!(class_of(&ana, &id, 0), (json!(null), json!(null)));
     for (number, class) in [(2, "later"), (3, "never"), (4, "again"), (5, "never")] {
         assert_eq!(class_of(&ana, &id, number).0, class, "{number}");
@@ -87,7 +114,10 @@ fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
     let shown = ana.post(&format!("/api/campaigns/{id}/preview"), json!({})).ok()["retry"].clone();
     adds_up(&shown, &failed);
     assert_eq!(server.whatsapp.sends().len(), 8);
-    let again = ana.request("POST", &format!("/api/campaigns/{id}/retry-failed")).send().ok();
+    let again = ana
+        .request("POST", &format!("/api/campaigns/{id}/retry-failed"))
+        .send()
+        .ok();
     assert_eq!((&again["status"], &again["id"]), (&json!("sending"), &json!(id)));
     assert_eq!(again["retry"], shown);
     adds_up(&again["retry"], &failed);
@@ -97,7 +127,10 @@ fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
         of("never", 131_050, 1),
         of("opted_out", 131_000, 1),
     ];
-    assert_eq!((&again["retry"]["tried"], left_out(&again["retry"])), (&json!(2), wanted.to_vec()));
+    assert_eq!(
+        (&again["retry"]["tried"], left_out(&again["retry"])),
+        (&json!(2), wanted.to_vec())
+    );
     let earliest = |at: usize| again["retry"]["left_out"][at]["earliest"].clone();
     assert_eq!((earliest(0), earliest(1)), (after, json!(null)));
     assert_eq!(ended(&ana, &id), "partial");
@@ -109,7 +142,12 @@ fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
     assert_eq!(ana.status(&id), "partial");
     let audit = "FROM audit_logs WHERE action = 'update' AND entity_type = 'campaign' AND changes ? 'retry'";
     until("the audit row", || server.db.count(audit) == 1);
-    assert_eq!(server.db.text(&format!("SELECT changes -> 'retry' ->> 'tried' {audit}")), "2");
+    assert_eq!(
+        server
+            .db
+            .text(&format!("SELECT changes -> 'retry' ->> 'tried' {audit}")),
+        "2"
+    );
 }
 
 #[test]
@@ -118,7 +156,10 @@ fn a_throttled_recipient_is_called_again_after_a_day_or_by_force() {
     let ana = server.owner();
     let id = ended_with(&ana, 3, &[(0, 131_049), (1, 131_049), (2, 131_026)]);
     let refused = retry(&ana, &id, json!({ "codes": [131_049] })).refused(400, "VALIDATION_ERROR");
-    assert_eq!(left_out(&refused["details"]), [of("later", 131_049, 2), of("not_chosen", 131_026, 1)]);
+    assert_eq!(
+        left_out(&refused["details"]),
+        [of("later", 131_049, 2), of("not_chosen", 131_026, 1)]
+    );
     // The day of one is over.
     server.db.run(&format!(
         "UPDATE campaign_sends SET failed_at = failed_at - interval '25 hours'
@@ -134,7 +175,10 @@ fn a_throttled_recipient_is_called_again_after_a_day_or_by_force() {
     let (_, after) = class_of(&ana, &id, 0);
     assert!(text(&after) > seconds_ahead(47 * 3600), "{after}");
     let forced = retry(&ana, &id, json!({ "codes": [131_049], "force": true, "unknown": 1 })).ok();
-    assert_eq!((&forced["retry"]["tried"], left_out(&forced["retry"])), (&json!(2), vec![of("not_chosen", 131_026, 1)]));
+    assert_eq!(
+        (&forced["retry"]["tried"], left_out(&forced["retry"])),
+        (&json!(2), vec![of("not_chosen", 131_026, 1)])
+    );
     ended(&ana, &id);
     assert_eq!(calls_to(&server, &[0, 1, 2]), [3, 2, 1]);
 }
@@ -157,7 +201,10 @@ fn who_stopped_marketing_is_called_again_only_after_an_opt_in() {
         server.db.count("FROM contacts WHERE opted_out_at IS NOT NULL") == 0
     });
     assert_eq!(class_of(&ana, &id, 0).0, "again");
-    assert_eq!(retry(&ana, &id, json!({})).ok()["retry"], json!({ "tried": 1, "left_out": [] }));
+    assert_eq!(
+        retry(&ana, &id, json!({})).ok()["retry"],
+        json!({ "tried": 1, "left_out": [] })
+    );
     assert_eq!(ended(&ana, &id), "completed");
     assert_eq!(calls_to(&server, &[0, 1]), [2, 1]);
 }
@@ -168,7 +215,8 @@ fn an_opt_out_that_the_account_took_back_is_an_opt_in() {
     let ana = server.owner();
     let id = ended_with(&ana, 1, &[(0, 131_050)]);
     let contact = text(&ana.sends(&id)[0]["contact_id"]);
-    ana.put(&format!("/api/contacts/{contact}"), json!({ "opted_out": false })).ok();
+    ana.put(&format!("/api/contacts/{contact}"), json!({ "opted_out": false }))
+        .ok();
     assert_eq!(retry(&ana, &id, json!({})).ok()["retry"]["tried"], 1);
     assert_eq!(ended(&ana, &id), "completed");
     assert_eq!(calls_to(&server, &[0]), [2]);
@@ -181,7 +229,10 @@ fn of_two_retries_at_once_one_works_and_each_recipient_is_called_once() {
     let codes: Vec<(usize, u32)> = (0..10).map(|number| (number, 131_000)).collect();
     let id = ended_with(&ana, 10, &codes);
     let path = format!("/api/campaigns/{id}/retry-failed");
-    let requests = [ana.request("POST", &path), other.request("POST", &path).bearer(&ana.token)];
+    let requests = [
+        ana.request("POST", &path),
+        other.request("POST", &path).bearer(&ana.token),
+    ];
     let mut statuses: Vec<u16> = std::thread::scope(|scope| {
         let threads = requests.map(|request| scope.spawn(move || request.send().status));
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
@@ -232,7 +283,10 @@ fn a_scheduled_retry_starts_by_itself_and_can_be_replaced_or_given_up() {
     assert!(far["retry_scheduled_at"].is_string(), "{far}");
     assert_eq!(stored("retry_scheduled_at"), far["retry_scheduled_at"]);
     let given_up = ana.command(&id, "unschedule").send().ok();
-    assert_eq!((&given_up["status"], &given_up["retry_scheduled_at"]), (&json!("partial"), &json!(null)));
+    assert_eq!(
+        (&given_up["status"], &given_up["retry_scheduled_at"]),
+        (&json!("partial"), &json!(null))
+    );
     ana.command(&id, "unschedule").send().refused(400, "VALIDATION_ERROR");
 
     retry(&ana, &id, json!({ "not_before": seconds_ahead(86_400) })).ok();
@@ -253,10 +307,26 @@ fn a_scheduled_retry_that_finds_nothing_to_try_warns() {
     let ana = server.owner();
     let id = ended_with(&ana, 2, &[(0, 131_047)]);
     let scheduled = retry(&ana, &id, json!({ "not_before": seconds_ahead(1) })).ok();
-    assert_eq!((&scheduled["retry"]["tried"], &scheduled["status"]), (&json!(0), &json!("partial")));
-    until("somebody is told", || server.db.count("FROM notifications WHERE title LIKE 'Failed sends not retried%'") == 1);
+    assert_eq!(
+        (&scheduled["retry"]["tried"], &scheduled["status"]),
+        (&json!(0), &json!("partial"))
+    );
+    until("somebody is told", || {
+        server
+            .db
+            .count("FROM notifications WHERE title LIKE 'Failed sends not retried%'")
+            == 1
+    });
     let campaign = ana.get(&format!("/api/campaigns/{id}")).ok();
-    assert_eq!((&campaign["status"], &campaign["retry_scheduled_at"]), (&json!("partial"), &json!(null)));
-    assert_eq!(server.db.text("SELECT type FROM notifications WHERE title LIKE 'Failed sends not%'"), "warning");
+    assert_eq!(
+        (&campaign["status"], &campaign["retry_scheduled_at"]),
+        (&json!("partial"), &json!(null))
+    );
+    assert_eq!(
+        server
+            .db
+            .text("SELECT type FROM notifications WHERE title LIKE 'Failed sends not%'"),
+        "warning"
+    );
     assert_eq!(calls_to(&server, &[0, 1]), [1, 1]);
 }

@@ -9,8 +9,8 @@ use uuid::Uuid;
 use super::super::service::tests::NOW;
 use super::super::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, DueRetry, QueuedRun, Recipient, ResumeFacts,
-    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore, SendCounts,
-    SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
+    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore,
+    SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
 };
 use super::faults::Fuse;
 use super::rows::{Row, add, claimed, give_back};

@@ -1,8 +1,8 @@
 //! What callers of the stores say, and what they make of the answers.
 
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Refusal, RetryOutcome, RetryRequest, RunRetry, RunStart, RunStore as _,
-    SendResult, StartOutcome, Started, Trigger,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Refusal, RetryOutcome, RetryRequest,
+    RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, Started, Trigger,
 };
 use recado_domain::shared::SendId;
 use recado_domain::whatsapp::{DeliveryNews, STOPPED_MARKETING};

@@ -374,9 +374,8 @@ impl State {
             return Answer::Start(StartOutcome::Refused(refusal));
         }
         let out = &self.account(campaign).out;
-        let failed = |key: &Key, send: &Send| {
-            send.status == SendStatus::Failed && !send.stopped && !out.contains(&key.1)
-        };
+        let failed =
+            |key: &Key, send: &Send| send.status == SendStatus::Failed && !send.stopped && !out.contains(&key.1);
         let again = self
             .sends_of(campaign)
             .filter(|(key, send)| failed(key, send) || send.waits());
