@@ -27,6 +27,7 @@ diesel::table! {
         created_by -> Nullable<Uuid>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        version -> BigInt,
         deleted_at -> Nullable<Timestamptz>,
     }
 }
@@ -43,6 +44,7 @@ diesel::table! {
         opted_out_at -> Nullable<Timestamptz>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        version -> BigInt,
         deleted_at -> Nullable<Timestamptz>,
     }
 }
@@ -73,6 +75,7 @@ diesel::table! {
         unsupported -> Jsonb,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        version -> BigInt,
         deleted_at -> Nullable<Timestamptz>,
     }
 }
@@ -97,5 +100,6 @@ diesel::table! {
         messages_per_second -> Nullable<Integer>,
         created_at -> Timestamptz,
         updated_at -> Timestamptz,
+        version -> BigInt,
     }
 }

@@ -19,7 +19,7 @@ use recado_domain::limits::Verdict;
 use recado_domain::media::{MediaError, MediaStoreError};
 use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
-use recado_domain::shared::{FieldErrors, GatewayError, StoreError};
+use recado_domain::shared::{Conflict, FieldErrors, GatewayError, StoreError};
 use recado_domain::team::TeamError;
 use recado_domain::templates::TemplateError;
 use recado_domain::whatsapp::ProfileError;
@@ -317,6 +317,7 @@ impl From<ContactError> for ApiError {
         match error {
             ContactError::NotFound => Self::NotFound,
             ContactError::Invalid(errors) => errors.into(),
+            ContactError::Conflict(conflict) => conflict.into(),
             ContactError::Store(error) => error.into(),
         }
     }
@@ -379,7 +380,8 @@ impl From<TemplateError> for ApiError {
             TemplateError::Invalid(errors) => errors.into(),
             TemplateError::Platform(error) => Self::Whatsapp(error),
             TemplateError::Media(error) => Self::Storage(error),
-            TemplateError::Overtaken | TemplateError::Contended => Self::Conflict(error.to_string()),
+            TemplateError::Overtaken => Self::Conflict(error.to_string()),
+            TemplateError::Conflict(conflict) => conflict.into(),
             TemplateError::Store(error) => error.into(),
         }
     }
@@ -399,8 +401,15 @@ impl From<ProfileError> for ApiError {
         match error {
             ProfileError::NotFound => Self::NotFound,
             ProfileError::Invalid(errors) => errors.into(),
+            ProfileError::Conflict(conflict) => conflict.into(),
             ProfileError::Store(error) => error.into(),
         }
+    }
+}
+
+impl From<Conflict> for ApiError {
+    fn from(conflict: Conflict) -> Self {
+        Self::Conflict(conflict.to_string())
     }
 }
 
@@ -411,6 +420,7 @@ impl From<TeamError> for ApiError {
             TeamError::NotPermitted => Self::Auth(error.to_string()),
             TeamError::OtherAddress => Self::Forbidden("This invite was sent to another address"),
             TeamError::Invalid(errors) => errors.into(),
+            TeamError::Conflict(conflict) => conflict.into(),
             TeamError::Store(error) => error.into(),
         }
     }

@@ -11,7 +11,10 @@ use super::{
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
-use crate::shared::{AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, text};
+use crate::shared::{
+    AccountId, AuditAction, Clock, Event, FieldErrors, Ids, Page, PageQuery, StoreError, WRITE_ATTEMPTS,
+    retry_on_conflict, text,
+};
 use crate::team::{FirstOwner, InviteInsert, Invites, NewInvite};
 
 /// The longest account name, and the longest address of a logo, in characters.
@@ -20,9 +23,6 @@ const URL_CHARS: usize = 2048;
 
 /// How far the list looks back for messages.
 const MESSAGES_SINCE: Duration = Duration::days(30);
-
-/// How often a plan is given anew, having lost to another change of the subscription.
-const ATTEMPTS: usize = 5;
 
 /// What a new account is made of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -230,12 +230,9 @@ impl Administration {
 
     /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked.
     async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
-        for _ in 0..ATTEMPTS {
-            let before = self
-                .store
-                .account(account)
-                .await?
-                .ok_or(AdministrationError::NotFound)?;
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
+            let before = self.store.account(account).await?;
+            let before = before.ok_or(AdministrationError::NotFound)?;
             let changes = json!({ "action": "change_plan", "plan": { "from": before.plan, "to": plan } });
             let events = vec![acted(admin, account, changes)];
             let live = self.subscriptions.overview(account).await?.subscription;
@@ -243,7 +240,7 @@ impl Administration {
                 live.filter(|live| matches!(live.status, SubscriptionStatus::Active | SubscriptionStatus::PastDue));
             let Some(mut subscription) = paying else {
                 return match self.store.set_plan(account, plan, &events).await? {
-                    true => Ok(()),
+                    true => Ok(Some(())),
                     false => Err(AdministrationError::NotFound),
                 };
             };
@@ -256,11 +253,9 @@ impl Administration {
                 limits: None,
                 events,
             };
-            if self.subscriptions.write(&change).await? == Writing::Done {
-                return Ok(());
-            }
-        }
-        Err(AdministrationError::Contended)
+            Ok((self.subscriptions.write(&change).await? == Writing::Done).then_some(()))
+        })
+        .await
     }
 
     /// The platform at a glance.

@@ -9,7 +9,9 @@ use crate::accounts::{Account, AccountStatus};
 use crate::billing::Cents;
 use crate::media::MediaStoreError;
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, Audit, AuditAction, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp};
+use crate::shared::{
+    AccountId, Audit, AuditAction, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp,
+};
 use crate::team::NewInvite;
 
 /// A platform administrator at work.
@@ -175,9 +177,9 @@ pub enum AdministrationError {
     /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
-    /// The subscription is being changed.
-    #[error("The account's subscription is being changed at the same time; try again")]
-    Contended,
+    /// Other changes of the account's subscription came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The files of the account cannot be removed now.
     #[error(transparent)]
     Media(#[from] MediaStoreError),

@@ -243,7 +243,7 @@ async fn a_subscription_that_never_rests_is_a_conflict() {
     let all = administration(store, subscriptions);
     let input = action("change_plan", Some("growth"));
     let refused = all.act(&admin(false), ACCOUNT, &input).await;
-    assert!(matches!(refused, Err(AdministrationError::Contended)));
+    assert!(matches!(refused, Err(AdministrationError::Conflict(_))));
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Commands that are decided on anew when the campaign changes between its reading and its writing.
 
-use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, Refusal, transition};
-use crate::shared::{CampaignId, Tenant, Write};
+use super::{Campaign, CampaignError, CampaignStatus, Campaigns, Command, transition};
+use crate::shared::{CampaignId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict};
 
-/// How often a command is decided on when the campaign changes at the same time.
+/// How often the start of a run is decided on: each attempt freezes the audience.
 pub(super) const ATTEMPTS: u32 = 3;
 
 impl Campaigns {
@@ -17,17 +17,16 @@ impl Campaigns {
         command: Command,
         attempt: impl AsyncFn(Campaign, CampaignStatus) -> Result<(Write<CampaignStatus>, T), CampaignError>,
     ) -> Result<T, CampaignError> {
-        for _ in 0..ATTEMPTS {
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.get(tenant, id).await?;
             let status = transition(stored.status, command)?;
             let (write, decided) = attempt(stored, status).await?;
-            match write {
-                Write::Done => return Ok(decided),
-                Write::Missing => return Err(CampaignError::NotFound),
-                Write::Stale(found) => transition(found, command)?,
-            };
-        }
-        Err(Refusal::Contended.into())
+            if let Write::Stale(found) = write {
+                transition(found, command)?;
+            }
+            Ok(write.or_missing(CampaignError::NotFound)?.map(|()| decided))
+        })
+        .await
     }
 }
 
@@ -39,7 +38,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::super::service::tests::{NOW, campaign, tenant};
-    use super::super::{CampaignInput, MockCampaignStore, MockRunStore};
+    use super::super::{CampaignInput, MockCampaignStore, MockRunStore, Refusal};
     use super::*;
     use crate::shared::{Event, MockClock, MockIds};
 
@@ -145,7 +144,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_campaign_that_changes_all_the_time_is_told_so() {
-        for (changes, goes) in [(ATTEMPTS - 1, true), (ATTEMPTS, false)] {
+        for (changes, goes) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
             let lives = (0..=changes).map(|_| campaign(CampaignStatus::Scheduled)).collect();
             let (campaigns, _) = racing(lives);
             let done = commanded(&campaigns, Command::Cancel).await;

@@ -9,7 +9,8 @@ use super::{Audience, CampaignStatus, Refusal, SegmentConfig, Variables};
 use crate::shared::schema::Timestamp;
 use crate::shared::words;
 use crate::shared::{
-    AccountId, CampaignId, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId, timestamp,
+    AccountId, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId,
+    timestamp,
 };
 
 /// A campaign: one template message to many contacts.
@@ -78,6 +79,9 @@ pub struct Campaign {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
+    /// Raised by every change; internal.
+    #[serde(skip)]
+    pub version: i64,
 }
 
 /// Whoever let a campaign start by itself.
@@ -184,6 +188,13 @@ pub enum CampaignError {
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
+}
+
+/// Published as a refusal of its own.
+impl From<Conflict> for CampaignError {
+    fn from(_: Conflict) -> Self {
+        Refusal::Contended.into()
+    }
 }
 
 impl From<StoreError> for CampaignError {

@@ -29,9 +29,10 @@ pub trait CampaignStore: Send + Sync {
     /// One page, with the exact total.
     async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError>;
 
-    /// Replaces the campaign's content and status, provided that it still is as it was decided on, by its status and by
-    /// when it was changed last; commits the events with it. Entering `cancelled` also ends the run: its place in the queue goes, and so does the quota that its
-    /// unsent sends had reserved. Without a `retry_scheduled_at` a scheduled retry ends.
+    /// Replaces the campaign's content and status, provided that the stored campaign still has the version and the status
+    /// of `decided_on`; commits the events with it. Entering `cancelled` also ends the run: its queue entry is deleted,
+    /// and the quota that its unsent sends had reserved is released.
+    /// Without a `retry_scheduled_at` a scheduled retry ends.
     async fn update(
         &self,
         campaign: &Campaign,

@@ -224,6 +224,7 @@ impl RunStart {
             executed_at: wanted.executed_at,
             completed_at: wanted.completed_at,
             updated_at: wanted.updated_at,
+            version: wanted.version,
             ..stored.clone()
         };
         started == *wanted

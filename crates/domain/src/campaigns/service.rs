@@ -72,7 +72,11 @@ impl Campaigns {
 
     /// A new campaign: a draft.
     pub async fn create(&self, tenant: &Tenant, input: CampaignInput) -> Result<Campaign, CampaignError> {
-        let campaign = merge(self.blank(tenant), input)?;
+        let named = CampaignInput {
+            name: Some(input.name.unwrap_or_default()),
+            ..input
+        };
+        let campaign = merge(self.blank(tenant), named)?;
         self.check_references(&campaign).await?;
         let audit = Event::Audit(tenant.audit(AuditAction::Create, "campaign", campaign.id));
         self.store.insert(&campaign, &[audit]).await?;
@@ -87,11 +91,8 @@ impl Campaigns {
         input: CampaignInput,
     ) -> Result<Campaign, CampaignError> {
         // What is wrong with the input is told first, whether or not there is such a campaign, and whatever its status.
-        let named = Campaign {
-            name: "-".to_owned(),
-            ..self.blank(tenant)
-        };
-        self.check_references(&merge(named, input.clone())?).await?;
+        let given = merge(self.blank(tenant), input.clone())?;
+        self.check_references(&given).await?;
         self.decided(tenant, id, Command::Edit, async |stored, status| {
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
             Ok((self.store.update(&changed, &stored, &[]).await?, changed))
@@ -195,6 +196,7 @@ fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
         created_by: Some(tenant.actor.user_id),
         created_at: now,
         updated_at: now,
+        version: 1,
     }
 }
 
@@ -217,10 +219,40 @@ fn edited(
     Ok(changed)
 }
 
+/// The campaign with the given fields. Only they are checked: what is stored stays valid.
 fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErrors> {
-    let given_variables = input.variables.clone().flatten();
-    let merged = Campaign {
-        name: input.name.map_or(campaign.name, |name| text::sanitize(&name)),
+    let name = input.name.map(|name| text::sanitize(&name));
+    let mut errors = FieldErrors::default();
+    if name
+        .as_ref()
+        .is_some_and(|name| name.is_empty() || name.chars().count() > NAME_CHARS)
+    {
+        errors.add("name", "must have 1 to 200 characters");
+    }
+    if let Some(Some(segments)) = &input.rfm_segments {
+        let fits = |segment: &String| !segment.is_empty() && segment.chars().count() <= RFM_SEGMENT_CHARS;
+        if segments.len() > RFM_SEGMENTS || !segments.iter().all(fits) {
+            errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
+        }
+    }
+    if let Some(Some(config)) = &input.segment_config {
+        if config.tag_ids.as_ref().is_some_and(|tags| tags.len() > TAG_IDS) {
+            errors.add("segment_config.tag_ids", "must have at most 100 items");
+        }
+        if let Some(filters) = &config.filters {
+            filters.check("segment_config.filters", &mut errors);
+        }
+    }
+    if let Some(Some(Err(FieldErrors(more)))) = input
+        .variables
+        .as_ref()
+        .map(|given| given.as_ref().map(super::Variables::validate))
+    {
+        errors.0.extend(more);
+    }
+    errors.into_result()?;
+    Ok(Campaign {
+        name: name.unwrap_or(campaign.name),
         template_id: input.template_id.unwrap_or(campaign.template_id),
         segment_id: input.segment_id.unwrap_or(campaign.segment_id),
         segment_config: input.segment_config.unwrap_or(campaign.segment_config),
@@ -231,32 +263,7 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
         variables: input.variables.unwrap_or(campaign.variables),
         folder_id: input.folder_id.unwrap_or(campaign.folder_id),
         ..campaign
-    };
-    let mut errors = FieldErrors::default();
-    if merged.name.is_empty() || merged.name.chars().count() > NAME_CHARS {
-        errors.add("name", "must have 1 to 200 characters");
-    }
-    let rfm = &merged.rfm_segments;
-    if rfm.len() > RFM_SEGMENTS
-        || rfm
-            .iter()
-            .any(|s| s.is_empty() || s.chars().count() > RFM_SEGMENT_CHARS)
-    {
-        errors.add("rfm_segments", "must be at most 20 names of 1 to 50 characters");
-    }
-    if let Some(config) = &merged.segment_config {
-        if config.tag_ids.as_ref().is_some_and(|tags| tags.len() > TAG_IDS) {
-            errors.add("segment_config.tag_ids", "must have at most 100 items");
-        }
-        if let Some(filters) = &config.filters {
-            filters.check("segment_config.filters", &mut errors);
-        }
-    }
-    if let Some(Err(FieldErrors(more))) = given_variables.as_ref().map(super::Variables::validate) {
-        errors.0.extend(more);
-    }
-    errors.into_result()?;
-    Ok(merged)
+    })
 }
 
 fn cancel_notification(campaign: &Campaign) -> Notification {

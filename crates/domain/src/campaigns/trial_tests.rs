@@ -33,6 +33,7 @@ fn profile() -> StoredProfile {
             updated_at: NOW,
         },
         token: Sealed(vec![1]),
+        version: 1,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Owns contacts and tags. Does not own segments of contacts, nor what was said to anyone.
 
+mod change;
 mod import;
 mod limits;
 mod model;

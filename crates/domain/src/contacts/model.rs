@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::Phone;
 use crate::shared::schema::Timestamp;
-use crate::shared::{ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, timestamp};
+use crate::shared::{Conflict, ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, timestamp};
 
 /// A label on contacts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -57,6 +57,9 @@ pub struct Contact {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
+    /// Raised by every change; internal.
+    #[serde(skip)]
+    pub version: i64,
 }
 
 /// A contact to be written, checked.
@@ -73,6 +76,25 @@ pub struct ContactDraft {
     /// Free attributes.
     pub attributes: Map<String, Value>,
     /// Whether the person asked for no more messages; none leaves that as it stands in the store.
+    pub opted_out: Option<bool>,
+}
+
+/// The fields of a contact that a change names, checked; the others stay as they are stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContactChange {
+    /// 1 to 200 characters.
+    pub name: Option<String>,
+    /// The canonical number; an inner none clears it.
+    pub phone: Option<Option<Phone>>,
+    /// An e-mail address; an inner none clears it.
+    pub email: Option<Option<String>>,
+    /// WhatsApp's user id; an inner none clears it.
+    pub wa_user_id: Option<Option<String>>,
+    /// All attributes.
+    pub attributes: Option<Map<String, Value>>,
+    /// All tags.
+    pub tag_ids: Option<Vec<TagId>>,
+    /// Whether the person asked for no more messages.
     pub opted_out: Option<bool>,
 }
 
@@ -153,6 +175,9 @@ pub enum ContactError {
     /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
+    /// Other changes of the contact came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

@@ -3,8 +3,8 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Contact, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag};
-use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId};
+use super::{Contact, ContactChange, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag};
+use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId, UpdateOutcome};
 
 /// How many rows of a batch were new, and how many changed a contact that was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,16 +57,16 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError>;
 
-    /// Replaces the contact's fields, and its tags when given. An opt-out is written only when the draft names it, by
-    /// `Consent::decided` as of the database's now. None when there is no such contact. Fails as `insert`.
-    async fn update<'a>(
+    /// Writes the fields that the change names, provided that the contact still has this version. An opt-out is written only
+    /// when the change names it, by `Consent::decided` as of the database's now. Fails as `insert`.
+    async fn update(
         &self,
         account: AccountId,
         id: ContactId,
-        draft: &ContactDraft,
-        tags: Option<&'a [TagId]>,
+        version: i64,
+        change: &ContactChange,
         now: OffsetDateTime,
-    ) -> Result<Option<Contact>, StoreError>;
+    ) -> Result<UpdateOutcome<Contact>, StoreError>;
 
     /// Soft-deletes; false when there is no such contact.
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError>;

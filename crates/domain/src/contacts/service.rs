@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::limits::{attributes_fit, attributes_rule, merge_rule};
+use super::change::draft_of;
+use super::limits::merge_rule;
 use super::{
-    Contact, ContactDraft, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Phone, Tag,
+    Contact, ContactChange, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Tag,
     TagStore, UpsertOutcome, upsert,
 };
-use crate::shared::{AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, text};
+use crate::shared::{
+    AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
+    text,
+};
 
 const NAME_CHARS: usize = 200;
-const WA_USER_ID_CHARS: usize = 128;
 const TAG_NAME_CHARS: usize = 100;
 const COLOR_CHARS: usize = 32;
-
-/// How many tags a contact may be given.
-const TAGS: usize = 50;
 
 /// The use cases of contacts.
 pub struct Contacts {
@@ -47,7 +47,7 @@ impl Contacts {
     /// A new contact.
     pub async fn create(&self, tenant: &Tenant, input: ContactInput) -> Result<Contact, ContactError> {
         let tags = input.tag_ids.clone().unwrap_or_default();
-        let draft = merge(ContactDraft::default(), input, true)?;
+        let draft = draft_of(input)?;
         let id = self.ids.next().into();
         Ok(self
             .store
@@ -55,31 +55,18 @@ impl Contacts {
             .await?)
     }
 
-    /// Changes the given fields of a contact.
+    /// Changes the given fields of a contact. What another change wrote meanwhile stays.
     pub async fn update(&self, tenant: &Tenant, id: ContactId, input: ContactInput) -> Result<Contact, ContactError> {
-        // What is wrong with the input is told first, whether or not there is such a contact.
-        let named = ContactDraft {
-            name: "-".to_owned(),
-            ..ContactDraft::default()
-        };
-        merge(named, input.clone(), false)?;
-        let stored = self.get(tenant, id).await?;
-        let tags = input.tag_ids.clone();
-        let is_known = stored.phone.is_some() || stored.wa_user_id.is_some();
-        let draft = ContactDraft {
-            name: stored.name,
-            phone: stored.phone.as_deref().and_then(Phone::parse),
-            email: stored.email,
-            wa_user_id: stored.wa_user_id,
-            attributes: stored.attributes,
-            opted_out: None,
-        };
-        let draft = merge(draft, input, is_known)?;
-        let updated = self
-            .store
-            .update(tenant.account_id, id, &draft, tags.as_deref(), self.clock.now())
-            .await?;
-        updated.ok_or(ContactError::NotFound)
+        // An invalid input is refused first, whether or not there is such a contact.
+        let change = ContactChange::of(input)?;
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
+            let stored = self.get(tenant, id).await?;
+            change.check_address(&stored)?;
+            let (account, now) = (tenant.account_id, self.clock.now());
+            let written = self.store.update(account, id, stored.version, &change, now).await?;
+            written.or_missing(ContactError::NotFound)
+        })
+        .await
     }
 
     /// Replaces a contact's tags.
@@ -119,79 +106,6 @@ impl Contacts {
     pub fn import(&self, tenant: &Tenant, format: ImportFormat) -> Import {
         Import::new(self.store.clone(), self.clock.clone(), self.ids.clone(), tenant, format)
     }
-}
-
-/// What becomes of a contact by what was written.
-pub(super) fn merge(draft: ContactDraft, input: ContactInput, needs_number: bool) -> Result<ContactDraft, FieldErrors> {
-    let mut errors = FieldErrors::default();
-    let name = input.name.unwrap_or(draft.name);
-    let name = check_name(&name).unwrap_or_else(|| {
-        errors.add("name", "must have 1 to 200 characters");
-        name
-    });
-    let phone = changed(draft.phone, input.phone, |text| Phone::parse(&text))
-        .unwrap_or_else(|| fault(&mut errors, "phone", "is not a phone number"));
-    let wa_user_id = changed(draft.wa_user_id, input.wa_user_id, check_wa_user_id)
-        .unwrap_or_else(|| fault(&mut errors, "wa_user_id", "is not a user id of the platform"));
-    if needs_number && phone.is_none() && wa_user_id.is_none() && errors.0.keys().all(|field| field == "name") {
-        errors.add("phone", "is required, unless wa_user_id is given");
-    }
-    let email = changed(draft.email, input.email, |text| text::email(text.trim()))
-        .unwrap_or_else(|| fault(&mut errors, "email", "is not an e-mail address"));
-    let attributes = input.attributes.unwrap_or(draft.attributes);
-    check_attributes(&attributes, &mut errors);
-    if input.tag_ids.is_some_and(|tags| tags.len() > TAGS) {
-        errors.add("tag_ids", format!("must have at most {TAGS} items"));
-    }
-    errors.into_result()?;
-    Ok(ContactDraft {
-        name,
-        phone,
-        email,
-        wa_user_id,
-        attributes,
-        opted_out: input.opted_out,
-    })
-}
-
-/// What becomes of a value: kept, cleared, or what was written, read. None when it cannot be read.
-fn changed<T>(
-    stored: Option<T>,
-    input: Option<Option<String>>,
-    read: impl Fn(String) -> Option<T>,
-) -> Option<Option<T>> {
-    match input {
-        None => Some(stored),
-        Some(None) => Some(None),
-        Some(Some(text)) => read(text).map(Some),
-    }
-}
-
-fn fault<T>(errors: &mut FieldErrors, field: &str, message: &str) -> Option<T> {
-    errors.add(field, message);
-    None
-}
-
-fn check_attributes(attributes: &Map<String, Value>, errors: &mut FieldErrors) {
-    if !attributes_fit(attributes) {
-        errors.add("attributes", attributes_rule());
-    }
-    for (key, value) in attributes {
-        if value.is_array() || value.is_object() {
-            errors.add(format!("attributes.{key}"), "must be a string, number, boolean or null");
-        }
-    }
-}
-
-/// The platform's id of a person whose number is hidden: a country, maybe `ENT`, and up to 128 letters and digits.
-fn check_wa_user_id(text: String) -> Option<String> {
-    let (country, rest) = text.split_once('.')?;
-    let id = rest.strip_prefix("ENT.").unwrap_or(rest);
-    let fits = country.len() == 2
-        && country.bytes().all(|byte| byte.is_ascii_uppercase())
-        && (1..=WA_USER_ID_CHARS).contains(&id.len())
-        && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    fits.then_some(text)
 }
 
 /// A contact's name, sanitized; none when nothing or too much is left.
@@ -247,13 +161,15 @@ impl Tags {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use serde_json::json;
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::{MockContactStore, MockTagStore};
+    use super::super::{ContactDraft, MockContactStore, MockTagStore, Phone};
     use super::*;
-    use crate::shared::{MockClock, MockIds, Role, StoreError, UserId};
+    use crate::shared::{MockClock, MockIds, Role, StoreError, UpdateOutcome, UserId};
 
     fn contact(draft: &ContactDraft) -> Contact {
         Contact {
@@ -267,7 +183,44 @@ mod tests {
             opted_out_at: None,
             created_at: datetime!(2026-03-01 12:00 UTC),
             updated_at: datetime!(2026-03-01 12:00 UTC),
+            version: 1,
         }
+    }
+
+    /// The contact after a change.
+    fn changed(stored: Contact, change: &ContactChange) -> Contact {
+        let change = change.clone();
+        let phone = change.phone.map(|phone| phone.map(|phone| phone.to_string()));
+        Contact {
+            name: change.name.unwrap_or(stored.name),
+            phone: phone.unwrap_or(stored.phone),
+            email: change.email.unwrap_or(stored.email),
+            wa_user_id: change.wa_user_id.unwrap_or(stored.wa_user_id),
+            attributes: change.attributes.unwrap_or(stored.attributes),
+            version: stored.version + 1,
+            ..stored
+        }
+    }
+
+    /// A store with one contact, guarded by its version. Before the nth write, `elsewhere` changes the contact.
+    fn guarded(stored: Contact, elsewhere: impl Fn(usize, &mut Contact) + Send + 'static) -> MockContactStore {
+        let row = Arc::new(Mutex::new((stored, 0)));
+        let mut store = MockContactStore::new();
+        let read = row.clone();
+        store
+            .expect_find()
+            .returning(move |_, _| Ok(Some(read.lock().unwrap().0.clone())));
+        store.expect_update().returning(move |_, _, version, change, _| {
+            let (contact, writes) = &mut *row.lock().unwrap();
+            *writes += 1;
+            elsewhere(*writes, contact);
+            if contact.version != version {
+                return Ok(UpdateOutcome::Stale);
+            }
+            *contact = changed(contact.clone(), change);
+            Ok(UpdateOutcome::Done(contact.clone()))
+        });
+        store
     }
 
     fn contacts(store: MockContactStore) -> Contacts {
@@ -337,17 +290,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_user_id_is_enough_and_the_last_way_to_know_somebody_stays() {
-        let mut store = MockContactStore::new();
-        store.expect_insert().returning(|_, _, draft, _, _| Ok(contact(draft)));
         let known = ContactDraft {
             name: "Ana".into(),
             wa_user_id: Some("BR.1a".into()),
             ..ContactDraft::default()
         };
-        store.expect_find().returning(move |_, _| Ok(Some(contact(&known))));
-        store
-            .expect_update()
-            .returning(|_, _, draft, _, _| Ok(Some(contact(draft))));
+        let mut store = guarded(contact(&known), |_, _| {});
+        store.expect_insert().returning(|_, _, draft, _, _| Ok(contact(draft)));
         let contacts = contacts(store);
         let by_id = |id: &str| ContactInput {
             name: Some("Ana".into()),
@@ -411,11 +360,7 @@ mod tests {
             attributes: json!({ "k": 1 }).as_object().unwrap().clone(),
             ..ContactDraft::default()
         };
-        let mut store = MockContactStore::new();
-        store.expect_find().returning(move |_, _| Ok(Some(contact(&stored))));
-        store
-            .expect_update()
-            .returning(|_, _, draft, tags, _| Ok(Some(contact(draft)).filter(|_| tags.is_none())));
+        let store = guarded(contact(&stored), |_, _| {});
         let change = ContactInput {
             email: Some(None),
             ..ContactInput::default()
@@ -429,6 +374,118 @@ mod tests {
             (changed.phone.as_deref(), changed.attributes.len()),
             (Some("+5511961234567"), 1)
         );
+    }
+
+    /// Ana, of whom more is stored than a caller may write, and by a number that cannot be read any more.
+    fn imported() -> Contact {
+        let attributes = (0..200).map(|n| (format!("k{n}"), json!(n))).collect();
+        let ana = ContactDraft {
+            name: "Ana".into(),
+            attributes,
+            ..ContactDraft::default()
+        };
+        Contact {
+            phone: Some("+0".into()),
+            ..contact(&ana)
+        }
+    }
+
+    #[tokio::test]
+    async fn update_of_an_oversized_contact_checks_only_given_fields() {
+        for (change, refused) in [
+            (
+                ContactInput {
+                    name: Some("Bia".into()),
+                    ..ContactInput::default()
+                },
+                false,
+            ),
+            (
+                ContactInput {
+                    email: Some(Some("a@b.example".into())),
+                    ..ContactInput::default()
+                },
+                false,
+            ),
+            (
+                ContactInput {
+                    tag_ids: Some(vec![]),
+                    ..ContactInput::default()
+                },
+                false,
+            ),
+            (
+                ContactInput {
+                    attributes: Some(imported().attributes),
+                    ..ContactInput::default()
+                },
+                true,
+            ),
+        ] {
+            let contacts = contacts(guarded(imported(), |_, _| {}));
+            let updated = contacts.update(&tenant(), ContactId(Uuid::nil()), change).await;
+            match updated {
+                Ok(updated) => assert_eq!((updated.phone.as_deref(), updated.attributes.len()), (Some("+0"), 200)),
+                Err(ContactError::Invalid(errors)) => assert!(refused && errors.0.contains_key("attributes")),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    fn email() -> ContactInput {
+        ContactInput {
+            email: Some(Some("ana@loja.example".into())),
+            ..ContactInput::default()
+        }
+    }
+
+    #[tokio::test]
+    async fn update_beside_a_moved_phone_keeps_the_new_phone() {
+        let ana = ContactDraft {
+            name: "Ana".into(),
+            phone: Phone::parse("11961234567"),
+            ..ContactDraft::default()
+        };
+        let store = guarded(contact(&ana), |write, contact| {
+            if write == 1 {
+                contact.phone = Some("+5511977777777".into());
+                contact.version += 1;
+            }
+        });
+        let updated = contacts(store).update(&tenant(), ContactId(Uuid::nil()), email()).await;
+        let updated = updated.unwrap();
+        assert_eq!(updated.phone.as_deref(), Some("+5511977777777"));
+        assert_eq!(updated.email.as_deref(), Some("ana@loja.example"));
+    }
+
+    #[tokio::test]
+    async fn update_is_decided_on_the_contact_that_it_changes() {
+        let known = ContactDraft {
+            name: "Ana".into(),
+            phone: Phone::parse("11961234567"),
+            wa_user_id: Some("BR.1a".into()),
+            ..ContactDraft::default()
+        };
+        // Another request clears the user id first: now the phone is the last way to reach the contact.
+        let store = guarded(contact(&known), |write, contact| {
+            if write == 1 {
+                contact.wa_user_id = None;
+                contact.version += 1;
+            }
+        });
+        let cleared = ContactInput {
+            phone: Some(None),
+            ..ContactInput::default()
+        };
+        let refused = contacts(store).update(&tenant(), ContactId(Uuid::nil()), cleared).await;
+        assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
+    }
+
+    #[tokio::test]
+    async fn update_that_loses_every_attempt_is_a_conflict() {
+        let store = guarded(contact(&ContactDraft::default()), |_, contact| contact.version += 1);
+        let refused = contacts(store).update(&tenant(), ContactId(Uuid::nil()), email()).await;
+        assert!(matches!(refused, Err(ContactError::Conflict(_))));
     }
 
     #[test]

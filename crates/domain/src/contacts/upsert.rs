@@ -3,9 +3,9 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use super::change::draft_of;
 use super::import::{check_tags, names_of};
-use super::service::merge;
-use super::{ContactDraft, ContactInput, ContactUpsert};
+use super::{ContactInput, ContactUpsert};
 use crate::shared::FieldErrors;
 
 /// Reads what was told. Null says nothing, and neither does a field that is none of a contact's.
@@ -29,7 +29,7 @@ pub(super) fn read(fields: &Map<String, Value>) -> Result<ContactUpsert, FieldEr
     // What has the wrong type is named as that alone.
     errors.clone().into_result()?;
     let tag_ids = input.tag_ids.clone().unwrap_or_default();
-    let contact = merge(ContactDraft::default(), input, true)?;
+    let contact = draft_of(input)?;
     Ok(ContactUpsert { contact, tag_ids, tags })
 }
 

@@ -146,6 +146,7 @@ pub(super) mod tests {
             profile: Some(StoredProfile {
                 profile,
                 token: Sealed(vec![1]),
+                version: 1,
             }),
             now: NOW,
         }

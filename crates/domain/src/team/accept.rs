@@ -10,10 +10,9 @@ use serde_json::json;
 use super::status::{AcceptDecision, AcceptFacts, decide_accept};
 use super::{Acceptance, InviteStatus, InviteStore, PresentedInvite, TeamError};
 use crate::accounts::Session;
-use crate::shared::{AccountId, Audit, AuditAction, Event, FieldErrors, Role, StoreError, secret_hash};
-
-/// How often an attempt is decided anew because the invite was changed meanwhile.
-const TRIES: usize = 4;
+use crate::shared::{
+    AccountId, Audit, AuditAction, Event, FieldErrors, Role, WRITE_ATTEMPTS, retry_on_conflict, secret_hash,
+};
 
 /// What joining came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -49,30 +48,26 @@ impl Invitations {
             return Err(FieldErrors::one("token", "is required").into());
         };
         let hash = secret_hash(&token);
-        for _ in 0..TRIES {
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
             let presented = self.store.presented(&hash, session.user_id).await?;
             let presented = presented.ok_or(TeamError::NotFound)?;
             let (account, id, status) = (presented.account_id, presented.invite.id, presented.invite.status);
             match decide_accept(&facts(&presented, session)) {
-                AcceptDecision::Unknown => return Err(TeamError::NotFound),
-                AcceptDecision::OtherAddress => return Err(TeamError::OtherAddress),
-                AcceptDecision::AlreadyMember => {
-                    return Err(invalid("you are a member of this account already"));
-                }
-                AcceptDecision::Expire(expired) => {
-                    if self.store.expire(account, id, status, expired).await? {
-                        return Err(invalid("has expired"));
-                    }
-                }
+                AcceptDecision::Unknown => Err(TeamError::NotFound),
+                AcceptDecision::OtherAddress => Err(TeamError::OtherAddress),
+                AcceptDecision::AlreadyMember => Err(invalid("you are a member of this account already")),
+                AcceptDecision::Expire(expired) => match self.store.expire(account, id, status, expired).await? {
+                    true => Err(invalid("has expired")),
+                    false => Ok(None),
+                },
                 AcceptDecision::Accept(accepted) => {
                     let acceptance = acceptance(&presented, session, accepted, ip_address.clone());
-                    if self.store.accept(&acceptance).await? {
-                        return Ok(joined(&presented));
-                    }
+                    let is_member = self.store.accept(&acceptance).await?;
+                    Ok(is_member.then(|| joined(&presented)))
                 }
             }
-        }
-        Err(StoreError::Unavailable("the invite was changed by others all the time".into()).into())
+        })
+        .await
     }
 }
 

@@ -6,10 +6,9 @@ use serde_json::json;
 
 use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, permits, read};
 use super::{Member, MemberStore, MemberWrite, TeamError};
-use crate::shared::{AuditAction, Event, FieldErrors, Moment, Role, Slice, SliceQuery, StoreError, Tenant, UserId};
-
-/// How often a change is decided anew because others changed the team meanwhile.
-const TRIES: usize = 16;
+use crate::shared::{
+    AuditAction, Event, FieldErrors, Moment, Role, Slice, SliceQuery, Tenant, UserId, WRITE_ATTEMPTS, retry_on_conflict,
+};
 
 /// The use cases of members.
 pub struct Members {
@@ -44,14 +43,15 @@ impl Members {
         self.apply(tenant, user, MemberChange::Removal).await
     }
 
-    /// Decides on what is stored, not on what the door saw a moment ago, as often as somebody else comes first.
+    /// Decides on what is stored, not on the role that the access check saw, as often as another change comes first.
+    /// A decision depends on several rows, so that the store compares all facts under the team's lock instead of a version.
     async fn apply(&self, tenant: &Tenant, target: UserId, change: MemberChange) -> Result<(), TeamError> {
         let (account_id, actor) = (tenant.account_id, tenant.actor.user_id);
-        for _ in 0..TRIES {
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
             let facts = self.store.facts(account_id, actor, target).await?;
             let step = decide(facts, change).map_err(|refusal| refused(refusal, change))?;
             let events = match step {
-                MemberStep::Nothing => return Ok(()),
+                MemberStep::Nothing => return Ok(Some(())),
                 MemberStep::SetRole { from, to } => {
                     let changes = json!({ "role": to, "previousRole": from });
                     vec![audit(tenant, AuditAction::Update, target, changes)]
@@ -68,11 +68,9 @@ impl Members {
                 step,
                 events,
             };
-            if self.store.write(&write).await? {
-                return Ok(());
-            }
-        }
-        Err(StoreError::Unavailable("the team was changed by others all the time".into()).into())
+            Ok(self.store.write(&write).await?.then_some(()))
+        })
+        .await
     }
 }
 

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::InviteStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
+use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
 
 /// A person in an account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -109,6 +109,9 @@ pub enum TeamError {
     /// The input is wrong, or the state of things makes it so.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
+    /// Other changes of the team came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

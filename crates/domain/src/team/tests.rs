@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::*;
 use crate::accounts::Session;
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Event, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed, StoreError,
-    Tenant, UserId, Write, secret_hash,
+    AccountId, AuditAction, Cipher, Event, InviteId, MockCipher, MockIds, MockSecrets, Role, Sealed, Tenant, UserId,
+    Write, secret_hash,
 };
 
 const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
@@ -177,7 +177,7 @@ async fn who_comes_second_decides_anew() {
         .returning(|_, _, _| Ok(member_facts(Some(Role::Member), true)));
     busy.expect_write().returning(|_| Ok(false));
     let refused = members(busy).remove(&tenant(Role::Owner), BIA).await;
-    assert!(matches!(refused, Err(TeamError::Store(StoreError::Unavailable(_)))));
+    assert!(matches!(refused, Err(TeamError::Conflict(_))));
 }
 
 fn cipher() -> MockCipher {

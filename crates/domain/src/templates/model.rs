@@ -10,7 +10,7 @@ use super::MetaStatus;
 use crate::media::{MediaStoreError, MediaType};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, timestamp, words,
+    AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, timestamp, words,
 };
 
 words! {
@@ -151,6 +151,9 @@ pub struct Template {
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub updated_at: OffsetDateTime,
+    /// Raised by every change; internal.
+    #[serde(skip)]
+    pub version: i64,
 }
 
 /// What a caller wrote, unchecked but for types. An absent field keeps its value on update; an inner none clears.
@@ -219,9 +222,9 @@ pub enum TemplateError {
     /// It was changed while the platform took its former content.
     #[error("The template was changed while it was submitted; submit it again")]
     Overtaken,
-    /// Others change it all the time.
-    #[error("The template is being changed by somebody else; try again")]
-    Contended,
+    /// Other changes of the template came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

@@ -34,8 +34,8 @@ pub trait TemplateStore: Send + Sync {
     /// "folder_id" }`.
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 
-    /// Replaces every field, provided the stored template still is the one that was decided on (its status, and when it
-    /// last changed); commits the events with it. Fails as `insert`.
+    /// Replaces every field, provided that the stored template still has the version and the status of `decided_on`;
+    /// commits the events with it. Fails as `insert`.
     async fn update(
         &self,
         template: &Template,

@@ -15,15 +15,12 @@ use super::{
 use crate::media::Media;
 use crate::shared::{
     AccountId, AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery,
-    ProfileId, Slice, SliceQuery, TemplateId, Tenant, Write,
+    ProfileId, Slice, SliceQuery, TemplateId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict,
 };
 use crate::whatsapp::{Line, ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappGateway};
 
 /// How many pages of the platform's list are read at most.
 const SYNC_PAGES: usize = 100;
-
-/// How often a change is decided on anew when somebody else is faster.
-const ATTEMPTS: usize = 3;
 
 /// The use cases of templates.
 pub struct Templates {
@@ -121,17 +118,13 @@ impl Templates {
             ..self.blank(tenant)
         };
         validate::check_alone(any, input.clone())?;
-        for _ in 0..ATTEMPTS {
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.get(tenant, id).await?;
             let changed = self.changed(&stored, input.clone())?;
-            match self.store.update(&changed, &stored, &[]).await? {
-                Write::Done => return Ok(changed),
-                Write::Missing => return Err(TemplateError::NotFound),
-                // Somebody else was faster: what they wrote is not lost.
-                Write::Stale(_) => {}
-            }
-        }
-        Err(TemplateError::Contended)
+            let written = self.store.update(&changed, &stored, &[]).await?;
+            Ok(written.or_missing(TemplateError::NotFound)?.map(|()| changed))
+        })
+        .await
     }
 
     fn changed(&self, stored: &Template, input: TemplateInput) -> Result<Template, TemplateError> {
@@ -201,7 +194,7 @@ impl Templates {
         match self.store.update(&submitted, &template, &[event]).await? {
             Write::Done => {}
             Write::Missing => return Err(TemplateError::NotFound),
-            Write::Stale(_) => return Err(self.overtaken(tenant, &submitted).await?),
+            Write::Stale(_) => return Err(self.overtaken(tenant, &submitted).await),
         }
         Ok(Submission {
             meta_template_id,
@@ -309,22 +302,21 @@ impl Templates {
 
     /// The template was changed while the platform took the former content: the change stays, and the platform's id of
     /// the template is kept, so that the next submission edits it there.
-    async fn overtaken(&self, tenant: &Tenant, submitted: &Template) -> Result<TemplateError, TemplateError> {
-        for _ in 0..ATTEMPTS {
+    async fn overtaken(&self, tenant: &Tenant, submitted: &Template) -> TemplateError {
+        let kept = retry_on_conflict(WRITE_ATTEMPTS, async || {
             let fresh = self.get(tenant, submitted.id).await?;
+            if fresh.name != submitted.name || fresh.language != submitted.language {
+                return Ok(Some(()));
+            }
             let known = Template {
                 profile_id: submitted.profile_id,
                 meta_template_id: submitted.meta_template_id.clone(),
                 ..fresh.clone()
             };
-            if fresh.name != submitted.name
-                || fresh.language != submitted.language
-                || self.store.update(&known, &fresh, &[]).await? == Write::Done
-            {
-                break;
-            }
-        }
-        Ok(TemplateError::Overtaken)
+            let written = self.store.update(&known, &fresh, &[]).await?;
+            written.or_missing(TemplateError::NotFound)
+        });
+        kept.await.err().unwrap_or(TemplateError::Overtaken)
     }
 
     fn blank(&self, tenant: &Tenant) -> Template {
@@ -354,6 +346,7 @@ impl Templates {
             unsupported: vec![],
             created_at: now,
             updated_at: now,
+            version: 1,
         }
     }
 }

@@ -1,14 +1,12 @@
 //! Taking over what the platform knows: which template of ours is which of its, and what follows. Pure; nothing that
 //! somebody wrote here and did not submit yet is ever overwritten.
 
-use schemars::JsonSchema;
-use serde::Serialize;
-use time::OffsetDateTime;
-
 use super::remote::with_components;
 use super::{MetaStatus, Template, TemplateCommand, platform_verdict, transition};
 use crate::shared::ProfileId;
 use crate::whatsapp::RemoteTemplate;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// What a synchronisation did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -56,12 +54,10 @@ impl From<&RemoteTemplate> for TemplateKey {
 pub enum SyncedTemplate {
     /// It is new here.
     New(Template),
-    /// What the platform decides about it changed, provided it still is as it was seen at `seen`.
+    /// What the platform decides about it changed, provided it still has the version that was read.
     Changed {
         /// As it will be.
         template: Template,
-        /// When it had last changed.
-        seen: OffsetDateTime,
         /// Why the campaigns that are sending it have to wait; none when they may go on.
         stops: Option<&'static str>,
     },
@@ -97,7 +93,6 @@ pub(super) fn reconcile(
             updated_at: now,
             ..judged
         },
-        seen: local.updated_at,
         stops: platform_verdict(&remote.status).and_then(MetaStatus::stops),
     })
 }
@@ -169,7 +164,7 @@ mod tests {
     use super::*;
 
     const PROFILE: ProfileId = ProfileId(Uuid::from_u128(4));
-    const LATER: OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
+    const LATER: time::OffsetDateTime = datetime!(2026-03-02 12:00 UTC);
 
     fn remote() -> RemoteTemplate {
         RemoteTemplate {
@@ -197,8 +192,8 @@ mod tests {
 
     fn changed(local: &Template, remote: &RemoteTemplate) -> Option<Template> {
         match reconcile(Some(local), remote, PROFILE, blank()) {
-            Some(SyncedTemplate::Changed { template, seen, stops }) => {
-                assert_eq!((seen, template.updated_at), (local.updated_at, LATER));
+            Some(SyncedTemplate::Changed { template, stops }) => {
+                assert_eq!((template.version, template.updated_at), (local.version, LATER));
                 assert_eq!(
                     stops.is_some(),
                     ["PAUSED", "DISABLED"].contains(&remote.status.as_str())

@@ -9,7 +9,7 @@ use super::*;
 use crate::media::tests::{Shelf, media};
 use crate::shared::{
     AccountId, Event, FolderId, GatewayError, MockCipher, MockClock, MockIds, ProfileId, Role, Sealed, StoreError,
-    TemplateId, Tenant, UserId, Write,
+    TemplateId, Tenant, UserId, WRITE_ATTEMPTS, Write,
 };
 use crate::whatsapp::{MockProfileStore, MockWhatsappGateway, Profile, StoredProfile, SubmittedTemplate};
 
@@ -42,6 +42,7 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         unsupported: vec![],
         created_at: NOW,
         updated_at: NOW,
+        version: 1,
     }
 }
 
@@ -159,6 +160,7 @@ pub(super) fn number() -> StoredProfile {
     StoredProfile {
         profile,
         token: Sealed(vec![1]),
+        version: 1,
     }
 }
 
@@ -278,9 +280,12 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
 
 #[tokio::test]
 async fn a_change_that_comes_second_is_made_to_what_the_first_one_left() {
-    for (stale, goes) in [(2, true), (3, false)] {
+    for (stale, goes) in [(WRITE_ATTEMPTS - 1, true), (WRITE_ATTEMPTS, false)] {
         let mut store = MockTemplateStore::new();
-        store.expect_find().times(3).returning(|_, _| Ok(Some(draft())));
+        store
+            .expect_find()
+            .times(WRITE_ATTEMPTS)
+            .returning(|_, _| Ok(Some(draft())));
         let lost = || Ok(Write::Stale(MetaStatus::Draft));
         store.expect_update().times(stale).returning(move |_, _, _| lost());
         store.expect_update().returning(|_, _, _| Ok(Write::Done));

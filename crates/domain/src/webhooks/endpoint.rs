@@ -58,10 +58,18 @@ pub(super) fn merge(
         is_active: true,
     });
     let direction = direction(stored.direction, is_new, input.direction.as_deref(), &mut errors);
-    let name = text::sanitize(&input.name.unwrap_or(stored.name));
-    if name.is_empty() || name.chars().count() > NAME_CHARS {
+    // What is stored is not checked again: a change of something else must not fail because of it.
+    let given_name = input
+        .name
+        .or(is_new.then(String::new))
+        .map(|name| text::sanitize(&name));
+    if given_name
+        .as_ref()
+        .is_some_and(|name| name.is_empty() || name.chars().count() > NAME_CHARS)
+    {
         errors.add("name", "must have 1 to 100 characters");
     }
+    let name = given_name.unwrap_or(stored.name);
     let events = match input.events {
         Some(events) => checked_events(events, &mut errors),
         // What an inbound endpoint is told of is the caller's choice, whatever stands here.
@@ -72,11 +80,12 @@ pub(super) fn merge(
         }
         None => stored.events,
     };
+    let checks_url = is_new || input.url.is_some();
     let url = match input.url {
         Some(given) => checked_url(given, addresses, &mut errors),
         None => stored.url,
     };
-    if direction == Direction::Outbound && url.is_none() && !errors.0.contains_key("url") {
+    if checks_url && direction == Direction::Outbound && url.is_none() && !errors.0.contains_key("url") {
         errors.add("url", "is required");
     }
     errors.into_result()?;

@@ -162,6 +162,7 @@ impl Inbound {
                     let within = |(field, messages)| (format!("data.{field}"), messages);
                     Err(FieldErrors(faults.into_iter().map(within).collect()).into())
                 }
+                Err(ContactError::Conflict(conflict)) => Err(WebhookError::from(conflict).into()),
                 Err(ContactError::Store(error)) => Err(WebhookError::from(error).into()),
                 Err(ContactError::NotFound) => Err(CallError::NotFound),
             },

@@ -58,6 +58,7 @@ fn endpoint() -> StoredWebhook {
             current: sealed(SECRET),
             previous: Some((sealed(OLD_SECRET), NOW + Duration::HOUR)),
         },
+        version: 3,
     }
 }
 

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, timestamp, words,
+    AccountId, Conflict, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, timestamp, words,
 };
 
 words! {
@@ -97,6 +97,8 @@ pub struct StoredWebhook {
     pub webhook: Webhook,
     /// What signs.
     pub secrets: SealedSecrets,
+    /// Raised by every change.
+    pub version: i64,
 }
 
 /// An endpoint whose secret was just made: the one time that it is shown.
@@ -242,9 +244,9 @@ pub enum WebhookError {
     /// The state of the endpoint does not allow it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// It was changed by somebody else at the same moment, again and again.
-    #[error("the webhook is being changed by another request")]
-    Contended,
+    /// Other changes of the endpoint came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

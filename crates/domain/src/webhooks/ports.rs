@@ -11,7 +11,8 @@ use super::{
     Body, DisabledReason, FeedQuery, Health, LogQuery, Receipt, SealedSecrets, StoredWebhook, Webhook, WebhookLog,
 };
 use crate::shared::{
-    AccountId, Event, Insert, Page, PageQuery, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId, Write,
+    AccountId, Event, Insert, Page, PageQuery, Slice, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
+    WebhookLogId,
 };
 
 /// One attempt to deliver, as it leaves.
@@ -122,15 +123,14 @@ pub trait WebhookStore: Send + Sync {
         events: &[Event],
     ) -> Result<Insert, StoreError>;
 
-    /// Replaces an endpoint that is as it was read (`read` is its `updated_at`), with the events, in one transaction.
+    /// Replaces an endpoint, provided that it still has the version of `webhook`, with the events, in one transaction.
     /// What waits for an endpoint that is switched off is dropped; one that is switched on forgets its failures.
     async fn update(
         &self,
         account: AccountId,
         webhook: &StoredWebhook,
-        read: OffsetDateTime,
         events: &[Event],
-    ) -> Result<Write<OffsetDateTime>, StoreError>;
+    ) -> Result<UpdateOutcome<()>, StoreError>;
 
     /// Removes the endpoint and what waits for it, and writes the events; false when the account has no such one.
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError>;

@@ -15,7 +15,7 @@ use super::{
 use crate::egress::AllowList;
 use crate::shared::{
     AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Slice, Tenant,
-    WebhookEventId, WebhookId, WebhookKind, WebhookLogId, Write,
+    WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
 /// How many endpoints an account may have: every event may go to each.
@@ -23,9 +23,6 @@ const WEBHOOKS: i64 = 200;
 
 /// How long a secret that was replaced signs too.
 const OVERLAP: Duration = Duration::hours(24);
-
-/// How often a change that came too late is tried again.
-const TRIES: usize = 5;
 
 /// How many deliveries are queued again in one transaction at most.
 const RECOVERY_SLICE: i64 = 5000;
@@ -104,7 +101,11 @@ impl Webhooks {
             current: self.cipher.seal(&secret.hex()),
             previous: None,
         };
-        let stored = StoredWebhook { webhook, secrets };
+        let stored = StoredWebhook {
+            webhook,
+            secrets,
+            version: 1,
+        };
         let events = [Event::Audit(audit)];
         match self.store.insert(tenant.account_id, &stored, WEBHOOKS, &events).await? {
             Insert::Done => Ok(shown_once(stored.webhook, &secret)),
@@ -120,21 +121,20 @@ impl Webhooks {
         })
     }
 
-    /// Changes the given fields of an endpoint.
+    /// Changes the given fields of an endpoint. What another change wrote meanwhile stays.
     pub async fn update(&self, tenant: &Tenant, id: WebhookId, input: WebhookInput) -> Result<Webhook, WebhookError> {
         self.check_alone(&input)?;
-        for _ in 0..TRIES {
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.stored(tenant, id).await?;
             let content = merge(Some(Content::of(&stored)), input.clone(), &self.addresses())?;
             let changed = self.changed(&stored, content);
             let audit = tenant.audit(AuditAction::Update, ENTITY, id);
             let changes = differences(&stored.webhook, &changed.webhook);
             let events = [Event::Audit(audit.with_changes(changes))];
-            if self.write(tenant, &stored, &changed, &events).await? {
-                return Ok(changed.webhook);
-            }
-        }
-        Err(WebhookError::Contended)
+            let written = self.store.update(tenant.account_id, &changed, &events).await?;
+            Ok(written.or_missing(WebhookError::NotFound)?.map(|()| changed.webhook))
+        })
+        .await
     }
 
     /// What is wrong with the input is told first, whether or not there is such an endpoint.
@@ -170,50 +170,29 @@ impl Webhooks {
         webhook.url = content.url;
         webhook.events = content.events;
         webhook.is_active = content.is_active;
-        webhook.updated_at = self.later_than(stored.webhook.updated_at);
+        webhook.updated_at = self.clock.now();
         changed
-    }
-
-    /// Now, but never the moment of the last change: a change is told from another by its moment.
-    fn later_than(&self, last: OffsetDateTime) -> OffsetDateTime {
-        self.clock.now().max(last + Duration::MICROSECOND)
-    }
-
-    /// False: somebody else was first.
-    async fn write(
-        &self,
-        tenant: &Tenant,
-        stored: &StoredWebhook,
-        changed: &StoredWebhook,
-        events: &[Event],
-    ) -> Result<bool, WebhookError> {
-        let read = stored.webhook.updated_at;
-        match self.store.update(tenant.account_id, changed, read, events).await? {
-            Write::Done => Ok(true),
-            Write::Stale(_) => Ok(false),
-            Write::Missing => Err(WebhookError::NotFound),
-        }
     }
 
     /// Gives an endpoint a new secret; the old one signs too for a day.
     pub async fn rotate_secret(&self, tenant: &Tenant, id: WebhookId) -> Result<NewWebhook, WebhookError> {
         let secret = self.new_secret()?;
-        for _ in 0..TRIES {
+        let webhook = retry_on_conflict(WRITE_ATTEMPTS, async || {
             let stored = self.stored(tenant, id).await?;
             let mut changed = stored.clone();
-            changed.webhook.updated_at = self.later_than(stored.webhook.updated_at);
+            changed.webhook.updated_at = self.clock.now();
             changed.webhook.secret_hint = secret.hint();
             changed.secrets = SealedSecrets {
                 current: self.cipher.seal(&secret.hex()),
-                previous: Some((stored.secrets.current.clone(), self.clock.now() + OVERLAP)),
+                previous: Some((stored.secrets.current, self.clock.now() + OVERLAP)),
             };
             let changes = json!({ "secret_hint": changed.webhook.secret_hint });
             let audit = tenant.audit(AuditAction::Update, ENTITY, id).with_changes(changes);
-            if self.write(tenant, &stored, &changed, &[Event::Audit(audit)]).await? {
-                return Ok(shown_once(changed.webhook, &secret));
-            }
-        }
-        Err(WebhookError::Contended)
+            let events = [Event::Audit(audit)];
+            let written = self.store.update(tenant.account_id, &changed, &events).await?;
+            Ok::<_, WebhookError>(written.or_missing(WebhookError::NotFound)?.map(|()| changed.webhook))
+        });
+        Ok(shown_once(webhook.await?, &secret))
     }
 
     /// Removes an endpoint and what waits for it.

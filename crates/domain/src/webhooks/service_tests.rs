@@ -13,8 +13,8 @@ use super::tests::NOW;
 use super::*;
 use crate::egress::AllowList;
 use crate::shared::{
-    AccountId, Event, Insert, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UserId,
-    WebhookEventId, WebhookId, WebhookLogId, Write,
+    AccountId, Event, Insert, MockCipher, MockClock, MockIds, MockSecrets, Role, Sealed, Tenant, UpdateOutcome, UserId,
+    WebhookEventId, WebhookId, WebhookLogId,
 };
 
 fn tenant() -> Tenant {
@@ -65,6 +65,7 @@ fn stored() -> StoredWebhook {
             current: Sealed(b"old".to_vec()),
             previous: None,
         },
+        version: 3,
     }
 }
 
@@ -115,16 +116,16 @@ async fn a_secret_is_shown_once_and_kept_sealed() {
 #[tokio::test]
 async fn the_old_secret_stays_for_a_day() {
     let mut store = knowing(stored());
-    store.expect_update().times(1).returning(|_, changed, read, events| {
+    store.expect_update().times(1).returning(|_, changed, events| {
         assert_eq!(
             changed.secrets.previous,
             Some((Sealed(b"old".to_vec()), NOW + Duration::DAY))
         );
         assert_eq!(
-            (read, changed.webhook.updated_at, events.len()),
-            (NOW - Duration::DAY, NOW, 1)
+            (changed.version, changed.webhook.updated_at, events.len()),
+            (stored().version, NOW, 1)
         );
-        Ok(Write::Done)
+        Ok(UpdateOutcome::Done(()))
     });
     let made = webhooks(store)
         .rotate_secret(&tenant(), WebhookId(Uuid::from_u128(1)))
@@ -145,14 +146,18 @@ async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_l
     off.webhook.disabled_reason = Some(DisabledReason::Failing);
     let mut store = knowing(off.clone());
     let mut late = 2;
-    store.expect_update().times(3).returning(move |_, changed, _, events| {
+    store.expect_update().times(3).returning(move |_, changed, events| {
         assert!(changed.webhook.is_active && changed.webhook.disabled_at.is_none());
         let [Event::Audit(audit)] = events else {
             panic!("{events:?}")
         };
         assert_eq!(audit.changes, Some(json!({ "is_active": true })));
         late -= 1;
-        Ok(if late >= 0 { Write::Stale(NOW) } else { Write::Done })
+        Ok(if late >= 0 {
+            UpdateOutcome::Stale
+        } else {
+            UpdateOutcome::Done(())
+        })
     });
     let on = WebhookInput {
         is_active: Some(true),
@@ -163,9 +168,9 @@ async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_l
     assert_eq!(changed.disabled_reason, None);
     // A change that says nothing of it leaves it as it is.
     let mut store = knowing(off);
-    store.expect_update().returning(|_, changed, _, _| {
+    store.expect_update().returning(|_, changed, _| {
         assert!(!changed.webhook.is_active && changed.webhook.disabled_reason.is_some());
-        Ok(Write::Done)
+        Ok(UpdateOutcome::Done(()))
     });
     let renamed = WebhookInput {
         name: Some("m".into()),
@@ -173,9 +178,9 @@ async fn a_change_by_hand_forgets_why_it_was_switched_off_and_tries_again_when_l
     };
     webhooks(store).update(&tenant(), id, renamed).await.unwrap();
     let mut busy = knowing(stored());
-    busy.expect_update().returning(|_, _, _, _| Ok(Write::Stale(NOW)));
+    busy.expect_update().returning(|_, _, _| Ok(UpdateOutcome::Stale));
     let contended = webhooks(busy).update(&tenant(), id, WebhookInput::default()).await;
-    assert!(matches!(contended, Err(WebhookError::Contended)));
+    assert!(matches!(contended, Err(WebhookError::Conflict(_))));
 }
 
 #[tokio::test]

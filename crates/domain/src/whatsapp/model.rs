@@ -7,7 +7,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
-use crate::shared::{FieldErrors, ProfileId, Sealed, StoreError, timestamp};
+use crate::shared::{Conflict, FieldErrors, ProfileId, Sealed, StoreError, timestamp};
 
 /// The platform's code of a message to somebody who stopped marketing messages.
 pub const STOPPED_MARKETING: i64 = 131_050;
@@ -47,6 +47,8 @@ pub struct StoredProfile {
     pub profile: Profile,
     /// The access token, encrypted.
     pub token: Sealed,
+    /// Raised by every change.
+    pub version: i64,
 }
 
 /// What a call to the platform is made with.
@@ -84,6 +86,9 @@ pub enum ProfileError {
     /// The input is wrong.
     #[error(transparent)]
     Invalid(#[from] FieldErrors),
+    /// Other changes of the profile came first, again and again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

@@ -7,7 +7,9 @@ use time::Duration;
 use super::{DeliveryNews, Line, StoredProfile};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
-use crate::shared::{AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError};
+use crate::shared::{
+    AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError, UpdateOutcome,
+};
 use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
 
 /// Connected numbers. Every method sees the one account alone.
@@ -27,9 +29,9 @@ pub trait ProfileStore: Send + Sync {
     /// "phone_number_id" }` when the account has that number already.
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError>;
 
-    /// Replaces every field, and enters what is new of it into the directory; false when there is no such profile. Fails
-    /// as `insert`.
-    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError>;
+    /// Replaces every field, provided that the stored profile still has the version of `profile`, and enters new ids into
+    /// the directory. Fails as `insert`.
+    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<UpdateOutcome<()>, StoreError>;
 
     /// Deletes; false when there is no such profile. The directory keeps its entry, which is skipped when it is read.
     async fn delete(&self, account: AccountId, id: ProfileId) -> Result<bool, StoreError>;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use secrecy::{ExposeSecret, SecretString};
 
 use super::{Line, Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile};
-use crate::shared::{Cipher, Clock, FieldErrors, Ids, ProfileId, Slice, SliceQuery, Tenant, text};
+use crate::shared::{
+    Cipher, Clock, FieldErrors, Ids, ProfileId, Slice, SliceQuery, Tenant, WRITE_ATTEMPTS, retry_on_conflict, text,
+};
 
 /// The longest name of a number, and the longest id and token of the platform, in characters.
 const NAME_CHARS: usize = 100;
@@ -52,45 +54,44 @@ impl Profiles {
 
     /// Connects a number; its token is encrypted before it reaches the store.
     pub async fn create(&self, tenant: &Tenant, input: ProfileInput) -> Result<Profile, ProfileError> {
-        let token = input.access_token.clone().unwrap_or_default();
-        check_token(&token)?;
-        let profile = merge(self.blank(), input)?;
+        let input = ProfileInput {
+            name: Some(input.name.unwrap_or_default()),
+            phone_number_id: Some(input.phone_number_id.unwrap_or_default()),
+            waba_id: Some(input.waba_id.unwrap_or_default()),
+            access_token: Some(input.access_token.unwrap_or_default()),
+            ..input
+        };
+        let change = checked(input)?;
+        let token = change.access_token.clone().unwrap_or_default();
         let stored = StoredProfile {
-            profile,
+            profile: apply(self.blank(), change),
             token: self.cipher.seal(&token),
+            version: 1,
         };
         self.store.insert(tenant.account_id, &stored).await?;
         Ok(stored.profile)
     }
 
-    /// Changes a number's fields; an absent token is kept.
+    /// Changes the given fields of a number; an absent token is kept. What another change wrote meanwhile stays.
     pub async fn update(&self, tenant: &Tenant, id: ProfileId, input: ProfileInput) -> Result<Profile, ProfileError> {
-        // What is wrong with the input is told first, whether or not there is such a number.
-        let any = Profile {
-            name: "-".to_owned(),
-            phone_number_id: "-".to_owned(),
-            waba_id: "-".to_owned(),
-            ..self.blank()
-        };
-        check(any, input.clone())?;
-        let stored = self
-            .store
-            .find(tenant.account_id, id)
-            .await?
-            .ok_or(ProfileError::NotFound)?;
-        let token = match &input.access_token {
-            Some(token) => self.cipher.seal(token),
-            None => stored.token,
-        };
-        let profile = Profile {
-            updated_at: self.clock.now(),
-            ..merge(stored.profile, input)?
-        };
-        let changed = StoredProfile { profile, token };
-        match self.store.update(tenant.account_id, &changed).await? {
-            true => Ok(changed.profile),
-            false => Err(ProfileError::NotFound),
-        }
+        // An invalid input is refused first, whether or not there is such a number.
+        let change = checked(input)?;
+        let sealed = change.access_token.as_ref().map(|token| self.cipher.seal(token));
+        retry_on_conflict(WRITE_ATTEMPTS, async || {
+            let stored = self.store.find(tenant.account_id, id).await?;
+            let stored = stored.ok_or(ProfileError::NotFound)?;
+            let changed = StoredProfile {
+                profile: Profile {
+                    updated_at: self.clock.now(),
+                    ..apply(stored.profile, change.clone())
+                },
+                token: sealed.clone().unwrap_or(stored.token),
+                version: stored.version,
+            };
+            let written = self.store.update(tenant.account_id, &changed).await?;
+            Ok(written.or_missing(ProfileError::NotFound)?.map(|()| changed.profile))
+        })
+        .await
     }
 
     fn blank(&self) -> Profile {
@@ -126,71 +127,66 @@ impl StoredProfile {
     }
 }
 
-/// What is wrong with an input, its token too.
-fn check(profile: Profile, input: ProfileInput) -> Result<(), FieldErrors> {
-    let token = input.access_token.as_ref().map_or(Ok(()), check_token);
-    let mut errors = token.err().unwrap_or_default();
-    if let Err(FieldErrors(more)) = merge(profile, input) {
-        errors.0.extend(more);
-    }
-    errors.into_result()
-}
-
 /// A header value: visible ASCII.
-fn check_token(token: &SecretString) -> Result<(), FieldErrors> {
+fn is_token(token: &SecretString) -> bool {
     let token = token.expose_secret();
-    let fits = !token.is_empty() && token.len() <= TOKEN_CHARS && token.bytes().all(|b| b.is_ascii_graphic());
-    if fits {
-        Ok(())
-    } else {
-        Err(FieldErrors::one(
-            "access_token",
-            "must be 1 to 4096 visible ASCII characters",
-        ))
-    }
+    !token.is_empty() && token.len() <= TOKEN_CHARS && token.bytes().all(|b| b.is_ascii_graphic())
 }
 
-fn merge(profile: Profile, input: ProfileInput) -> Result<Profile, FieldErrors> {
-    let merged = Profile {
-        name: input.name.map_or(profile.name, |name| text::sanitize(&name)),
-        phone_number_id: input.phone_number_id.unwrap_or(profile.phone_number_id),
-        waba_id: input.waba_id.unwrap_or(profile.waba_id),
-        messages_per_second: input.messages_per_second.unwrap_or(profile.messages_per_second),
-        ..profile
-    };
+fn is_platform_id(id: &str) -> bool {
+    let fits = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    !id.is_empty() && id.len() <= PLATFORM_ID_CHARS && id.bytes().all(fits)
+}
+
+/// The fields of an input, each of them valid.
+fn checked(input: ProfileInput) -> Result<ProfileInput, FieldErrors> {
     let mut errors = FieldErrors::default();
-    if merged.name.is_empty() || merged.name.chars().count() > NAME_CHARS {
+    let name = input.name.map(|name| text::sanitize(&name));
+    if name
+        .as_ref()
+        .is_some_and(|name| name.is_empty() || name.chars().count() > NAME_CHARS)
+    {
         errors.add("name", "must have 1 to 100 characters");
     }
-    for (field, id) in [
-        ("phone_number_id", &merged.phone_number_id),
-        ("waba_id", &merged.waba_id),
-    ] {
-        let known = !id.is_empty()
-            && id.len() <= PLATFORM_ID_CHARS
-            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if !known {
+    for (field, id) in [("phone_number_id", &input.phone_number_id), ("waba_id", &input.waba_id)] {
+        if id.as_ref().is_some_and(|id| !is_platform_id(id)) {
             errors.add(field, "must be an id of the platform, at most 64 letters and digits");
         }
     }
-    if merged
+    if input.access_token.as_ref().is_some_and(|token| !is_token(token)) {
+        errors.add("access_token", "must be 1 to 4096 visible ASCII characters");
+    }
+    if input
         .messages_per_second
+        .flatten()
         .is_some_and(|rate| !(1..=1000).contains(&rate))
     {
         errors.add("messages_per_second", "must be 1 to 1000");
     }
     errors.into_result()?;
-    Ok(merged)
+    Ok(ProfileInput { name, ..input })
+}
+
+fn apply(profile: Profile, change: ProfileInput) -> Profile {
+    Profile {
+        name: change.name.unwrap_or(profile.name),
+        phone_number_id: change.phone_number_id.unwrap_or(profile.phone_number_id),
+        waba_id: change.waba_id.unwrap_or(profile.waba_id),
+        messages_per_second: change.messages_per_second.unwrap_or(profile.messages_per_second),
+        ..profile
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use time::macros::datetime;
     use uuid::Uuid;
 
     use super::super::MockProfileStore;
     use super::*;
-    use crate::shared::{AccountId, MockCipher, MockClock, MockIds, Role, Sealed, UserId};
+    use crate::shared::{AccountId, MockCipher, MockClock, MockIds, Role, Sealed, UpdateOutcome, UserId};
 
     fn profiles(store: MockProfileStore) -> Profiles {
         let mut cipher = MockCipher::new();
@@ -284,12 +280,11 @@ mod tests {
         assert_eq!(change(ProfileInput::default()).await, Vec::<String>::new());
     }
 
-    #[tokio::test]
-    async fn an_absent_token_is_kept() {
-        let mut store = MockProfileStore::new();
-        store.expect_find().returning(|_, _| {
-            let at = datetime!(2026-01-01 0:00 UTC);
-            let profile = Profile {
+    /// A store with one number, guarded by its version. Before the nth write, `elsewhere` changes the number.
+    fn guarded(elsewhere: impl Fn(usize, &mut StoredProfile) + Send + 'static) -> MockProfileStore {
+        let at = datetime!(2026-01-01 0:00 UTC);
+        let stored = StoredProfile {
+            profile: Profile {
                 id: ProfileId(Uuid::nil()),
                 name: "n".into(),
                 phone_number_id: "1".into(),
@@ -297,24 +292,79 @@ mod tests {
                 messages_per_second: Some(5),
                 created_at: at,
                 updated_at: at,
+            },
+            token: Sealed(vec![1]),
+            version: 1,
+        };
+        let row = Arc::new(Mutex::new((stored, 0)));
+        let mut store = MockProfileStore::new();
+        let read = row.clone();
+        store
+            .expect_find()
+            .returning(move |_, _| Ok(Some(read.lock().unwrap().0.clone())));
+        store.expect_update().returning(move |_, changed| {
+            let (stored, writes) = &mut *row.lock().unwrap();
+            *writes += 1;
+            elsewhere(*writes, stored);
+            if stored.version != changed.version {
+                return Ok(UpdateOutcome::Stale);
+            }
+            *stored = StoredProfile {
+                version: stored.version + 1,
+                ..changed.clone()
             };
-            Ok(Some(StoredProfile {
-                profile,
-                token: Sealed(vec![1]),
-            }))
+            Ok(UpdateOutcome::Done(()))
         });
         store
-            .expect_update()
-            .withf(|_, stored| stored.token == Sealed(vec![1]))
-            .returning(|_, _| Ok(true));
-        let change = ProfileInput {
-            messages_per_second: Some(None),
+    }
+
+    async fn stored_in(profiles: &Profiles) -> StoredProfile {
+        let id = ProfileId(Uuid::nil());
+        profiles.store.find(tenant().account_id, id).await.unwrap().unwrap()
+    }
+
+    fn rate(rate: Option<i32>) -> ProfileInput {
+        ProfileInput {
+            messages_per_second: Some(rate),
             ..ProfileInput::default()
-        };
-        let profile = profiles(store)
-            .update(&tenant(), ProfileId(Uuid::nil()), change)
-            .await
-            .unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn an_absent_token_is_kept() {
+        let profiles = profiles(guarded(|_, _| {}));
+        let profile = profiles.update(&tenant(), ProfileId(Uuid::nil()), rate(None)).await;
+        let profile = profile.unwrap();
         assert_eq!((profile.messages_per_second, profile.waba_id.as_str()), (None, "2"));
+        assert_eq!(stored_in(&profiles).await.token, Sealed(vec![1]));
+    }
+
+    #[tokio::test]
+    async fn update_beside_a_rotated_token_keeps_the_new_token() {
+        let profiles = profiles(guarded(|write, stored| {
+            if write == 1 {
+                stored.token = Sealed(vec![2]);
+                stored.version += 1;
+            }
+        }));
+        let profile = profiles.update(&tenant(), ProfileId(Uuid::nil()), rate(Some(80))).await;
+        assert_eq!(profile.unwrap().messages_per_second, Some(80));
+        assert_eq!(stored_in(&profiles).await.token, Sealed(vec![2]));
+    }
+
+    #[tokio::test]
+    async fn update_checks_only_given_fields() {
+        let profiles = profiles(guarded(|_, stored| stored.profile.name = "n".repeat(200)));
+        for _ in 0..2 {
+            let changed = profiles.update(&tenant(), ProfileId(Uuid::nil()), rate(Some(7))).await;
+            assert_eq!(changed.unwrap().messages_per_second, Some(7));
+        }
+    }
+
+    #[tokio::test]
+    async fn update_that_loses_every_attempt_is_a_conflict() {
+        let profiles = profiles(guarded(|_, stored| stored.version += 1));
+        let refused = profiles.update(&tenant(), ProfileId(Uuid::nil()), rate(Some(7))).await;
+        assert!(matches!(refused, Err(ProfileError::Conflict(_))));
     }
 }

@@ -17,7 +17,7 @@ use crate::sql::{Answer, sql};
 
 pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
     let paused = sql(
-        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now()
+        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = 'sending' AND paused_at IS NULL",
     )
     .bind(run.account_id)
@@ -48,7 +48,7 @@ pub(crate) async fn pause_template(
 ) -> Attempt<()> {
     // A simulated run calls no platform.
     let paused: Vec<PausedRow> = sql(
-        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now()
+        "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
          WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status = 'sending'
            AND paused_at IS NULL AND NOT simulated
          RETURNING id, name",
@@ -83,14 +83,17 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Atte
     let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
         return Ok(Some(RunReport::of(&campaign, &counts)));
     };
-    sql("UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5 WHERE account_id = $1 AND id = $2")
-        .bind(account)
-        .bind(id)
-        .bind(finished.status.as_str())
-        .bind(finished.completed_at)
-        .bind(finished.updated_at)
-        .execute(&mut *conn)
-        .await?;
+    sql(
+        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, version = version + 1
+         WHERE account_id = $1 AND id = $2",
+    )
+    .bind(account)
+    .bind(id)
+    .bind(finished.status.as_str())
+    .bind(finished.completed_at)
+    .bind(finished.updated_at)
+    .execute(&mut *conn)
+    .await?;
     outbox::append(conn, account, &events).await?;
     end_run(conn, account, id, month).await?;
     Ok(Some(RunReport::of(&finished, &counts)))
@@ -107,7 +110,9 @@ pub(super) async fn give_up(
     rows::lock(conn, run).await?;
     let given_up = sql("WITH place AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
-         UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now() FROM place p
+         UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now(),
+           version = version + 1
+         FROM place p
          WHERE c.account_id = p.account_id AND c.id = p.campaign_id AND c.status = 'sending' AND c.deleted_at IS NULL")
     .bind(run.account_id)
     .bind(run.campaign_id)

@@ -47,6 +47,7 @@ pub(super) struct CampaignRow {
     created_by: Option<Uuid>,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
+    version: i64,
 }
 
 impl TryFrom<CampaignRow> for Campaign {
@@ -83,6 +84,7 @@ impl TryFrom<CampaignRow> for Campaign {
             created_by: row.created_by.map(Into::into),
             created_at: row.created_at,
             updated_at: row.updated_at,
+            version: row.version,
         })
     }
 }

@@ -91,9 +91,11 @@ pub(super) async fn announce(
 ) -> Attempt<Write<CampaignStatus>> {
     let campaign = &announcement.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
-    let moved = sql("UPDATE campaigns SET status = $4, updated_at = $5
+    let moved = sql(
+        "UPDATE campaigns SET status = $4, updated_at = $5, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3
-           AND ($6 <> 'schedule' OR scheduled_at IS NOT DISTINCT FROM $7)")
+           AND ($6 <> 'schedule' OR scheduled_at IS NOT DISTINCT FROM $7)",
+    )
     .bind(account)
     .bind(id)
     .bind(announcement.expected.as_str())
@@ -143,7 +145,8 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
     }
     conn.batch_execute(FREEZE_SETTINGS).await?;
     let month: MonthRow = sql(
-        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6, retry_scheduled_at = NULL
+        "UPDATE campaigns SET status = $3, completed_at = $4, updated_at = $5, profile_id = $6, retry_scheduled_at = NULL,
+           version = version + 1
          WHERE account_id = $1 AND id = $2
          RETURNING date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month",
     )
@@ -196,7 +199,7 @@ async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -
     let campaign = &start.campaign;
     let row: MonthRow = sql(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
-           updated_at = $7, profile_id = $8, total_recipients = $9, paused_at = NULL, pause_reason = NULL,
+           updated_at = $7, version = version + 1, profile_id = $8, total_recipients = $9, paused_at = NULL, pause_reason = NULL,
            quota_month = date_trunc('month', now() AT TIME ZONE 'UTC')::date
          WHERE account_id = $1 AND id = $2
          RETURNING quota_month AS month",

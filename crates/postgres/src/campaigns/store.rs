@@ -142,9 +142,12 @@ async fn update(
         .filter(campaigns::id.eq(id.0))
         .filter(campaigns::deleted_at.is_null())
         .filter(campaigns::status.eq(decided_on.status.as_str()))
-        .filter(campaigns::updated_at.eq(decided_on.updated_at));
+        .filter(campaigns::version.eq(decided_on.version));
     let month: Option<Option<Date>> = diesel::update(guarded)
-        .set(Content::try_from(campaign)?)
+        .set((
+            Content::try_from(campaign)?,
+            campaigns::version.eq(campaigns::version + 1),
+        ))
         .returning(campaigns::quota_month)
         .get_result(&mut *conn)
         .await
@@ -180,6 +183,7 @@ async fn delete(
     let gone = (
         campaigns::deleted_at.eq(campaign.updated_at),
         campaigns::updated_at.eq(campaign.updated_at),
+        campaigns::version.eq(campaigns::version + 1),
     );
     if diesel::update(guarded).set(gone).execute(&mut *conn).await? == 0 {
         return stale(conn, account, id).await;

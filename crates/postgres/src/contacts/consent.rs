@@ -117,7 +117,7 @@ pub(crate) async fn withdraw(
         .partition(|(.., repeated)| *repeated);
     if !changed.is_empty() {
         let statement = "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
-               updated_at = now()
+               updated_at = now(), version = version + 1
              FROM unnest($2, $3, $4) AS w (id, opted_out_at, consent_at) WHERE c.account_id = $1 AND c.id = w.id";
         sql(telling(statement, "c", "contact.updated", "c.id", "id"))
             .bind(account)

@@ -7,10 +7,10 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, S
 use diesel::sql_types::{Json, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
-    BatchOutcome, Contact, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone, Tag,
-    UpsertOutcome, Upserted,
+    BatchOutcome, Contact, ContactChange, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone,
+    Tag, UpsertOutcome, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId};
+use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId, UpdateOutcome};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -24,7 +24,7 @@ use crate::errors::{Attempt, corrupt, word};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Sql, Word, anywhere, bare, first, sql};
+use crate::sql::{Id, Sql, Word, anywhere, bare, first, sql};
 use crate::transactions::in_tenant;
 
 /// Contacts.
@@ -49,10 +49,11 @@ struct ContactRow {
     opted_out_at: Option<OffsetDateTime>,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
+    version: i64,
 }
 
 /// What a contact's row is read from.
-const COLUMNS: &str = "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at";
+const COLUMNS: &str = "id, name, phone, email, wa_user_id, attributes, opted_out_at, created_at, updated_at, version";
 
 impl ContactRow {
     fn with(self, tags: Vec<Tag>) -> Result<Contact, StoreError> {
@@ -68,6 +69,7 @@ impl ContactRow {
             opted_out_at: self.opted_out_at,
             created_at: self.created_at,
             updated_at: self.updated_at,
+            version: self.version,
         })
     }
 }
@@ -135,7 +137,8 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
     };
     let search = query.filter.search.as_deref();
     let ordered = format!(
-        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at
+        "SELECT c.id, c.name, c.phone, c.email, c.wa_user_id, c.attributes, c.opted_out_at, c.created_at, c.updated_at,
+           c.version
          FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
            AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
            AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
@@ -242,33 +245,53 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
-    draft: &ContactDraft,
-    tags: Option<&[TagId]>,
+    version: i64,
+    change: &ContactChange,
     now: OffsetDateTime,
-) -> Attempt<Option<Contact>> {
-    // An opt-out that came meanwhile is not undone by whoever changes something else.
+) -> Attempt<UpdateOutcome<Contact>> {
     let Decided {
         opted_out_at,
         consent_at,
-    } = decided("opted_out_at", "consent_at", "$8");
+    } = decided("opted_out_at", "consent_at", "$12");
+    // Only the fields that the change names, so that nothing that is stored is written back.
     let statement = format!(
         "UPDATE contacts
-         SET name = $3, phone = $4, email = $5, wa_user_id = $6, attributes = $7, updated_at = $9,
+         SET name = coalesce($4, name), phone = CASE WHEN $5 THEN $6 ELSE phone END,
+           email = CASE WHEN $7 THEN $8 ELSE email END, wa_user_id = CASE WHEN $9 THEN $10 ELSE wa_user_id END,
+           attributes = coalesce($11, attributes), updated_at = $13, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL"
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = $3"
     );
-    let text = telling(&statement, "contacts", "contact.updated", COLUMNS, COLUMNS);
-    let row: Option<ContactRow> = written(text, account, id, draft, now)
+    let row: Option<ContactRow> = sql(telling(&statement, "contacts", "contact.updated", COLUMNS, COLUMNS))
+        .bind(account)
+        .bind(id)
+        .bind(version)
+        .bind(change.name.as_deref())
+        .bind(change.phone.is_some())
+        .bind(change.phone.as_ref().and_then(Option::as_ref).map(Phone::as_str))
+        .bind(change.email.is_some())
+        .bind(change.email.as_ref().and_then(Option::as_deref))
+        .bind(change.wa_user_id.is_some())
+        .bind(change.wa_user_id.as_ref().and_then(Option::as_deref))
+        .bind(change.attributes.clone().map(Value::Object))
+        .bind(change.opted_out)
+        .bind(now)
         .get_result(&mut *conn)
         .await
         .optional()?;
     let Some(row) = row else {
-        return Ok(None);
+        let found: Option<Id> = sql("SELECT id FROM contacts WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL")
+            .bind(account)
+            .bind(id)
+            .get_result(&mut *conn)
+            .await
+            .optional()?;
+        return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     };
-    if let Some(tags) = tags {
+    if let Some(tags) = &change.tag_ids {
         set_tags(conn, account, id, tags).await?;
     }
-    Ok(Some(tagged(conn, account, row).await?))
+    Ok(UpdateOutcome::Done(tagged(conn, account, row).await?))
 }
 
 /// When a row was made.
@@ -281,7 +304,7 @@ struct MadeAt {
 /// The contact, and out of the counts what goes with it. Its conversation is locked until the end, so that whoever
 /// changes it meanwhile counts with or without it, but never both.
 async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, now: OffsetDateTime) -> Attempt<bool> {
-    let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3
+    let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
     let text = telling(statement, "contacts", "contact.deleted", "created_at", "created_at");
     let gone: Option<MadeAt> = sql(text)
@@ -341,15 +364,15 @@ impl ContactStore for PgContacts {
         in_tenant!(self.0, account, |conn| insert(conn, account, id, draft, tags, now))
     }
 
-    async fn update<'a>(
+    async fn update(
         &self,
         account: AccountId,
         id: ContactId,
-        draft: &ContactDraft,
-        tags: Option<&'a [TagId]>,
+        version: i64,
+        change: &ContactChange,
         now: OffsetDateTime,
-    ) -> Result<Option<Contact>, StoreError> {
-        in_tenant!(self.0, account, |conn| update(conn, account, id, draft, tags, now))
+    ) -> Result<UpdateOutcome<Contact>, StoreError> {
+        in_tenant!(self.0, account, |conn| update(conn, account, id, version, change, now))
     }
 
     async fn delete(&self, account: AccountId, id: ContactId, now: OffsetDateTime) -> Result<bool, StoreError> {

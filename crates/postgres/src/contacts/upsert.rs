@@ -159,7 +159,8 @@ async fn write_contacts(
            name = excluded.name,
            email = coalesce(excluded.email, contacts.email),
            attributes = contacts.attributes || excluded.attributes,
-           opted_out_at = {opted_out_at}, consent_at = {consent_at}, updated_at = excluded.updated_at
+           opted_out_at = {opted_out_at}, consent_at = {consent_at}, updated_at = excluded.updated_at,
+           version = contacts.version + 1
            WHERE {fits}
          RETURNING id, phone, (xmax = 0) AS inserted,
            CASE WHEN (SELECT wanted FROM heard) THEN told_contact(contacts) END AS told),
@@ -292,7 +293,7 @@ async fn add_to(
     let statement = format!(
         "UPDATE contacts
          SET name = $3, phone = coalesce($4, phone), email = coalesce($5, email),
-           wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9,
+           wa_user_id = coalesce($6, wa_user_id), attributes = attributes || $7, updated_at = $9, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
          WHERE account_id = $1 AND id = $2 AND {fits}"
     );

@@ -284,7 +284,7 @@ async fn change(
         return Ok(());
     }
     let statement = "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
-           opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now()
+           opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now(), version = version + 1
          FROM unnest($2, $3, $4, $5, $6, $7) AS m (id, phone, wa_id, wa_user_id, opted_out_at, consent_at)
          WHERE c.account_id = $1 AND c.id = m.id";
     sql(telling(statement, "c", "contact.updated", "c.id", "id"))

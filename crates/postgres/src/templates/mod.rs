@@ -67,6 +67,7 @@ pub(crate) struct TemplateRow {
     unsupported: Value,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
+    version: i64,
 }
 
 impl TryFrom<TemplateRow> for Template {
@@ -98,6 +99,7 @@ impl TryFrom<TemplateRow> for Template {
             unsupported: serde_json::from_value(row.unsupported).map_err(corrupt)?,
             created_at: row.created_at,
             updated_at: row.updated_at,
+            version: row.version,
         })
     }
 }
@@ -269,9 +271,12 @@ async fn update(
         .filter(message_templates::deleted_at.is_null());
     let guarded = live
         .filter(message_templates::meta_status.eq(decided_on.meta_status.as_str()))
-        .filter(message_templates::updated_at.eq(decided_on.updated_at));
+        .filter(message_templates::version.eq(decided_on.version));
     if diesel::update(guarded)
-        .set(Content::from(template))
+        .set((
+            Content::from(template),
+            message_templates::version.eq(message_templates::version + 1),
+        ))
         .execute(&mut *conn)
         .await?
         > 0
@@ -314,6 +319,7 @@ async fn delete(
     let gone = (
         message_templates::deleted_at.eq(now),
         message_templates::updated_at.eq(now),
+        message_templates::version.eq(message_templates::version + 1),
     );
     if diesel::update(live).set(gone).execute(&mut *conn).await? == 0 {
         return Ok(false);

@@ -5,7 +5,6 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 use recado_domain::templates::{SyncReport, SyncedTemplate, Template};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::campaigns;
@@ -26,7 +25,7 @@ pub(super) async fn write(
         for template in batch {
             match template {
                 SyncedTemplate::New(template) => new.push(template),
-                SyncedTemplate::Changed { template, seen, .. } => changed.push((template, *seen)),
+                SyncedTemplate::Changed { template, .. } => changed.push(template),
             }
         }
         report.created += insert(conn, account, &new).await?;
@@ -79,17 +78,13 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     Ok(written)
 }
 
-/// Only what the platform decides, and how placeholders were read there; the moment of the last change guards what people decide.
-async fn update(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    templates: &[(&Template, OffsetDateTime)],
-) -> Attempt<usize> {
+/// Only what the platform decides, and how placeholders were read there; the version guards what people decide.
+async fn update(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> Attempt<usize> {
     if templates.is_empty() {
         return Ok(0);
     }
-    let ids: Vec<Uuid> = templates.iter().map(|(template, _)| template.id.0).collect();
-    let seen: Vec<OffsetDateTime> = templates.iter().map(|(_, seen)| *seen).collect();
+    let ids: Vec<Uuid> = templates.iter().map(|template| template.id.0).collect();
+    let versions: Vec<i64> = templates.iter().map(|template| template.version).collect();
     let written: Vec<Id> = sql("WITH known AS MATERIALIZED (
            SELECT id, meta_status FROM message_templates WHERE account_id = $1 AND id = ANY ($3) AND deleted_at IS NULL
            ORDER BY id FOR NO KEY UPDATE),
@@ -97,10 +92,11 @@ async fn update(
          UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
            meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
            quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
-           header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at
+           header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
+           version = t.version + 1
          FROM jsonb_populate_recordset(NULL::message_templates, $2) w
-         JOIN unnest($3, $4) AS seen (id, updated_at) ON seen.id = w.id
-         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.updated_at = seen.updated_at
+         JOIN unnest($3, $4) AS seen (id, version) ON seen.id = w.id
+         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.version = seen.version
          RETURNING t.id, t.name, t.language, t.meta_status, t.rejection_reason),
          told AS (
            INSERT INTO outbox_events (account_id, payload)
@@ -112,9 +108,9 @@ async fn update(
            HAVING count(*) > 0)
          SELECT id FROM written")
     .bind(account)
-    .bind(rows(templates.iter().map(|(template, _)| *template)))
+    .bind(rows(templates.iter().copied()))
     .bind(ids)
-    .bind(seen)
+    .bind(versions)
     .load(conn)
     .await?;
     Ok(written.len())

@@ -238,7 +238,7 @@ fn finish<'a>(made: &[Made], notes: &[Note]) -> Sql<'a> {
 /// Who says that it is gone, is, whatever was known of it.
 const DISABLE: &str = "UPDATE webhook_endpoints
      SET is_active = false, disabled_at = now(), disabled_reason = $3,
-       updated_at = greatest(now(), updated_at + interval '1 microsecond')
+       updated_at = now(), version = version + 1
      WHERE account_id = $1 AND id = $2 AND is_active AND ($3 = 'gone' OR failing_since IS NOT DISTINCT FROM $4)";
 
 async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> Attempt<()> {

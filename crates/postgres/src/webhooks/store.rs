@@ -6,8 +6,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, Event, Insert, Page, PageQuery, Sealed, Slice, StoreError, WebhookEventId, WebhookId, WebhookLogId,
-    Write,
+    AccountId, Event, Insert, Page, PageQuery, Sealed, Slice, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
+    WebhookLogId,
 };
 use recado_domain::webhooks::{
     Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookLog, WebhookStore,
@@ -33,7 +33,7 @@ impl PgWebhooks {
 }
 
 pub(super) const COLUMNS: &str = "w.id, w.name, w.url, w.events, w.direction, w.is_active, w.secret, w.secret_hint,
-    w.previous_secret, w.previous_secret_until, w.disabled_at, w.disabled_reason, w.created_at, w.updated_at";
+    w.previous_secret, w.previous_secret_until, w.disabled_at, w.disabled_reason, w.created_at, w.updated_at, w.version";
 
 #[derive(QueryableByName)]
 pub(super) struct Row {
@@ -65,6 +65,8 @@ pub(super) struct Row {
     created_at: OffsetDateTime,
     #[diesel(sql_type = Timestamptz)]
     updated_at: OffsetDateTime,
+    #[diesel(sql_type = BigInt)]
+    version: i64,
 }
 
 impl Row {
@@ -88,13 +90,14 @@ impl Row {
                 current: Sealed(self.secret),
                 previous,
             },
+            version: self.version,
         })
     }
 }
 
 /// Binds what an endpoint says: `$3` to `$14`.
 fn bound<'a>(statement: &'static str, account: AccountId, stored: &'a StoredWebhook) -> Sql<'a> {
-    let StoredWebhook { webhook, secrets } = stored;
+    let StoredWebhook { webhook, secrets, .. } = stored;
     let previous = secrets.previous.as_ref();
     sql(statement)
         .bind(account)
@@ -146,10 +149,10 @@ async fn insert(
 
 const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events = $5, direction = $6, is_active = $7,
        secret = $8, secret_hint = $9, previous_secret = $10, previous_secret_until = $11, disabled_at = $12,
-       disabled_reason = $13, updated_at = $14,
+       disabled_reason = $13, updated_at = $14, version = version + 1,
        failing_since = CASE WHEN $7 AND NOT is_active THEN NULL ELSE failing_since END,
        last_failed_at = CASE WHEN $7 AND NOT is_active THEN NULL ELSE last_failed_at END
-     WHERE account_id = $1 AND id = $2 AND updated_at = $15";
+     WHERE account_id = $1 AND id = $2 AND version = $15";
 
 /// What waits for an endpoint that is off will not leave, unless somebody recovers it.
 const DROP: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
@@ -164,19 +167,19 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     stored: &StoredWebhook,
-    read: OffsetDateTime,
     events: &[Event],
-) -> Attempt<Write<OffsetDateTime>> {
+) -> Attempt<UpdateOutcome<()>> {
     let id = stored.webhook.id;
-    if bound(UPDATE, account, stored).bind(read).execute(&mut *conn).await? == 0 {
+    let statement = bound(UPDATE, account, stored).bind(stored.version);
+    if statement.execute(&mut *conn).await? == 0 {
         let found = one(account, id).get_result::<Row>(conn).await.optional()?;
-        return Ok(found.map_or(Write::Missing, |row| Write::Stale(row.updated_at)));
+        return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
     if !stored.webhook.is_active {
         drop_waiting(conn, account, id).await?;
     }
     outbox::append(conn, account, events).await?;
-    Ok(Write::Done)
+    Ok(UpdateOutcome::Done(()))
 }
 
 fn one<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
@@ -313,10 +316,9 @@ impl WebhookStore for PgWebhooks {
         &self,
         account: AccountId,
         webhook: &StoredWebhook,
-        read: OffsetDateTime,
         events: &[Event],
-    ) -> Result<Write<OffsetDateTime>, StoreError> {
-        in_tenant!(self.0, account, |conn| update(conn, account, webhook, read, events))
+    ) -> Result<UpdateOutcome<()>, StoreError> {
+        in_tenant!(self.0, account, |conn| update(conn, account, webhook, events))
     }
 
     async fn delete(&self, account: AccountId, id: WebhookId, events: &[Event]) -> Result<bool, StoreError> {

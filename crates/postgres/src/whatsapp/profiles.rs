@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, ProfileId, Sealed, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, ProfileId, Sealed, Slice, SliceQuery, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -37,6 +37,7 @@ struct ProfileRow {
     messages_per_second: Option<i32>,
     created_at: OffsetDateTime,
     updated_at: OffsetDateTime,
+    version: i64,
 }
 
 impl From<ProfileRow> for StoredProfile {
@@ -53,6 +54,7 @@ impl From<ProfileRow> for StoredProfile {
         Self {
             profile,
             token: Sealed(row.access_token),
+            version: row.version,
         }
     }
 }
@@ -69,7 +71,7 @@ struct Content<'a> {
 }
 
 impl<'a> From<&'a StoredProfile> for Content<'a> {
-    fn from(StoredProfile { profile, token }: &'a StoredProfile) -> Self {
+    fn from(StoredProfile { profile, token, .. }: &'a StoredProfile) -> Self {
         Self {
             name: &profile.name,
             phone_number_id: &profile.phone_number_id,
@@ -108,20 +110,27 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &Store
     enter(conn, account, &stored.profile).await
 }
 
-async fn update(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> Attempt<bool> {
-    let one = whatsapp_profiles::table
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    stored: &StoredProfile,
+) -> Attempt<UpdateOutcome<()>> {
+    let id = stored.profile.id;
+    let guarded = whatsapp_profiles::table
         .filter(whatsapp_profiles::account_id.eq(account.0))
-        .filter(whatsapp_profiles::id.eq(stored.profile.id.0));
-    if diesel::update(one)
-        .set(Content::from(stored))
+        .filter(whatsapp_profiles::id.eq(id.0))
+        .filter(whatsapp_profiles::version.eq(stored.version));
+    let raised = whatsapp_profiles::version.eq(whatsapp_profiles::version + 1);
+    let updated = diesel::update(guarded)
+        .set((Content::from(stored), raised))
         .execute(&mut *conn)
-        .await?
-        == 0
-    {
-        return Ok(false);
+        .await?;
+    if updated == 0 {
+        let found = one(conn, account, id).await?;
+        return Ok(found.map_or(UpdateOutcome::Missing, |_| UpdateOutcome::Stale));
     }
     enter(conn, account, &stored.profile).await?;
-    Ok(true)
+    Ok(UpdateOutcome::Done(()))
 }
 
 fn by_id(account: AccountId, id: ProfileId) -> whatsapp_profiles::BoxedQuery<'static, Pg> {
@@ -186,7 +195,7 @@ impl ProfileStore for PgProfiles {
         in_tenant!(self.0, account, |conn| insert(conn, account, profile))
     }
 
-    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<bool, StoreError> {
+    async fn update(&self, account: AccountId, profile: &StoredProfile) -> Result<UpdateOutcome<()>, StoreError> {
         in_tenant!(self.0, account, |conn| update(conn, account, profile))
     }
 

@@ -1,14 +1,15 @@
 //! Contacts and tags.
 
 use recado_domain::contacts::{
-    BatchOutcome, Contact, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone, Tag, TagStore,
-    Upserted,
+    BatchOutcome, Contact, ContactChange, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone,
+    Tag, TagStore, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery, StoreError, TagId};
+use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery, StoreError, TagId, UpdateOutcome};
 use recado_postgres::PgTags;
 use serde_json::{Map, Value, json};
 use time::Duration;
 
+use crate::contact_updates::{renamed, update};
 use crate::support::{NOW, World, id, position};
 
 pub(crate) fn draft(name: &str, phone: Option<&str>) -> ContactDraft {
@@ -33,7 +34,7 @@ fn everything() -> ContactQuery {
     }
 }
 
-async fn tag(world: &World, account: AccountId, name: &str) -> TagId {
+pub(crate) async fn tag(world: &World, account: AccountId, name: &str) -> TagId {
     let tag = Tag {
         id: id().into(),
         name: name.into(),
@@ -98,9 +99,11 @@ async fn phones_are_unique_among_the_living() {
         )
         .await;
     assert!(matches!(twice, Err(StoreError::Taken { field: "phone" })), "{twice:?}");
-    let moved = contacts
-        .update(world.account, bia.id, &draft("Bia", Some("+5511961234567")), None, NOW)
-        .await;
+    let moved = ContactChange {
+        phone: Some(Phone::parse("+5511961234567")),
+        ..ContactChange::default()
+    };
+    let moved = contacts.update(world.account, bia.id, 1, &moved, NOW).await;
     assert!(matches!(moved, Err(StoreError::Taken { field: "phone" })), "{moved:?}");
     // Another account's contact, or a deleted one, takes no number.
     let other = world.another_account().await;
@@ -127,45 +130,16 @@ async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
         );
     }
     let ana = add(&world, &draft("Ana", None), &[]).await;
-    let refused = world
-        .contacts()
-        .update(world.account, ana.id, &draft("B", None), Some(&[foreign]), NOW)
-        .await;
+    let tagged = ContactChange {
+        tag_ids: Some(vec![foreign]),
+        ..renamed("B")
+    };
+    let refused = world.contacts().update(world.account, ana.id, 1, &tagged, NOW).await;
     assert!(
         matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
         "{refused:?}"
     );
     assert_eq!(names(&world, ContactFilter::default()).await, ["Ana"]);
-}
-
-#[tokio::test]
-async fn an_update_replaces_fields_and_tags_only_when_given() {
-    let world = World::new().await;
-    let (a, b) = (
-        tag(&world, world.account, "a").await,
-        tag(&world, world.account, "b").await,
-    );
-    let contacts = world.contacts();
-    let ana = add(&world, &draft("Ana", Some("+5511961234567")), &[a]).await;
-    let later = NOW + Duration::SECOND;
-    let update = async |tags| {
-        contacts
-            .update(world.account, ana.id, &draft("Ana Maria", None), tags, later)
-            .await
-            .unwrap()
-            .unwrap()
-    };
-    let updated = update(None).await;
-    assert_eq!(
-        (updated.name.as_str(), &updated.phone, updated.updated_at),
-        ("Ana Maria", &None, later)
-    );
-    assert_eq!(updated.created_at, NOW);
-    assert_eq!(updated.tags.len(), 1);
-    let only_b = [b];
-    let tags: Vec<TagId> = update(Some(&only_b)).await.tags.iter().map(|tag| tag.id).collect();
-    assert_eq!(tags, only_b);
-    assert_eq!(update(Some(&[])).await.tags, []);
 }
 
 #[tokio::test]
@@ -175,25 +149,18 @@ async fn what_is_deleted_or_foreign_is_not_there() {
     let other = world.another_account().await;
     let ana = add(&world, &draft("Ana", None), &[]).await;
     assert_eq!(contacts.find(other, ana.id).await.unwrap(), None);
-    assert_eq!(
-        contacts
-            .update(other, ana.id, &draft("X", None), None, NOW)
-            .await
-            .unwrap(),
-        None
-    );
+    let foreign = contacts.update(other, ana.id, ana.version, &renamed("X"), NOW).await;
+    assert_eq!(foreign.unwrap(), UpdateOutcome::Missing);
     assert!(!contacts.delete(other, ana.id, NOW).await.unwrap());
     assert_eq!(contacts.list(other, &everything()).await.unwrap().data, []);
     assert!(contacts.delete(world.account, ana.id, NOW).await.unwrap());
     assert!(!contacts.delete(world.account, ana.id, NOW).await.unwrap());
     assert_eq!(contacts.find(world.account, ana.id).await.unwrap(), None);
-    assert_eq!(
-        contacts
-            .update(world.account, ana.id, &draft("X", None), None, NOW)
-            .await
-            .unwrap(),
-        None
-    );
+    let change = renamed("X");
+    let deleted = contacts
+        .update(world.account, ana.id, ana.version + 1, &change, NOW)
+        .await;
+    assert_eq!(deleted.unwrap(), UpdateOutcome::Missing);
     assert_eq!(names(&world, ContactFilter::default()).await, Vec::<String>::new());
 }
 
@@ -452,7 +419,11 @@ async fn a_user_id_is_unique_among_the_living() {
         matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
         "{taken:?}"
     );
-    let taken = contacts.update(world.account, bia.id, &known("BR.1"), None, NOW).await;
+    let moved = ContactChange {
+        wa_user_id: Some(Some("BR.1".into())),
+        ..ContactChange::default()
+    };
+    let taken = contacts.update(world.account, bia.id, bia.version, &moved, NOW).await;
     assert!(
         matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
         "{taken:?}"
@@ -463,11 +434,8 @@ async fn a_user_id_is_unique_among_the_living() {
         .await
         .unwrap();
     contacts.delete(world.account, ana.id, NOW).await.unwrap();
-    let moved = contacts
-        .update(world.account, bia.id, &known("BR.1"), None, NOW)
-        .await
-        .unwrap();
-    assert_eq!(moved.unwrap().wa_user_id.as_deref(), Some("BR.1"));
+    let moved = update(&world, bia.id, &moved, NOW).await;
+    assert_eq!(moved.wa_user_id.as_deref(), Some("BR.1"));
 }
 
 #[tokio::test]
@@ -483,10 +451,11 @@ async fn an_opt_out_keeps_its_moment_and_goes_by_its_own_name_alone() {
     let first = ana.opted_out_at;
     assert!(first > Some(NOW), "by the database's clock");
     let update = async |opted_out| {
-        let changed = contacts
-            .update(world.account, ana.id, &with(opted_out), None, later)
-            .await;
-        changed.unwrap().unwrap().opted_out_at
+        let change = ContactChange {
+            opted_out,
+            ..ContactChange::default()
+        };
+        update(&world, ana.id, &change, later).await.opted_out_at
     };
     assert_eq!(update(None).await, first);
     assert_eq!(update(Some(true)).await, first);

@@ -289,6 +289,7 @@ impl World {
             unsupported: vec![],
             created_at: NOW,
             updated_at: NOW,
+            version: 1,
         }
     }
 
@@ -331,6 +332,7 @@ impl World {
             created_by: Some(self.user),
             created_at: NOW,
             updated_at: NOW,
+            version: 1,
         }
     }
 

@@ -106,7 +106,7 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
 }
 
 #[tokio::test]
-async fn an_update_is_guarded_by_the_status_and_the_last_change() {
+async fn update_is_guarded_by_status_and_version() {
     let world = World::new().await;
     let templates = world.templates();
     let template = world.template("promo");
@@ -122,7 +122,7 @@ async fn an_update_is_guarded_by_the_status_and_the_last_change() {
         ..template.clone()
     };
     let older = Template {
-        updated_at: NOW - Duration::SECOND,
+        version: template.version - 1,
         ..template.clone()
     };
     for other in [pending, older] {
@@ -142,7 +142,11 @@ async fn an_update_is_guarded_by_the_status_and_the_last_change() {
         templates.update(&changed, &template, &[event(id())]).await.unwrap(),
         Write::Done
     );
-    assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(changed));
+    let stored = Template {
+        version: template.version + 1,
+        ..changed
+    };
+    assert_eq!(templates.find(world.account, template.id).await.unwrap(), Some(stored));
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 1);
 }
 
@@ -352,15 +356,15 @@ async fn a_synchronisation_writes_what_the_platform_decides_and_nothing_else() {
             updated_at: NOW + Duration::DAY,
             ..template.clone()
         },
-        seen: template.updated_at,
         stops: None,
     };
     // Somebody changes this one while the platform's list is read.
-    let change = Template {
+    let mut change = Template {
         updated_at: NOW + Duration::SECOND,
         ..edited.clone()
     };
     templates.update(&change, &edited, &[]).await.unwrap();
+    change.version += 1;
     let new = Template {
         carousel_cards: vec![json!({ "components": [] })],
         variables: vec![],
@@ -476,7 +480,6 @@ async fn a_synchronisation_lets_the_campaigns_wait_that_are_sending_what_was_sto
             updated_at: template.updated_at + Duration::SECOND,
             ..template.clone()
         },
-        seen: template.updated_at,
         stops: Some(reason),
     };
     templates.sync(world.account, &[stopped(&other)]).await.unwrap();

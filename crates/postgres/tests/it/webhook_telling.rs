@@ -1,7 +1,7 @@
 //! What changes tell webhook endpoints, by the statements that write them.
 
-use recado_domain::contacts::{ContactDraft, ContactStore, ImportRow, Phone};
-use recado_domain::shared::AccountId;
+use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ImportRow, Phone};
+use recado_domain::shared::{AccountId, UpdateOutcome};
 use recado_domain::templates::{MetaStatus, TemplateStore};
 use serde_json::{Map, Value};
 use time::Duration;
@@ -44,15 +44,13 @@ async fn live(world: &World, account: AccountId) {
     let (contacts, contact) = (world.contacts(), id().into());
     let ana = draft("Ana", "+5511961234567");
     contacts.insert(account, contact, &ana, &[], NOW).await.unwrap();
-    let bia = ContactDraft {
+    let bia = ContactChange {
+        name: Some("Bia".into()),
         opted_out: Some(true),
-        ..draft("Bia", "+5511961234567")
+        ..ContactChange::default()
     };
-    contacts
-        .update(account, contact, &bia, None, NOW)
-        .await
-        .unwrap()
-        .unwrap();
+    let changed = contacts.update(account, contact, 1, &bia, NOW).await.unwrap();
+    assert!(matches!(changed, UpdateOutcome::Done(_)), "{changed:?}");
     let rows = [
         row("Caio", "+5511961234567"),
         row("Davi", "+5511961234568"),
@@ -110,6 +108,7 @@ async fn a_template_tells_of_a_new_status_alone() {
     renamed.footer_text = Some("f".into());
     renamed.updated_at += Duration::SECOND;
     world.templates().update(&renamed, &before, &[]).await.unwrap();
+    renamed.version += 1;
     assert!(told(&world, "status").await.is_empty());
     let mut pending = renamed.clone();
     pending.meta_status = MetaStatus::Pending;

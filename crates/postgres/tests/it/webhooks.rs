@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use recado_domain::shared::{
-    AccountId, Event, Insert, Notification, NotificationKind, PageQuery, Sealed, WebhookEventId, WebhookId,
-    WebhookKind, WebhookLogId, Write,
+    AccountId, Event, Insert, Notification, NotificationKind, PageQuery, Sealed, UpdateOutcome, WebhookEventId,
+    WebhookId, WebhookKind, WebhookLogId,
 };
 use recado_domain::webhooks::{
     Attempt, Body, Claimed, DeliveryQueue, Direction, DisabledReason, FeedQuery, Health, HealthNote, InboundStore,
@@ -45,6 +45,7 @@ fn stored(name: &str) -> StoredWebhook {
             current: Sealed(vec![1, 2]),
             previous: None,
         },
+        version: 1,
     }
 }
 
@@ -108,15 +109,17 @@ async fn endpoints_are_kept_and_changed_only_as_they_were_read() {
     first.webhook.disabled_reason = Some(DisabledReason::Gone);
     first.webhook.updated_at = NOW + Duration::SECOND;
     first.secrets.previous = Some((Sealed(vec![9]), NOW));
-    assert_eq!(store.update(account, &first, NOW, &[]).await.unwrap(), Write::Done);
+    let written = store.update(account, &first, &[]).await.unwrap();
+    assert_eq!(written, UpdateOutcome::Done(()));
+    let stale = store.update(account, &first, &[]).await.unwrap();
+    assert_eq!(stale, UpdateOutcome::Stale);
+    first.version += 1;
     assert_eq!(
         store.find(account, first.webhook.id).await.unwrap(),
         Some(first.clone())
     );
-    let stale = store.update(account, &first, NOW, &[]).await.unwrap();
-    assert_eq!(stale, Write::Stale(NOW + Duration::SECOND));
-    let missing = store.update(other, &first, NOW + Duration::SECOND, &[]).await.unwrap();
-    assert_eq!(missing, Write::Missing);
+    let missing = store.update(other, &first, &[]).await.unwrap();
+    assert_eq!(missing, UpdateOutcome::Missing);
     let more = join_all(["b", "c", "d"].map(|name| {
         let store = store.clone();
         async move { store.insert(account, &stored(name), 2, &[]).await.unwrap() }
@@ -393,7 +396,8 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     .await;
     webhook.webhook.is_active = false;
     webhook.webhook.updated_at = NOW + Duration::SECOND;
-    store.update(account, &webhook, NOW, &[]).await.unwrap();
+    store.update(account, &webhook, &[]).await.unwrap();
+    webhook.version += 1;
     assert_eq!(states(&world).await, "dropped0 dropped0 dropped1 failed1");
     // An attempt that was under way ends: what arrived needs no recovery.
     finish(&world, &[made(&claimed[3], Some(200), Settlement::Delivered)]).await;
@@ -401,10 +405,8 @@ async fn switching_off_drops_what_waits_and_recovering_brings_it_back() {
     assert_eq!(states(&world).await, "dropped0 dropped1 failed1");
     webhook.webhook.is_active = true;
     webhook.webhook.updated_at = NOW + Duration::seconds(2);
-    store
-        .update(account, &webhook, NOW + Duration::SECOND, &[])
-        .await
-        .unwrap();
+    let written = store.update(account, &webhook, &[]).await.unwrap();
+    assert_eq!(written, UpdateOutcome::Done(()));
     let (now, long_ago) = (OffsetDateTime::now_utc(), OffsetDateTime::now_utc() - Duration::HOUR);
     assert_eq!(store.recover(account, one, now + Duration::HOUR, 9).await.unwrap(), 0);
     let other = world.another_account().await;

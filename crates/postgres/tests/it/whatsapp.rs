@@ -1,7 +1,7 @@
 //! Connected numbers, callbacks as received, and the directory between them.
 
 use recado_domain::media::{MediaPath, MediaType};
-use recado_domain::shared::{AccountId, CallbackId, ProfileId, Sealed, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, CallbackId, ProfileId, Sealed, SliceQuery, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore, StoredProfile};
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
@@ -20,6 +20,7 @@ pub(crate) fn profile(number: &str) -> StoredProfile {
             updated_at: NOW,
         },
         token: Sealed(vec![0, 1, 255]),
+        version: 1,
     }
 }
 
@@ -61,8 +62,13 @@ async fn a_number_is_stored_changed_and_deleted() {
     changed.profile.messages_per_second = None;
     changed.profile.phone_number_id = "333".into();
     changed.token = Sealed(vec![9]);
-    assert!(profiles.update(account, &changed).await.unwrap());
-    assert!(!profiles.update(other, &changed).await.unwrap());
+    let written = profiles.update(account, &changed).await.unwrap();
+    assert_eq!(written, UpdateOutcome::Done(()));
+    assert_eq!(profiles.update(other, &changed).await.unwrap(), UpdateOutcome::Missing);
+    // Whoever decided on the version before must read again, or the new token would be lost.
+    let stale = profiles.update(account, &first).await.unwrap();
+    assert_eq!(stale, UpdateOutcome::Stale);
+    changed.version = first.version + 1;
     assert_eq!(profiles.find(account, first.profile.id).await.unwrap(), Some(changed));
     assert!(!profiles.delete(other, first.profile.id).await.unwrap());
     assert!(profiles.delete(account, first.profile.id).await.unwrap());

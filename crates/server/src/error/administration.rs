@@ -9,7 +9,7 @@ impl From<AdministrationError> for ApiError {
         match error {
             AdministrationError::NotFound => Self::NotFound,
             AdministrationError::Invalid(errors) => errors.into(),
-            AdministrationError::Contended => Self::Conflict(error.to_string()),
+            AdministrationError::Conflict(conflict) => conflict.into(),
             AdministrationError::Media(error) => Self::Storage(error),
             AdministrationError::Store(error) => error.into(),
         }

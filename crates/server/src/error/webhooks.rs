@@ -10,7 +10,7 @@ impl From<WebhookError> for ApiError {
             WebhookError::NotFound => Self::NotFound,
             WebhookError::Invalid(errors) => errors.into(),
             WebhookError::Refused(refusal) => Self::Precondition(refusal.to_string()),
-            WebhookError::Contended => Self::Conflict(error.to_string()),
+            WebhookError::Conflict(conflict) => conflict.into(),
             WebhookError::Store(error) => error.into(),
         }
     }

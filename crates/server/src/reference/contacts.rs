@@ -58,6 +58,7 @@ pub(crate) fn update() -> Operation {
         .answers(data::<Contact>("The contact as it is now."))
         .refuses(Fault::Invalid, TAKEN)
         .refuses(Fault::Invalid, REFERENCES)
+        .refuses(Fault::Conflict, "It is being changed by other requests.")
 }
 
 pub(crate) fn delete() -> Operation {
@@ -76,6 +77,7 @@ pub(crate) fn set_tags() -> Operation {
     .body(Body::json::<TagsBody>())
     .answers(data::<Contact>("The contact with its new tags."))
     .refuses(Fault::Invalid, REFERENCES)
+    .refuses(Fault::Conflict, "It is being changed by other requests.")
 }
 
 pub(crate) fn import() -> Operation {

@@ -32,6 +32,7 @@ pub(crate) fn change_role() -> Operation {
         .answers(data::<Member>("The member with the new role."))
         .refuses(Fault::Auth, "Here also: an admin gives or takes the role `owner`.")
         .refuses(Fault::Invalid, "The member is the account's last owner.")
+        .refuses(Fault::Conflict, "The team is being changed by other requests.")
 }
 
 pub(crate) fn remove() -> Operation {
@@ -42,6 +43,7 @@ pub(crate) fn remove() -> Operation {
         .answers(gone("The person is no member any more."))
         .refuses(Fault::Auth, "Here also: an admin removes an owner.")
         .refuses(Fault::Invalid, "The member is the account's last owner.")
+        .refuses(Fault::Conflict, "The team is being changed by other requests.")
 }
 
 pub(crate) fn invites() -> Operation {
@@ -84,4 +86,5 @@ pub(crate) fn accept() -> Operation {
             Fault::Invalid,
             "The token is missing, the invite is expired, or the caller is a member already.",
         )
+        .refuses(Fault::Conflict, "The invite is being changed by other requests.")
 }

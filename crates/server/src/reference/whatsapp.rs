@@ -49,6 +49,7 @@ pub(crate) fn update() -> Operation {
                 .example(json!({ "name": "Loja Centro", "messages_per_second": null })),
         )
         .refuses(Fault::Invalid, "The number is connected already.")
+        .refuses(Fault::Conflict, "It is being changed by other requests.")
 }
 
 pub(crate) fn delete() -> Operation {

@@ -29,6 +29,7 @@ mod brand_memory;
 mod browsers;
 mod callbacks;
 mod campaigns;
+mod concurrent_updates;
 mod consent;
 mod contact_limits;
 mod contacts;

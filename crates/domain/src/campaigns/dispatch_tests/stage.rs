@@ -246,6 +246,7 @@ fn number() -> StoredProfile {
     StoredProfile {
         profile,
         token: Sealed(vec![1]),
+        version: 1,
     }
 }
 

@@ -1,0 +1,1 @@
+ALTER TABLE whatsapp_profiles DROP COLUMN version;
