@@ -65,8 +65,11 @@ impl Campaigns {
     /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How many. One that
     /// cannot be announced holds up no other one; where there are only such, a fault of theirs is told.
     pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
-        let due = self.runs.due(limit).await?;
-        count_done(due, async |run| self.announce_one(run).await).await
+        let mut tally = Tally::default();
+        for run in self.runs.due(limit).await? {
+            tally.add(self.announce_one(run).await)?;
+        }
+        tally.end()
     }
 
     /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
@@ -198,24 +201,32 @@ impl Campaigns {
     }
 }
 
-/// Does something to each item and counts those that it was done to. An error stops it only if the store is unavailable,
-/// and is returned only if nothing was done.
-pub(super) async fn count_done<T>(
-    items: Vec<T>,
-    act: impl AsyncFn(T) -> Result<bool, StoreError>,
-) -> Result<usize, StoreError> {
-    let (mut done, mut first_error) = (0, None);
-    for item in items {
-        match act(item).await {
-            Ok(true) => done += 1,
-            Ok(false) => {}
+/// What came of work on several campaigns, of which one must not stop the others.
+#[derive(Default)]
+pub(super) struct Tally {
+    done: usize,
+    first_error: Option<StoreError>,
+}
+
+impl Tally {
+    /// Counts one campaign. An error is returned only if the store is unavailable to the others, too.
+    pub(super) fn add(&mut self, outcome: Result<bool, StoreError>) -> Result<(), StoreError> {
+        match outcome {
+            Ok(done) => self.done += usize::from(done),
             Err(error @ StoreError::Unavailable(_)) => return Err(error),
-            Err(error) => first_error = first_error.or(Some(error)),
+            Err(error) => {
+                self.first_error.get_or_insert(error);
+            }
         }
+        Ok(())
     }
-    match first_error {
-        Some(error) if done == 0 => Err(error),
-        _ => Ok(done),
+
+    /// How many were done; an error only if none was.
+    pub(super) fn end(self) -> Result<usize, StoreError> {
+        match self.first_error {
+            Some(error) if self.done == 0 => Err(error),
+            _ => Ok(self.done),
+        }
     }
 }
 

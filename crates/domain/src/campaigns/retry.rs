@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::launch::count_done;
+use super::launch::Tally;
 use super::{
     Announced, Campaign, CampaignError, Campaigns, Command, QueuedRun, Refusal, RetryOutcome, RetryReport, Scheduler,
     Trigger, prepare_retry,
@@ -181,8 +181,11 @@ impl Campaigns {
     /// Starts up to `limit` scheduled retries whose time has come, on behalf of who scheduled them, and returns how many
     /// were started or given up. A failure of one delays no other one; it is returned if nothing else was done.
     pub async fn start_due_retries(&self, limit: i64) -> Result<usize, StoreError> {
-        let due = self.runs.due_retries(limit).await?;
-        count_done(due, async |due| self.start_due_retry(due).await).await
+        let mut tally = Tally::default();
+        for due in self.runs.due_retries(limit).await? {
+            tally.add(self.start_due_retry(due).await)?;
+        }
+        tally.end()
     }
 
     /// False: the retry was replaced, given up or started by another caller.

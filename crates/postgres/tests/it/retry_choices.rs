@@ -155,9 +155,9 @@ async fn a_retry_by_codes_touches_no_other_send_and_force_skips_the_wait() {
     chosen.sort_unstable();
     assert_eq!(world.text(pending).await, Some(chosen.join(" ")));
     world.runs().finish(run).await.unwrap();
-    world
-        .sql("UPDATE campaign_sends SET status = 'failed', failed_at = now() WHERE status = 'pending'")
-        .await;
+    let failed_again = "UPDATE campaign_sends SET status = 'failed', failed_at = now(), error_code = earlier_error_code
+         WHERE status = 'pending'";
+    world.sql(failed_again).await;
 
     // Without a code: those alone. Force without codes names no send.
     assert_eq!(tried(&asked(&world, &campaign, codes(&[0], false)).await), (1, 1));
