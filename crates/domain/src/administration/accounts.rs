@@ -228,7 +228,8 @@ impl Administration {
         }
     }
 
-    /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked.
+    /// What the account pays stays as agreed: an administrator grants a plan, and the gateway is not asked. A subscription
+    /// that is paid has the plan itself, which ends with it; without one the grant is a fact of the account's own.
     async fn change_plan(&self, admin: &Admin, account: AccountId, plan: &str) -> Result<(), AdministrationError> {
         retry_on_conflict(WRITE_ATTEMPTS, async || {
             let before = self.store.account(account).await?;
@@ -247,11 +248,10 @@ impl Administration {
             subscription.plan = plan.to_owned();
             subscription.updated_at = self.clock.now();
             let change = Change {
-                subscription,
                 account_plan: Some(plan.to_owned()),
-                payment: None,
-                limits: None,
+                withdraws_grant: true,
                 events,
+                ..Change::of(subscription)
             };
             Ok((self.subscriptions.write(&change).await? == Writing::Done).then_some(()))
         })

@@ -11,7 +11,7 @@ use time::Duration;
 use super::{AdministrationError, DeletionStore, GatewayCancellation};
 use crate::billing::{GatewayFault, PaymentGateway};
 use crate::media::{MediaStore, MediaStoreError};
-use crate::shared::{AccountId, Clock, StoreError};
+use crate::shared::{AccountId, Clock};
 
 /// How long the next piece of a removal may take before somebody else goes on with it.
 pub const DELETION_LEASE: Duration = Duration::minutes(2);
@@ -59,19 +59,16 @@ impl Deletions {
     }
 
     /// Goes on with one removal that nobody is at; false when there is none.
-    pub async fn finish_next(&self) -> Result<bool, StoreError> {
+    pub async fn finish_next(&self) -> Result<bool, AdministrationError> {
         let Some(account) = self.store.claim(DELETION_LEASE).await? else {
             return Ok(false);
         };
-        match self.finish(account).await {
-            Ok(()) => Ok(true),
-            Err(AdministrationError::Store(error)) => Err(error),
-            Err(other) => Err(StoreError::Unavailable(Box::new(other))),
-        }
+        self.finish(account).await?;
+        Ok(true)
     }
 
     /// Ends one subscription of a removed account at the gateway; false when none is due.
-    pub async fn cancel_next(&self) -> Result<bool, StoreError> {
+    pub async fn cancel_next(&self) -> Result<bool, AdministrationError> {
         let Some(cancellation) = self.store.claim_cancellation(CANCELLATION_PAUSE).await? else {
             return Ok(false);
         };
@@ -90,12 +87,14 @@ impl Deletions {
         Ok(self.store.end(account).await?)
     }
 
-    async fn cancel(&self, cancellation: &GatewayCancellation) -> Result<(), StoreError> {
+    async fn cancel(&self, cancellation: &GatewayCancellation) -> Result<(), AdministrationError> {
         match self.cancelled(cancellation).await {
-            Ok(true) | Err(GatewayFault::Missing) => self.store.forget_cancellation(cancellation.subscription_id).await,
+            Ok(true) | Err(GatewayFault::Missing) => {
+                Ok(self.store.forget_cancellation(cancellation.subscription_id).await?)
+            }
             // It may turn up yet; or nobody will answer before a gateway is configured again.
             Ok(false) | Err(GatewayFault::NotConfigured) => Ok(()),
-            Err(fault) => Err(StoreError::Unavailable(Box::new(fault))),
+            Err(fault) => Err(fault.into()),
         }
     }
 

@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::accounts::{Account, AccountStatus};
-use crate::billing::Cents;
+use crate::billing::{Cents, GatewayFault};
 use crate::media::MediaStoreError;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
@@ -180,6 +180,9 @@ pub enum AdministrationError {
     /// Other changes of the account's subscription came first, again and again.
     #[error(transparent)]
     Conflict(#[from] Conflict),
+    /// The payment gateway cannot be asked now.
+    #[error(transparent)]
+    Gateway(#[from] GatewayFault),
     /// The files of the account cannot be removed now.
     #[error(transparent)]
     Media(#[from] MediaStoreError),

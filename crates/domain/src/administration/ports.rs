@@ -65,7 +65,8 @@ pub trait AdministrationStore: Send + Sync {
     /// Opens or closes an account; false when there is none.
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError>;
 
-    /// Gives a plan to an account without a subscription to change; false when there is none.
+    /// Grants a plan to an account without a subscription to change; the free plan withdraws the grant. The account's
+    /// plan becomes the better of it and what is paid for. False when there is no such account.
     async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError>;
 
     /// How many there are of what.

@@ -7,8 +7,8 @@ use super::input::{paid_plan, word};
 use super::{Billing, BillingError, By, Change, Cycle, GatewayFault, Intent, Subscription, exceeded};
 use crate::shared::{FieldErrors, Tenant};
 
-/// How long a change is left to whoever began it.
-pub(super) const CHANGE_LEASE: Duration = Duration::minutes(2);
+/// How long a change is left to whoever began it: longer than its call and the look after it may take.
+pub(super) const CHANGE_LEASE: Duration = Duration::seconds(60);
 
 /// A change as it was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,7 +100,8 @@ impl Billing {
         Err(fault.into())
     }
 
-    /// The live subscription, when nobody else is at it; what somebody died on is settled first.
+    /// The live subscription without an intent. One that it has is settled first: its answer may be lost, or its server
+    /// dead.
     pub(super) async fn live(&self, tenant: &Tenant) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
             let overview = self.core.store.overview(tenant.account_id).await?;
@@ -108,10 +109,9 @@ impl Billing {
             if current.pending.is_none() {
                 return Ok(current);
             }
-            if current.is_being_changed(self.core.clock.now()) {
+            if !self.core.settle(&current).await? {
                 return Err(BillingError::Contended);
             }
-            self.core.settle(&current).await?;
         }
         Err(BillingError::Contended)
     }

@@ -16,6 +16,9 @@ use time::{Duration, OffsetDateTime};
 /// How often a change is decided on anew when an event is faster.
 pub(super) const ATTEMPTS: usize = 5;
 
+/// How long the gateway may still be at a call that it did not answer.
+pub const UNANSWERED_DOUBT: Duration = Duration::seconds(30);
+
 /// How often an attempt that came to nothing is looked for at the gateway.
 const ABANDONED_PAUSE: Duration = Duration::hours(1);
 
@@ -53,7 +56,7 @@ impl Completion {
         }
         match self.store.write(&change).await? {
             Writing::Done => Ok(Some(change.subscription)),
-            Writing::Stale | Writing::Missing | Writing::Exceeds(_) => {
+            Writing::Stale | Writing::Missing | Writing::Exceeds(_) | Writing::Repeated => {
                 let current = self.store.find(attempt.account_id, attempt.id).await?;
                 let adopted = |current: &Subscription| current.gateway_subscription_id.as_ref() == Some(&made.id);
                 Ok(current.filter(adopted))
@@ -71,6 +74,7 @@ impl Completion {
             gateway_payment_id: first.id.clone(),
             billing_type: first.billing_type.clone(),
             value: first.value.unwrap_or(subscription.value),
+            cycle: Some(subscription.cycle),
             status: first.status.clone(),
             invoice_url: first.invoice_url.clone(),
             bank_slip_url: first.bank_slip_url.clone(),
@@ -93,20 +97,21 @@ impl Completion {
         let now = self.clock.now();
         let mut after = attempt.clone();
         after.status = SubscriptionStatus::Inactive;
-        after.pending = Some(PendingIntent {
-            intent: Intent::Abandoned,
-            until: now + ABANDONED_PAUSE,
-        });
+        after.pending = Some(PendingIntent::abandoned(now + ABANDONED_PAUSE));
         after.updated_at = now;
         self.store.write(&bare(after)).await.map(|_| ())
     }
 
     /// Leaves what is in doubt to the worker.
     pub(super) async fn leave(&self, subscription: &Subscription, pause: Duration) -> Result<(), StoreError> {
-        let mut after = subscription.clone();
-        let until = self.clock.now() + pause;
-        after.pending = after.pending.map(|pending| PendingIntent { until, ..pending });
-        self.store.write(&bare(after)).await.map(|_| ())
+        self.rewrite(subscription, |current, now| {
+            let mut after = current.clone();
+            let leased = |pending: PendingIntent| PendingIntent::leased(pending.intent, now, pause);
+            after.pending = after.pending.map(leased);
+            Some(bare(after))
+        })
+        .await
+        .map(|_| ())
     }
 
     /// What becomes of an intent that the gateway answered with a fault, and that it had not done when it was asked, if it
@@ -122,7 +127,7 @@ impl Completion {
             // It is over with it, and nobody could be asked what came of it: whoever comes next asks.
             (GatewayFault::Failed(_), false) => self.leave(subscription, Duration::ZERO).await,
             // What is unanswered may yet be done: the worker looks again.
-            _ => Ok(()),
+            _ => self.leave(subscription, UNANSWERED_DOUBT).await,
         }
     }
 
@@ -140,7 +145,10 @@ impl Completion {
 
     /// The gateway has the new plan.
     pub(super) async fn finish_change(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
-        self.rewrite(subscription, changed).await
+        if let Some(changed) = self.rewrite(subscription, changed).await? {
+            return Ok(Some(changed));
+        }
+        self.finished_by_another(subscription).await
     }
 
     /// The gateway has ended it.
@@ -148,8 +156,24 @@ impl Completion {
         // While this one lives nobody else of the account can begin to.
         let facts = self.store.facts(subscription.account_id, subscription.id, None).await?;
         let others = facts.map(|facts| facts.others).unwrap_or_default();
-        self.rewrite(subscription, |current, now| cancelled(current, &others, now))
-            .await
+        let cancelled = |current: &Subscription, now| cancelled(current, &others, now);
+        if let Some(cancelled) = self.rewrite(subscription, cancelled).await? {
+            return Ok(Some(cancelled));
+        }
+        self.finished_by_another(subscription).await
+    }
+
+    /// A worker, or the account's next request, may see at the gateway what was done before its answer is here.
+    async fn finished_by_another(&self, subscription: &Subscription) -> Result<Option<Subscription>, StoreError> {
+        let current = self.store.find(subscription.account_id, subscription.id).await?;
+        let is_done = |current: &Subscription| match subscription.pending.as_ref().map(|pending| &pending.intent) {
+            Some(Intent::Change { plan, cycle, value, .. }) => {
+                (&current.plan, current.cycle, current.value) == (plan, *cycle, *value)
+            }
+            Some(Intent::Cancel { .. }) => current.status == SubscriptionStatus::Cancelled,
+            Some(Intent::Subscribe { .. } | Intent::Abandoned) | None => false,
+        };
+        Ok(current.filter(is_done))
     }
 
     /// Decides and writes, on whatever the subscription has become meanwhile. None: the intent is not there any more.
@@ -169,7 +193,7 @@ impl Completion {
             };
             match self.store.write(&change).await? {
                 Writing::Done => return Ok(Some(change.subscription)),
-                Writing::Missing | Writing::Exceeds(_) => return Ok(None),
+                Writing::Missing | Writing::Exceeds(_) | Writing::Repeated => return Ok(None),
                 Writing::Stale => {}
             }
             match self.store.find(subscription.account_id, subscription.id).await? {
@@ -192,15 +216,14 @@ impl Completion {
         let mut change = change;
         change.subscription = subscription.clone();
         for _ in 0..ATTEMPTS {
-            let until = self.clock.now() + lease;
-            let intent = intent.clone();
-            change.subscription.pending = Some(PendingIntent { intent, until });
+            let pending = PendingIntent::leased(intent.clone(), self.clock.now(), lease);
+            change.subscription.pending = Some(pending);
             match self.store.write(&change).await? {
                 Writing::Done => {
                     change.subscription.version += 1;
                     return Ok(change.subscription);
                 }
-                Writing::Stale => {}
+                Writing::Stale | Writing::Repeated => {}
                 Writing::Missing => return Err(BillingError::NotFound),
                 Writing::Exceeds(errors) => return Err(errors.into()),
             }
@@ -218,13 +241,7 @@ impl Completion {
 
 /// A change of the subscription alone.
 pub(super) fn bare(subscription: Subscription) -> Change {
-    Change {
-        subscription,
-        account_plan: None,
-        payment: None,
-        limits: None,
-        events: vec![],
-    }
+    Change::of(subscription)
 }
 
 /// A card is charged at once, so that its period begins; everything else waits for the payment.
@@ -237,7 +254,8 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
     after.check_at = Some(now + SILENCE);
     if after.billing_type == BillingType::CreditCard {
         enter(&mut after, SubscriptionStatus::Active, now);
-        credit(&mut after, now);
+        let cycle = after.cycle;
+        credit(&mut after, cycle, now);
         after.period_granted = true;
     }
     let audit = by.audit(AuditAction::Create, after.id).with_changes(json!({
@@ -261,10 +279,8 @@ fn completed(attempt: &Subscription, made: &GatewaySubscription, now: OffsetDate
     ];
     Change {
         account_plan: Some(after.plan.clone()),
-        payment: None,
-        limits: None,
         events,
-        subscription: after,
+        ..bare(after)
     }
 }
 
@@ -299,10 +315,8 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
     Some(Change {
         // What ended meanwhile gives the account no plan.
         account_plan: status.map(|_| after.plan.clone()),
-        payment: None,
-        limits: None,
         events: vec![Event::Audit(audit), told],
-        subscription: after,
+        ..bare(after)
     })
 }
 
@@ -332,10 +346,8 @@ fn cancelled(current: &Subscription, others: &[SubscriptionState], now: OffsetDa
         account_plan: remaining_plan(others, now)
             .filter(|_| is_over(&after, now))
             .map(ToOwned::to_owned),
-        payment: None,
-        limits: None,
         events: vec![Event::Audit(audit), told],
-        subscription: after,
+        ..bare(after)
     })
 }
 

@@ -9,9 +9,10 @@ use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 use super::calendar::one_cycle_on;
+use super::plans::cycle_of_price;
 use super::{
-    Change, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand, SubscriptionState,
-    SubscriptionStatus, plan, remaining_plan, transition,
+    Cents, Change, Cycle, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand,
+    SubscriptionState, SubscriptionStatus, plan, remaining_plan, transition,
 };
 use crate::shared::{Event, GatewayEventId, Notification, NotificationKind, PaymentId};
 
@@ -79,7 +80,7 @@ pub fn effect(
     let mut credited = false;
     if let Some(payment) = payment.as_mut().filter(|payment| pays && !payment.credited) {
         (payment.credited, credited) = (true, true);
-        credit(&mut after, now);
+        credit(&mut after, payment.cycle.unwrap_or(before.cycle), now);
     }
     if next.is_some() {
         after.check_at = next_check(&after, now);
@@ -103,8 +104,8 @@ pub fn effect(
             .collect(),
         account_plan,
         payment,
-        limits: None,
-        subscription: after,
+        applies: event,
+        ..Change::of(after)
     })
 }
 
@@ -114,11 +115,8 @@ pub(super) fn lapse(facts: &Facts, now: OffsetDateTime) -> Change {
     after.lapsed_at = Some(now);
     after.updated_at = now;
     Change {
-        subscription: after,
         account_plan: remaining_plan(&facts.others, now).map(ToOwned::to_owned),
-        payment: None,
-        limits: None,
-        events: vec![],
+        ..Change::of(after)
     }
 }
 
@@ -137,9 +135,12 @@ fn ended_since(subscription: &Subscription, moment: OffsetDateTime) -> bool {
     ended.is_some_and(|ended| ended > moment)
 }
 
+/// The gateway's times are whole seconds, ours (of an answer to our asking) are not: what it says of a second may have
+/// happened until that second was over.
 fn is_older(known: Option<&Payment>, news: &GatewayNews) -> bool {
     let last = known.and_then(|payment| payment.last_event_at);
-    news.created_at.zip(last).is_some_and(|(created, last)| created < last)
+    let until = news.created_at.map(|created| created + Duration::SECOND);
+    until.zip(last).is_some_and(|(until, last)| until <= last)
 }
 
 fn says_nothing_new(known: Option<&Payment>, news: &GatewayNews) -> bool {
@@ -182,19 +183,34 @@ pub(super) fn enter(subscription: &mut Subscription, next: SubscriptionStatus, n
     }
 }
 
+/// The period that a payment is for. The account may have changed the cycle since it was paid, so that what was paid
+/// decides: a payment of the value that it was first seen with is for the cycle of then.
+fn paid_cycle(subscription: &Subscription, known: Option<&Payment>, value: Option<Cents>) -> Cycle {
+    let seen = known.and_then(|payment| payment.cycle);
+    let present = subscription.cycle;
+    let Some(value) = value.or(known.map(|payment| payment.value)) else {
+        return seen.unwrap_or(present);
+    };
+    match seen {
+        Some(seen) if known.is_some_and(|payment| payment.value == value) => seen,
+        _ if value == subscription.value => present,
+        seen => cycle_of_price(value).or(seen).unwrap_or(present),
+    }
+}
+
 /// One period more: behind the last one, or from now where that would be over already.
-pub(super) fn credit(subscription: &mut Subscription, now: OffsetDateTime) {
+pub(super) fn credit(subscription: &mut Subscription, cycle: Cycle, now: OffsetDateTime) {
     if std::mem::take(&mut subscription.period_granted) {
         return;
     }
     let anchor = subscription.anchor_day;
     let behind = subscription.current_period_end.map(|end| {
         let day = anchor.unwrap_or(end.day());
-        (end, day, one_cycle_on(end, subscription.cycle, day))
+        (end, day, one_cycle_on(end, cycle, day))
     });
     let (start, day, end) = match behind {
         Some(behind @ (_, _, end)) if end > now => behind,
-        _ => (now, now.day(), one_cycle_on(now, subscription.cycle, now.day())),
+        _ => (now, now.day(), one_cycle_on(now, cycle, now.day())),
     };
     subscription.current_period_start = Some(start);
     subscription.current_period_end = Some(end);
@@ -226,6 +242,7 @@ fn written(
         gateway_payment_id: told.id.clone(),
         billing_type: subscription.billing_type.as_str().to_owned(),
         value: subscription.value,
+        cycle: None,
         status: String::new(),
         invoice_url: None,
         bank_slip_url: None,
@@ -237,6 +254,7 @@ fn written(
         created_at: now,
     });
     let of_kind = || news.kind.as_str().trim_start_matches("PAYMENT_").to_owned();
+    payment.cycle = Some(paid_cycle(subscription, known, told.value));
     payment.status = told.status.clone().unwrap_or_else(of_kind);
     payment.billing_type = told.billing_type.clone().unwrap_or(payment.billing_type);
     payment.value = told.value.unwrap_or(payment.value);
@@ -248,7 +266,7 @@ fn written(
     payment.confirmed |= news.kind == NewsKind::Confirmed;
     // Who was asked spoke now.
     let spoken = if asked { Some(now) } else { news.created_at };
-    payment.last_event_at = spoken.or(payment.last_event_at);
+    payment.last_event_at = spoken.max(payment.last_event_at);
     payment
 }
 

@@ -101,7 +101,7 @@ impl GatewayEvents {
         self.events.forget(KEPT_FOR, limit).await
     }
 
-    /// Whether it is over with. Applied again after a crash it changes nothing: the subscription knows its last event.
+    /// Whether it is over with. What was applied before, by whoever held it then, changes nothing: the store knows.
     async fn apply(&self, event: &StoredEvent) -> Result<bool, StoreError> {
         let Some((account, subscription)) = self.events.owner(&event.subject).await? else {
             return self.unknown(event).await;
@@ -119,7 +119,10 @@ impl GatewayEvents {
             });
             let written = match &change {
                 Some(change) => self.store.write(change).await?,
-                None => Writing::Done,
+                None => {
+                    self.store.mark_applied(account, event.id).await?;
+                    Writing::Done
+                }
             };
             if written != Writing::Stale {
                 self.events.finish(event.id).await?;

@@ -32,6 +32,7 @@ mod tests;
 pub use calendar::{gateway_date, gateway_day, gateway_moment};
 pub use card::{Card, CardHolder, CardInput, CardPayment, HolderInput};
 pub use change::{PlanChange, PlanChangeInput};
+pub use completion::UNANSWERED_DOUBT;
 pub use effects::{Facts, Told, effect};
 pub use events::{EVENT_LEASE, GatewayEvents};
 pub use gateway::{
@@ -39,13 +40,15 @@ pub use gateway::{
     SubscriptionOrder,
 };
 pub use input::{SubscribeInput, Subscribed};
-pub use model::{BillingType, By, Cancelled, Cycle, Intent, Overview, Payment, PendingIntent, Subscription};
+pub use model::{
+    BillingType, By, Cancelled, Cycle, INTENT_CHECK_PAUSE, Intent, Overview, Payment, PendingIntent, Subscription,
+};
 pub use money::Cents;
 pub use news::{GatewayEvent, GatewayNews, NewsKind, PaymentNews, Recorded, StoredEvent};
-pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, plan, plan_limits};
+pub use plans::{FREE_PLAN, PLANS, Plan, PlanLimits, better_plan, plan, plan_limits};
 pub use ports::{Change, EventStore, Reserved, SubscriptionStore, WorkStore, Writing};
 pub use service::{Billing, BillingError};
-pub use settlement::{SETTLEMENT_LEASE, Settlement};
+pub use settlement::{Settlement, SettlementError};
 pub use standing::{Standing, SubscriptionState, remaining_plan};
 pub use status::{SubscriptionCommand, SubscriptionStatus, transition};
 pub use tax_number::TaxNumber;

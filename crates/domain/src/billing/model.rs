@@ -1,9 +1,9 @@
 //! Subscriptions and payments as they are kept.
 
 use serde::{Deserialize, Serialize};
-use time::{Date, OffsetDateTime};
+use time::{Date, Duration, OffsetDateTime};
 
-use super::{Cents, SubscriptionStatus, Usage};
+use super::{Cents, SubscriptionStatus, Usage, better_plan};
 use crate::shared::{AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, words};
 
 words! {
@@ -104,13 +104,44 @@ impl Intent {
     }
 }
 
-/// An intent, and until when it is left to whoever began it.
+/// How often a worker asks the gateway about an intent. It asks before the lease is over: what the gateway has done can
+/// be recorded at any time. Longer than one call of the gateway may take.
+pub const INTENT_CHECK_PAUSE: Duration = Duration::seconds(30);
+
+/// An intent with its lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingIntent {
     /// What is being done.
     pub intent: Intent,
-    /// Nobody else takes it up before.
+    /// The lease: before this time a call may be under way, so that what the gateway has not done may yet be done.
     pub until: OffsetDateTime,
+    /// When a worker next asks the gateway.
+    pub check_at: OffsetDateTime,
+}
+
+impl PendingIntent {
+    /// Leased from `now` on to the request that makes the call.
+    pub fn leased(intent: Intent, now: OffsetDateTime, lease: Duration) -> Self {
+        Self {
+            intent,
+            until: now + lease,
+            check_at: now + lease.min(INTENT_CHECK_PAUSE),
+        }
+    }
+
+    /// An attempt that came to nothing; the gateway is asked about it at this time.
+    pub fn abandoned(check_at: OffsetDateTime) -> Self {
+        Self {
+            intent: Intent::Abandoned,
+            until: check_at,
+            check_at,
+        }
+    }
+
+    /// Whether no call is under way any more: what the gateway has not done by then is not done.
+    pub fn is_lease_over(&self, now: OffsetDateTime) -> bool {
+        self.until <= now
+    }
 }
 
 /// A subscription.
@@ -169,11 +200,6 @@ impl Subscription {
     pub fn is_attempt(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.intent.is_attempt())
     }
-
-    /// Whether somebody is at it now.
-    pub fn is_being_changed(&self, now: OffsetDateTime) -> bool {
-        self.pending.as_ref().is_some_and(|pending| pending.until > now)
-    }
 }
 
 /// A payment: a row of the history.
@@ -189,6 +215,8 @@ pub struct Payment {
     pub billing_type: String,
     /// How much.
     pub value: Cents,
+    /// The period that it pays for. None: first seen by an earlier version, the value decides.
+    pub cycle: Option<Cycle>,
     /// The gateway's word for where it stands.
     pub status: String,
     /// Where it can be seen.
@@ -216,10 +244,22 @@ pub struct Overview {
     pub account_name: String,
     /// Its plan.
     pub account_plan: String,
+    /// The plan that an administrator granted.
+    pub granted_plan: Option<String>,
     /// Its live subscription.
     pub subscription: Option<Subscription>,
     /// What it uses.
     pub usage: Usage,
+}
+
+impl Overview {
+    /// The plan that is shown: of the live subscription's and the granted one the better, else the account's.
+    pub fn plan(&self) -> &str {
+        match &self.subscription {
+            Some(subscription) => better_plan(&subscription.plan, self.granted_plan.as_deref()),
+            None => &self.account_plan,
+        }
+    }
 }
 
 /// The answer to a cancellation.

@@ -145,6 +145,21 @@ pub fn plan(id: &str) -> Option<&'static Plan> {
     PLANS.iter().find(|plan| plan.id == id)
 }
 
+/// The better of a plan and, if any, another one: the later of the catalogue. A plan that is not in it is the worst.
+pub fn better_plan<'a>(plan: &'a str, other: Option<&'a str>) -> &'a str {
+    let rank = |id: &str| PLANS.iter().position(|plan| plan.id == id);
+    match other {
+        Some(other) if rank(other) > rank(plan) => other,
+        _ => plan,
+    }
+}
+
+/// The cycle of the one price of the catalogue that has this value.
+pub(super) fn cycle_of_price(value: Cents) -> Option<Cycle> {
+    let priced = |cycle: Cycle| PLANS.iter().any(|plan| plan.id != FREE_PLAN && plan.price(cycle) == value);
+    Cycle::ALL.iter().copied().find(|cycle| priced(*cycle))
+}
+
 /// The limits of a plan of the catalogue.
 pub fn plan_limits(id: &str) -> Option<PlanLimits> {
     plan(id).map(|plan| plan.limits)
@@ -172,5 +187,20 @@ mod tests {
         assert_eq!(prices, wanted);
         assert_eq!(plan_limits("scale").map(|limits| limits.whatsapp_numbers), Some(10));
         assert_eq!(plan("gold"), None);
+        for (one, other, better) in [
+            ("free", None, "free"),
+            ("growth", Some("starter"), "growth"),
+            ("starter", Some("growth"), "growth"),
+            ("gold", Some("free"), "free"),
+            ("free", Some("gold"), "free"),
+        ] {
+            assert_eq!(better_plan(one, other), better, "{one} {other:?}");
+        }
+        // No two prices are the same, so that a price tells its cycle.
+        let paid = PLANS.iter().filter(|plan| plan.id != FREE_PLAN);
+        for (plan, cycle) in paid.flat_map(|plan| Cycle::ALL.iter().map(move |cycle| (plan, *cycle))) {
+            assert_eq!(cycle_of_price(plan.price(cycle)), Some(cycle), "{}", plan.id);
+        }
+        assert_eq!((cycle_of_price(Cents(0)), cycle_of_price(Cents(1_000))), (None, None));
     }
 }

@@ -11,14 +11,34 @@ use crate::shared::{AccountId, Event, FieldErrors, GatewayEventId, Page, PageQue
 pub struct Change {
     /// The subscription as it shall be; its version is the one that was decided on.
     pub subscription: Subscription,
-    /// The account's plan, where it changes.
+    /// The plan that the account's subscriptions give it, where that changes. The store MUST write the better of it and
+    /// the granted plan.
     pub account_plan: Option<String>,
+    /// Whether the plan that an administrator granted is withdrawn: the subscription has the plan that they want.
+    pub withdraws_grant: bool,
+    /// The event of the gateway whose effect this is.
+    pub applies: Option<GatewayEventId>,
     /// A row of the history, new or changed: there is one for each payment of the gateway.
     pub payment: Option<Payment>,
     /// Limits that the usage has to fit, as counted in the same transaction.
     pub limits: Option<PlanLimits>,
     /// What the rest of the system is told.
     pub events: Vec<Event>,
+}
+
+impl Change {
+    /// A change of the subscription alone.
+    pub fn of(subscription: Subscription) -> Self {
+        Self {
+            subscription,
+            account_plan: None,
+            withdraws_grant: false,
+            applies: None,
+            payment: None,
+            limits: None,
+            events: vec![],
+        }
+    }
 }
 
 /// How a change ended.
@@ -32,6 +52,8 @@ pub enum Writing {
     Missing,
     /// The usage does not fit: nothing was written.
     Exceeds(FieldErrors),
+    /// The event has had its effect before: nothing was written.
+    Repeated,
 }
 
 /// How a reservation ended.
@@ -65,8 +87,12 @@ pub trait SubscriptionStore: Send + Sync {
     ) -> Result<Option<Facts>, StoreError>;
 
     /// Writes a change, provided the subscription still has the version that was decided on. A new gateway id also
-    /// enters the directory by which events find the account.
+    /// enters the directory by which events find the account. The event that the change applies MUST be marked as
+    /// applied in the same transaction, and a change whose event is marked MUST NOT be written.
     async fn write(&self, change: &Change) -> Result<Writing, StoreError>;
+
+    /// Marks an event that changes nothing as applied, so that it changes nothing later either.
+    async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError>;
 
     /// Removes an attempt, provided it still has this version; false when it has not, or is none.
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError>;
@@ -99,7 +125,7 @@ pub trait EventStore: Send + Sync {
     /// Its effect is written, or there is none.
     async fn finish(&self, id: GatewayEventId) -> Result<(), StoreError>;
 
-    /// Tries it again later.
+    /// Tries it again later, unless it is finished.
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError>;
 
     /// Whose subscription the gateway knows by this id.
@@ -113,8 +139,9 @@ pub trait EventStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait WorkStore: Send + Sync {
-    /// Takes a subscription with an intent whose time is over. Nobody else gets it before the lease is.
-    async fn claim_intent(&self, lease: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
+    /// Takes a subscription with an intent that the gateway is to be asked about; it comes up again after the pause. Its
+    /// version and its lease MUST stay: the request that makes the call may still be first to write.
+    async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;
 
     /// Takes a live subscription that the gateway should have told something about; it comes up again after the pause.
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError>;

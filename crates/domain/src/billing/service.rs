@@ -5,7 +5,9 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::completion::Completion;
-use super::{Description, GatewayFault, GatewayPayment, Overview, Payment, PaymentGateway, SubscriptionStore};
+use super::{
+    Description, GatewayFault, GatewayPayment, Overview, Payment, PaymentGateway, SettlementError, SubscriptionStore,
+};
 use crate::shared::{Clock, FieldErrors, Ids, Page, PageQuery, StoreError, Tenant};
 
 /// Why something about billing did not happen.
@@ -40,6 +42,16 @@ impl From<GatewayFault> for BillingError {
             | GatewayFault::Failed(_)
             | GatewayFault::Unanswered(_)
             | GatewayFault::Missing) => Self::Gateway(fault),
+        }
+    }
+}
+
+impl From<SettlementError> for BillingError {
+    /// What the gateway refuses here is a question of ours, not the caller's input.
+    fn from(error: SettlementError) -> Self {
+        match error {
+            SettlementError::Gateway(fault) => Self::Gateway(fault),
+            SettlementError::Store(error) => Self::Store(error),
         }
     }
 }

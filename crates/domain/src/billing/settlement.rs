@@ -3,18 +3,37 @@
 
 use std::sync::Arc;
 
+use thiserror::Error;
 use time::Duration;
 
 use super::completion::Completion;
 use super::effects::{SILENCE, effect, lapse};
 use super::{
-    GatewayFault, GatewayNews, GatewayPayment, Intent, NewsKind, PaymentGateway, PaymentNews, Subscription,
-    SubscriptionStore, WorkStore, Writing,
+    Cents, Cycle, GatewayFault, GatewayNews, GatewayPayment, INTENT_CHECK_PAUSE, Intent, NewsKind, PaymentGateway,
+    PaymentNews, Subscription, SubscriptionStore, WorkStore, Writing,
 };
 use crate::shared::{AccountId, Clock, Ids, StoreError, SubscriptionId};
 
-/// How long one finishing may take before somebody else begins it anew.
-pub const SETTLEMENT_LEASE: Duration = Duration::minutes(2);
+/// Why a subscription could not be settled.
+#[derive(Debug, Error)]
+pub enum SettlementError {
+    /// The gateway could not be asked.
+    #[error(transparent)]
+    Gateway(#[from] GatewayFault),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl SettlementError {
+    /// Without a gateway there is no answer to wait for: a worker that failed would only fill the log.
+    fn unless_not_configured(self) -> Result<(), Self> {
+        match self {
+            Self::Gateway(GatewayFault::NotConfigured) => Ok(()),
+            error => Err(error),
+        }
+    }
+}
 
 /// How long a gateway that cannot be asked, or an account that could not be settled, is left alone.
 const CHECK_PAUSE: Duration = Duration::hours(1);
@@ -45,23 +64,25 @@ impl Settlement {
         Self { core, work }
     }
 
-    /// Settles one intent whose time is over; false when there is none.
-    pub async fn settle_next(&self) -> Result<bool, StoreError> {
-        let Some((account, id)) = self.work.claim_intent(SETTLEMENT_LEASE).await? else {
+    /// Asks the gateway about one intent and records what it has done; false when none is due.
+    pub async fn settle_next(&self) -> Result<bool, SettlementError> {
+        let Some((account, id)) = self.work.claim_intent(INTENT_CHECK_PAUSE).await? else {
             return Ok(false);
         };
         if let Some(subscription) = self.core.store.find(account, id).await? {
-            self.core.settle(&subscription).await?;
+            let settled = self.core.settle(&subscription).await.map(|_| ());
+            settled.or_else(SettlementError::unless_not_configured)?;
         }
         Ok(true)
     }
 
     /// Asks the gateway about one subscription that it is silent about; false when there is none.
-    pub async fn check_next(&self) -> Result<bool, StoreError> {
+    pub async fn check_next(&self) -> Result<bool, SettlementError> {
         let Some((account, id)) = self.work.claim_check(CHECK_PAUSE).await? else {
             return Ok(false);
         };
-        self.core.check(account, id).await?;
+        let checked = self.core.check(account, id).await;
+        checked.or_else(SettlementError::unless_not_configured)?;
         Ok(true)
     }
 
@@ -79,63 +100,78 @@ impl Settlement {
 }
 
 impl Completion {
-    /// Makes true here what is true at the gateway. A gateway that cannot be asked is asked again when the lease is over.
-    pub(super) async fn settle(&self, subscription: &Subscription) -> Result<(), StoreError> {
+    /// Records what the gateway has done about an intent. That is safe at any time, by any request and any worker. What it
+    /// has not done is taken back, and only when the lease is over: before, the call may be under way. False: there is
+    /// nothing to conclude yet.
+    pub(super) async fn settle(&self, subscription: &Subscription) -> Result<bool, SettlementError> {
         let Some(pending) = &subscription.pending else {
-            return Ok(());
+            return Ok(true);
         };
+        let is_over = pending.is_lease_over(self.clock.now());
         match &pending.intent {
-            Intent::Subscribe { .. } => self.settle_attempt(subscription).await,
-            Intent::Abandoned => self.watch(subscription).await,
-            Intent::Change { value, cycle, .. } => {
-                let Some(id) = subscription.gateway_subscription_id.as_deref() else {
-                    return self.finish_change(subscription).await.map(|_| ());
-                };
-                match self.gateway.subscription(id).await {
-                    Ok(Some(known)) if known.value == Some(*value) && known.cycle == cycle.as_str() => {
-                        self.finish_change(subscription).await.map(|_| ())
-                    }
-                    Ok(_) => self.clear(subscription).await,
-                    Err(fault) => unasked(&fault),
-                }
-            }
-            Intent::Cancel { .. } => {
-                let Some(id) = subscription.gateway_subscription_id.as_deref() else {
-                    return self.finish_cancel(subscription).await.map(|_| ());
-                };
-                match self.gateway.subscription(id).await {
-                    Ok(Some(known)) if !known.deleted => self.clear(subscription).await,
-                    Ok(_) => self.finish_cancel(subscription).await.map(|_| ()),
-                    Err(fault) => unasked(&fault),
-                }
-            }
+            Intent::Subscribe { .. } => self.settle_attempt(subscription, is_over).await,
+            Intent::Abandoned => self.watch(subscription).await.map(|()| true),
+            Intent::Change { value, cycle, .. } => match self.is_changed(subscription, *value, *cycle).await? {
+                true => Ok(self.finish_change(subscription).await.map(|_| true)?),
+                false => self.take_back(subscription, is_over).await,
+            },
+            Intent::Cancel { .. } => match self.is_cancelled(subscription).await? {
+                true => Ok(self.finish_cancel(subscription).await.map(|_| true)?),
+                false => self.take_back(subscription, is_over).await,
+            },
         }
     }
 
-    async fn settle_attempt(&self, attempt: &Subscription) -> Result<(), StoreError> {
-        match self.gateway.find(attempt.id).await {
+    /// Whether the gateway has this price and cycle. What it does not know of is as it shall be.
+    async fn is_changed(&self, subscription: &Subscription, value: Cents, cycle: Cycle) -> Result<bool, GatewayFault> {
+        let Some(id) = subscription.gateway_subscription_id.as_deref() else {
+            return Ok(true);
+        };
+        let known = self.gateway.subscription(id).await?;
+        Ok(known.is_some_and(|known| known.value == Some(value) && known.cycle == cycle.as_str()))
+    }
+
+    async fn is_cancelled(&self, subscription: &Subscription) -> Result<bool, GatewayFault> {
+        let Some(id) = subscription.gateway_subscription_id.as_deref() else {
+            return Ok(true);
+        };
+        Ok(self.gateway.subscription(id).await?.is_none_or(|known| known.deleted))
+    }
+
+    async fn take_back(&self, subscription: &Subscription, is_over: bool) -> Result<bool, SettlementError> {
+        if is_over {
+            self.clear(subscription).await?;
+        }
+        Ok(is_over)
+    }
+
+    async fn settle_attempt(&self, attempt: &Subscription, is_over: bool) -> Result<bool, SettlementError> {
+        match self.gateway.find(attempt.id).await? {
             // What was paid meanwhile is asked for at once.
-            Ok(Some(made)) => self.complete(attempt, &made, None, self.clock.now()).await.map(|_| ()),
-            Ok(None) => self.abandon(attempt).await,
-            Err(fault) => unasked(&fault),
+            Some(made) => {
+                self.complete(attempt, &made, None, self.clock.now()).await?;
+                Ok(true)
+            }
+            None if is_over => Ok(self.abandon(attempt).await.map(|()| true)?),
+            None => Ok(false),
         }
     }
 
     /// What came to nothing must stay nothing.
-    async fn watch(&self, attempt: &Subscription) -> Result<(), StoreError> {
-        match self.gateway.find(attempt.id).await {
-            Ok(Some(made)) => match self.gateway.cancel(&made.id).await {
-                Ok(()) => self.abandon(attempt).await,
-                Err(fault) => unasked(&fault),
-            },
-            Ok(None) if attempt.created_at + ABANDONED_FOR <= self.clock.now() => self.release(attempt).await,
-            Ok(None) => self.abandon(attempt).await,
-            Err(fault) => unasked(&fault),
+    async fn watch(&self, attempt: &Subscription) -> Result<(), SettlementError> {
+        match self.gateway.find(attempt.id).await? {
+            Some(made) => {
+                self.gateway.cancel(&made.id).await?;
+                self.abandon(attempt).await?;
+            }
+            None if attempt.created_at + ABANDONED_FOR <= self.clock.now() => self.release(attempt).await?,
+            None => self.abandon(attempt).await?,
         }
+        Ok(())
     }
 
     /// Applies what the gateway says of a subscription's payments as if it had told. The oldest due first.
-    async fn check(&self, account: AccountId, id: SubscriptionId) -> Result<(), StoreError> {
+    async fn check(&self, account: AccountId, id: SubscriptionId) -> Result<(), SettlementError> {
         let Some(subscription) = self.store.find(account, id).await? else {
             return Ok(());
         };
@@ -146,13 +182,13 @@ impl Completion {
             Ok(payments) => payments,
             // Gone there: nothing more will come of it.
             Err(GatewayFault::Missing) => vec![],
-            Err(fault) => return unasked(&fault),
+            Err(fault) => return Err(fault.into()),
         };
         payments.sort_by(|one, other| (one.due_date, &one.id).cmp(&(other.due_date, &other.id)));
         for payment in &payments {
             self.apply_asked(account, id, payment).await?;
         }
-        self.rest(account, id).await
+        Ok(self.rest(account, id).await?)
     }
 
     async fn apply_asked(
@@ -193,15 +229,6 @@ impl Completion {
             } + SILENCE,
         );
         self.store.write(&super::completion::bare(after)).await.map(|_| ())
-    }
-}
-
-/// Not our store's fault: the lease, or the pause, brings it up again.
-fn unasked(fault: &GatewayFault) -> Result<(), StoreError> {
-    match fault {
-        // Nobody will ever answer: trying on would fill the log.
-        GatewayFault::NotConfigured => Ok(()),
-        fault => Err(StoreError::Unavailable(Box::new(fault.clone()))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use time::OffsetDateTime;
 
-use super::{FREE_PLAN, SubscriptionStatus, plan_limits};
+use super::{FREE_PLAN, SubscriptionStatus, better_plan, plan_limits};
 
 /// What of a subscription decides whether its plan is active.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,11 +43,13 @@ pub fn remaining_plan(others: &[SubscriptionState], now: OffsetDateTime) -> Opti
     Some(usable(others, now).map_or(FREE_PLAN, |other| other.plan.as_str()))
 }
 
-/// An account's plan and its subscriptions, of all time.
+/// An account's plan, what was granted to it, and its subscriptions, of all time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// The plan id.
     pub plan: String,
+    /// The plan that an administrator granted, until they withdraw it.
+    pub granted: Option<String>,
     /// All that the account ever had, attempts aside, in no order.
     pub subscriptions: Vec<SubscriptionState>,
 }
@@ -59,19 +61,20 @@ impl Standing {
         limits.map(|limits| limits.messages_per_month)
     }
 
-    /// Active are: the free plan; a paid plan without any subscription (an administrator granted it); that of a
-    /// subscription that can be used. Beside one that waits for its payment, whose plan the account bears already,
-    /// this is what was paid for before; else it is the account's, which an administrator may have changed.
+    /// The better of what is paid for and what was granted: neither takes the other away. Without both, the free plan
+    /// is active, and so is any plan without a subscription (granted before grants were facts of their own).
     fn active_plan(&self, now: OffsetDateTime) -> Option<&str> {
-        if self.plan == FREE_PLAN || self.subscriptions.is_empty() {
-            return Some(&self.plan);
+        match (self.paid_plan(now), self.granted.as_deref()) {
+            (Some(paid), granted) => Some(better_plan(paid, granted)),
+            (None, Some(granted)) => Some(granted),
+            (None, None) if self.plan == FREE_PLAN || self.subscriptions.is_empty() => Some(&self.plan),
+            (None, None) => None,
         }
-        let usable = usable(&self.subscriptions, now)?;
-        let waits = |one: &SubscriptionState| one.status.is_live() && !one.is_usable(now);
-        match self.subscriptions.iter().any(waits) {
-            true => Some(&usable.plan),
-            false => Some(&self.plan),
-        }
+    }
+
+    /// The plan that is paid for.
+    pub fn paid_plan(&self, now: OffsetDateTime) -> Option<&str> {
+        usable(&self.subscriptions, now).map(|one| one.plan.as_str())
     }
 }
 
@@ -96,6 +99,7 @@ mod tests {
             let state = |(status, end)| state(plan, status, end);
             let standing = Standing {
                 plan: plan.into(),
+                granted: None,
                 subscriptions: subscription.map(state).into_iter().collect(),
             };
             standing.messages_per_month(now)
@@ -120,6 +124,30 @@ mod tests {
     }
 
     #[test]
+    fn a_grant_and_a_payment_take_nothing_from_each_other() {
+        let now = datetime!(2026-03-01 12:00 UTC);
+        let (ahead, past) = (Some(now + time::Duration::DAY), Some(now));
+        use SubscriptionStatus::{Active, Cancelled, Inactive, PastDue, Pending};
+        let allowed = |granted: &str, status, end| {
+            let standing = Standing {
+                plan: granted.into(),
+                granted: Some(granted.into()),
+                subscriptions: vec![state("growth", status, end)],
+            };
+            standing.messages_per_month(now)
+        };
+        for (status, end) in [(Active, None), (PastDue, ahead), (Cancelled, ahead)] {
+            assert_eq!(allowed("scale", status, end), Some(250_000), "{status}");
+            assert_eq!(allowed("starter", status, end), Some(30_000), "{status}");
+        }
+        // A former customer, and one who has not paid yet.
+        for (status, end) in [(Cancelled, past), (PastDue, past), (Inactive, ahead), (Pending, None)] {
+            assert_eq!(allowed("starter", status, end), Some(5_000), "{status}");
+        }
+        assert_eq!(allowed("gold", Inactive, None), None, "no plan of the catalogue");
+    }
+
+    #[test]
     fn what_is_paid_counts_whatever_came_after_it() {
         let now = datetime!(2026-03-01 12:00 UTC);
         let (soon, later) = (
@@ -132,6 +160,7 @@ mod tests {
             let subscriptions = vec![growth.clone(), other];
             let standing = Standing {
                 plan: plan.into(),
+                granted: None,
                 subscriptions,
             };
             standing.messages_per_month(now)
@@ -144,8 +173,7 @@ mod tests {
             );
         }
         assert_eq!(allowed("scale", state("scale", Active, None)), Some(250_000));
-        // What an administrator granted is not taken for what waits.
-        assert_eq!(allowed("scale", state("starter", Inactive, later)), Some(250_000));
+        assert_eq!(allowed("growth", state("starter", Inactive, later)), Some(30_000));
         let waiting = state("scale", Pending, None);
         assert_eq!(remaining_plan(&[], now), Some("free"));
         assert_eq!(remaining_plan(&[growth.clone(), waiting], now), None);

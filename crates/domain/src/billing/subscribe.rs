@@ -3,7 +3,7 @@
 
 use time::{Duration, OffsetDateTime};
 
-use super::completion::plan_name;
+use super::completion::{UNANSWERED_DOUBT, plan_name};
 use super::effects::SILENCE;
 use super::input::Order;
 use super::{
@@ -15,9 +15,6 @@ use crate::shared::{FieldErrors, Tenant};
 
 /// How long an attempt is left to whoever began it: longer than all its calls together may take.
 const ATTEMPT_LEASE: Duration = Duration::minutes(3);
-
-/// How long the gateway may still be at a call that it did not answer.
-const DOUBT: Duration = Duration::seconds(60);
 
 /// How soon the first payment is due, in days. A slip takes a while to be paid; a card is charged at once.
 fn days_to_pay(billing_type: BillingType) -> Duration {
@@ -34,8 +31,10 @@ impl Billing {
         let order = input.checked()?;
         // The typed card is wiped before anybody waits for anything.
         drop(input);
+        // Before anything is reserved or asked: the gateway's customer must never bear another name than the account's.
+        let payer = self.core.store.overview(tenant.account_id).await?.account_name;
         let attempt = self.reserve(tenant, &order).await?;
-        let made = match self.make(tenant, &attempt, order).await {
+        let made = match self.make(tenant, &attempt, payer, order).await {
             Ok(made) => made,
             Err(fault) => return Err(self.give_up(&attempt, fault).await?),
         };
@@ -55,19 +54,19 @@ impl Billing {
         }
     }
 
-    /// Takes the account's place. A reservation that somebody died on is settled first.
+    /// Takes the account's place. An attempt that has it already is settled first: its answer may be lost, or its server
+    /// dead.
     async fn reserve(&self, tenant: &Tenant, order: &Order) -> Result<Subscription, BillingError> {
         for _ in 0..2 {
             let now = self.core.clock.now();
             let attempt = attempt(tenant, order, self.core.ids.next(), now);
             match self.core.store.reserve(&attempt).await? {
                 Reserved::Done => return Ok(attempt),
-                Reserved::Taken(other) if other.is_attempt() && !other.is_being_changed(now) => {
-                    self.core.settle(&other).await?;
-                }
                 Reserved::Taken(other) if other.is_attempt() => {
-                    let text = "is being subscribed to already; try again in a minute";
-                    return Err(FieldErrors::one("plan", text).into());
+                    if !self.core.settle(&other).await? {
+                        let text = "is being subscribed to already; try again in a minute";
+                        return Err(FieldErrors::one("plan", text).into());
+                    }
                 }
                 Reserved::Taken(_) => break,
             }
@@ -81,11 +80,10 @@ impl Billing {
         &self,
         tenant: &Tenant,
         attempt: &Subscription,
+        name: String,
         order: Order,
     ) -> Result<GatewaySubscription, (GatewayFault, Sent)> {
         let not_yet = |fault| (fault, Sent::No);
-        let account = self.core.store.overview(tenant.account_id).await;
-        let name = account.map_or_else(|_| "Recado".to_owned(), |overview| overview.account_name);
         let remote_address = tenant.actor.ip_address.clone().unwrap_or_default();
         let holder_email = order.card.as_ref().map(|(_, holder)| holder.email.clone());
         let customer = CustomerOrder {
@@ -126,7 +124,7 @@ impl Billing {
             Ok(Some(made)) => Ok(made),
             Ok(None) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::AndOver)),
             Err(_) if matches!(fault, GatewayFault::Failed(_)) => Err((fault, Sent::Perhaps(Duration::ZERO))),
-            Ok(None) | Err(_) => Err((fault, Sent::Perhaps(DOUBT))),
+            Ok(None) | Err(_) => Err((fault, Sent::Perhaps(UNANSWERED_DOUBT))),
         }
     }
 
@@ -179,10 +177,7 @@ fn attempt(tenant: &Tenant, order: &Order, id: uuid::Uuid, now: OffsetDateTime) 
         anchor_day: None,
         check_at: None,
         last_event: None,
-        pending: Some(PendingIntent {
-            intent,
-            until: now + ATTEMPT_LEASE,
-        }),
+        pending: Some(PendingIntent::leased(intent, now, ATTEMPT_LEASE)),
         version: 0,
         created_at: now,
         updated_at: now,

@@ -182,6 +182,7 @@ mod tests {
                 profile_id: None,
                 billing: Standing {
                     plan: "free".into(),
+                    granted: None,
                     subscriptions: vec![],
                 },
                 now: NOW,

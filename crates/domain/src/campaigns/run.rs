@@ -349,6 +349,7 @@ pub(crate) mod tests {
         };
         let billing = Standing {
             plan: "free".into(),
+            granted: None,
             subscriptions: vec![],
         };
         RunFacts {
@@ -458,6 +459,7 @@ pub(crate) mod tests {
         };
         let billing = Standing {
             plan: "growth".into(),
+            granted: None,
             subscriptions: vec![lapsed],
         };
         assert_eq!(prepared(RunFacts { billing, ..facts() }), Err(Refusal::NoActivePlan));

@@ -64,6 +64,7 @@ fn facts() -> TrialFacts {
             profile_id: Some(ProfileId(Uuid::from_u128(4))),
             billing: Standing {
                 plan: "free".into(),
+                granted: None,
                 subscriptions: vec![],
             },
             now: NOW,

@@ -21,7 +21,7 @@ use crate::http::{Http, Request};
 use crate::whatsapp::segment;
 
 /// How long a call may take.
-const TIMEOUT: Duration = Duration::from_secs(20);
+pub const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long making a subscription may take: of shorter limits the provider says that they double charges of cards.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl PaymentApi {
         Ok(Self {
             http,
             access,
-            timeout: TIMEOUT,
+            timeout: CALL_TIMEOUT,
             subscribe_timeout: SUBSCRIBE_TIMEOUT,
         })
     }

@@ -2,14 +2,15 @@
 
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::accounts::Account;
+use recado_domain::accounts::{Account, AccountStatus};
 use recado_domain::administration::{AccountChange, AccountUpdate};
+use recado_domain::billing::better_plan;
 use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
 
 use crate::accounts::{AccountColumns, take_slug};
 use crate::errors::Attempt;
-use crate::outbox;
+use crate::{billing, outbox};
 use crate::sql::{Sql, sql};
 use crate::team::{insert_first_owner, insert_invite};
 
@@ -37,8 +38,8 @@ pub(super) async fn create(
         take_slug(conn, account).await?
     };
     sql(
-        "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $7)",
+        "INSERT INTO accounts (id, name, slug, logo_url, plan, granted_plan, status, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, nullif($5, 'free'), $6, $7, $7)",
     )
     .bind(account.id)
     .bind(account.name.as_str())
@@ -100,6 +101,7 @@ pub(super) async fn update(
     let statement = sql(
         "UPDATE accounts SET name = coalesce($2, name), slug = coalesce($3, slug),
            logo_url = CASE WHEN $4 THEN $5 ELSE logo_url END, plan = coalesce($6, plan),
+           granted_plan = CASE WHEN $6 IS NULL THEN granted_plan ELSE nullif($6, 'free') END,
            status = coalesce($7, status), updated_at = now()
          WHERE id = $1 RETURNING id, name, slug, logo_url, plan, status, created_at",
     )
@@ -114,20 +116,48 @@ pub(super) async fn update(
     Ok(updated.map_or(AccountUpdate::Missing, AccountUpdate::Done))
 }
 
-/// `column` is one of ours, never a caller's.
-pub(super) async fn set(
+pub(super) async fn set_status(
     conn: &mut AsyncPgConnection,
     id: AccountId,
-    column: &'static str,
-    value: &str,
+    status: AccountStatus,
     events: &[Event],
 ) -> Attempt<bool> {
-    let statement =
-        format!("UPDATE accounts SET {column} = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL");
-    let changed = sql(statement).bind(id).bind(value).execute(&mut *conn).await?;
+    let changed =
+        sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
+            .bind(id)
+            .bind(status.as_str())
+            .execute(&mut *conn)
+            .await?;
     if changed == 0 {
         return Ok(false);
     }
+    outbox::append(conn, id, events).await?;
+    Ok(true)
+}
+
+/// Grants a plan. What is paid for stays: the account's plan is the better of both.
+pub(super) async fn grant_plan(
+    conn: &mut AsyncPgConnection,
+    id: AccountId,
+    plan: &str,
+    events: &[Event],
+) -> Attempt<bool> {
+    // Locked before the subscriptions are read: what is paid meanwhile waits, and finds the grant.
+    let changed = sql("UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()
+         WHERE id = $1 AND deleting_at IS NULL")
+    .bind(id)
+    .bind(plan)
+    .execute(&mut *conn)
+    .await?;
+    if changed == 0 {
+        return Ok(false);
+    }
+    let (standing, now) = billing::standing(&mut *conn, id).await?;
+    sql("UPDATE accounts SET plan = $2 WHERE id = $1")
+        .bind(id)
+        .bind(better_plan(plan, standing.paid_plan(now)))
+        .execute(&mut *conn)
+        .await?;
     outbox::append(conn, id, events).await?;
     Ok(true)
 }

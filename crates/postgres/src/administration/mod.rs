@@ -72,17 +72,11 @@ impl AdministrationStore for PgAdministration {
     }
 
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| accounts::set(
-            conn,
-            id,
-            "status",
-            status.as_str(),
-            events
-        ))
+        in_platform!(self.0, |conn| accounts::set_status(conn, id, status, events))
     }
 
     async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| accounts::set(conn, id, "plan", plan, events))
+        in_platform!(self.0, |conn| accounts::grant_plan(conn, id, plan, events))
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {

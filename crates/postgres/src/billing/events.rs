@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::errors::corrupt;
 use crate::pool::PlatformPool;
-use crate::sql::sql;
+use crate::sql::{Number, sql};
 
 /// The gateway's events.
 #[derive(Clone, Debug)]
@@ -127,7 +127,8 @@ impl EventStore for PgGatewayEvents {
 
     async fn defer(&self, id: GatewayEventId, delay: Duration) -> Result<(), StoreError> {
         let statement = sql("UPDATE gateway_events
-             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
+             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1
+             WHERE id = $1 AND due_at IS NOT NULL")
         .bind(id)
         .bind(delay);
         self.0.run(statement).await.map(drop)
@@ -142,11 +143,16 @@ impl EventStore for PgGatewayEvents {
     }
 
     async fn forget(&self, age: Duration, limit: i64) -> Result<usize, StoreError> {
-        let statement = sql("DELETE FROM gateway_events WHERE id IN (SELECT id FROM gateway_events
-               WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
-               ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)")
+        let statement = sql("WITH old AS (
+               DELETE FROM gateway_events WHERE id IN (SELECT id FROM gateway_events
+                 WHERE due_at IS NULL AND received_at <= now() - $1 * interval '1 microsecond'
+                 ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+               RETURNING id),
+             applied AS (DELETE FROM applied_gateway_events WHERE event_id IN (SELECT id FROM old))
+             SELECT count(*) AS n FROM old")
         .bind(age)
         .bind(limit);
-        self.0.run(statement).await
+        let forgotten = self.0.row::<Number>(statement).await?.n;
+        Ok(usize::try_from(forgotten).unwrap_or_default())
     }
 }

@@ -2,8 +2,11 @@
 
 mod events;
 mod rows;
+mod standing;
 mod store;
 mod work;
+
+pub(crate) use standing::standing;
 
 pub use events::PgGatewayEvents;
 pub use store::PgSubscriptions;

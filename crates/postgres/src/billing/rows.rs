@@ -15,7 +15,7 @@ macro_rules! subscription_columns {
     () => {
         "account_id, id, plan, cycle, status, billing_type, value, billing_email, gateway_customer_id,
          gateway_subscription_id, current_period_start, current_period_end, cancelled_at, inactivated_at, lapsed_at,
-         period_granted, anchor_day, check_at, last_event_id, intent, intent_until, version, created_at, updated_at"
+         period_granted, anchor_day, check_at, last_event_id, intent, intent_until, intent_check_at, version, created_at, updated_at"
     };
 }
 pub(super) use subscription_columns;
@@ -64,6 +64,8 @@ pub(super) struct SubscriptionRow {
     intent: Option<Value>,
     #[diesel(sql_type = Nullable<Timestamptz>)]
     intent_until: Option<OffsetDateTime>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    intent_check_at: Option<OffsetDateTime>,
     #[diesel(sql_type = BigInt)]
     version: i64,
     #[diesel(sql_type = Timestamptz)]
@@ -78,7 +80,12 @@ impl TryFrom<SubscriptionRow> for Subscription {
     fn try_from(row: SubscriptionRow) -> Result<Self, StoreError> {
         let pending = row.intent.zip(row.intent_until).map(|(intent, until)| {
             let intent = serde_json::from_value(intent).map_err(corrupt)?;
-            Ok::<_, StoreError>(PendingIntent { intent, until })
+            let check_at = row.intent_check_at.unwrap_or(until);
+            Ok::<_, StoreError>(PendingIntent {
+                intent,
+                until,
+                check_at,
+            })
         });
         Ok(Self {
             account_id: row.account_id.into(),
@@ -111,7 +118,7 @@ impl TryFrom<SubscriptionRow> for Subscription {
 /// The columns of a payment.
 macro_rules! payment_columns {
     () => {
-        "id, subscription_id, gateway_payment_id, billing_type, value, status, invoice_url, bank_slip_url, due_date,
+        "id, subscription_id, gateway_payment_id, billing_type, value, cycle, status, invoice_url, bank_slip_url, due_date,
          paid_at, confirmed, credited, last_event_at, created_at"
     };
 }
@@ -129,6 +136,8 @@ pub(super) struct PaymentRow {
     billing_type: String,
     #[diesel(sql_type = BigInt)]
     value: i64,
+    #[diesel(sql_type = Nullable<Text>)]
+    cycle: Option<String>,
     #[diesel(sql_type = Text)]
     status: String,
     #[diesel(sql_type = Nullable<Text>)]
@@ -149,14 +158,17 @@ pub(super) struct PaymentRow {
     created_at: OffsetDateTime,
 }
 
-impl From<PaymentRow> for Payment {
-    fn from(row: PaymentRow) -> Self {
-        Self {
+impl TryFrom<PaymentRow> for Payment {
+    type Error = StoreError;
+
+    fn try_from(row: PaymentRow) -> Result<Self, StoreError> {
+        Ok(Self {
             id: row.id.into(),
             subscription_id: row.subscription_id.into(),
             gateway_payment_id: row.gateway_payment_id,
             billing_type: row.billing_type,
             value: Cents(row.value),
+            cycle: row.cycle.as_deref().map(word).transpose()?,
             status: row.status,
             invoice_url: row.invoice_url,
             bank_slip_url: row.bank_slip_url,
@@ -166,6 +178,6 @@ impl From<PaymentRow> for Payment {
             credited: row.credited,
             last_event_at: row.last_event_at,
             created_at: row.created_at,
-        }
+        })
     }
 }

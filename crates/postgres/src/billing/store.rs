@@ -6,10 +6,10 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
-    Change, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
-    Usage, Writing, exceeded,
+    Change, Cycle, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
+    Usage, Writing, better_plan, exceeded,
 };
-use recado_domain::shared::{AccountId, Page, PageQuery, StoreError, SubscriptionId};
+use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
 use time::OffsetDateTime;
 
@@ -40,8 +40,16 @@ struct AccountRow {
     name: String,
     #[diesel(sql_type = Text)]
     plan: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    granted_plan: Option<String>,
     #[diesel(embed)]
     usage: UsageRow,
+}
+
+#[derive(QueryableByName)]
+struct GrantRow {
+    #[diesel(sql_type = Nullable<Text>)]
+    granted_plan: Option<String>,
 }
 
 #[derive(QueryableByName)]
@@ -108,7 +116,7 @@ async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> Attempt<Option<Sub
 
 fn overview<'a>(account: AccountId) -> Sql<'a> {
     sql(concat!(
-        "SELECT name, plan, ",
+        "SELECT name, plan, granted_plan, ",
         usage_columns!(),
         " FROM accounts WHERE id = $1"
     ))
@@ -139,8 +147,8 @@ async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> Attemp
     let intent = intent(attempt)?;
     let inserted = sql(
         "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, billing_email, intent,
-           intent_until, attempt, created_at, updated_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12)
+           intent_until, intent_check_at, attempt, created_at, updated_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)
          ON CONFLICT (account_id) WHERE status IN ('active', 'pending', 'past_due') DO NOTHING",
     )
     .bind(attempt.account_id)
@@ -153,6 +161,7 @@ async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> Attemp
     .bind(attempt.billing_email.as_deref())
     .bind(intent)
     .bind(attempt.pending.as_ref().map(|pending| pending.until))
+    .bind(attempt.pending.as_ref().map(|pending| pending.check_at))
     .bind(attempt.is_attempt())
     .bind(attempt.created_at)
     .execute(&mut *conn)
@@ -202,7 +211,7 @@ async fn facts(
     .await?;
     Ok(Some(Facts {
         subscription,
-        payment: payment.map(Payment::from),
+        payment: payment.map(Payment::try_from).transpose()?,
         other_live: other.yes,
         others: others(conn, account, id).await?,
     }))
@@ -233,6 +242,11 @@ async fn others(
 /// The one way in which a subscription changes, with all that commits with it.
 async fn write(conn: &mut AsyncPgConnection, change: &Change) -> Attempt<Writing> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
+    if let Some(event) = change.applies
+        && mark_applied(account, event).execute(&mut *conn).await? == 0
+    {
+        return Ok(Writing::Repeated);
+    }
     if let Some(limits) = &change.limits {
         // Held until the change is written.
         sql("SELECT version AS n FROM subscriptions WHERE account_id = $1 AND id = $2 FOR UPDATE")
@@ -265,14 +279,40 @@ async fn write(conn: &mut AsyncPgConnection, change: &Change) -> Attempt<Writing
         upsert(account, payment).execute(&mut *conn).await?;
     }
     if let Some(plan) = &change.account_plan {
-        sql("UPDATE accounts SET plan = $2, updated_at = now() WHERE id = $1 AND plan <> $2")
-            .bind(account)
-            .bind(plan.as_str())
-            .execute(&mut *conn)
-            .await?;
+        set_account_plan(&mut *conn, account, plan, change.withdraws_grant).await?;
     }
     outbox::append(conn, account, &change.events).await?;
     Ok(Writing::Done)
+}
+
+/// Inbox: no row is inserted when the event is marked already, or another transaction is about to mark it and commits.
+fn mark_applied<'a>(account: AccountId, event: GatewayEventId) -> Sql<'a> {
+    sql("INSERT INTO applied_gateway_events (account_id, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(account)
+        .bind(event)
+}
+
+/// The better of the plan that is paid for and the granted one; the row is locked, since a grant changes the same.
+async fn set_account_plan(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    paid: &str,
+    withdraws_grant: bool,
+) -> Attempt<()> {
+    let grant: Option<GrantRow> = sql("SELECT granted_plan FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
+        .bind(account)
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+    let granted = grant.and_then(|row| row.granted_plan).filter(|_| !withdraws_grant);
+    sql("UPDATE accounts SET plan = $2, granted_plan = $3, updated_at = now()
+         WHERE id = $1 AND (plan, granted_plan) IS DISTINCT FROM ($2, $3)")
+        .bind(account)
+        .bind(better_plan(paid, granted.as_deref()))
+        .bind(granted.as_deref())
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
@@ -282,7 +322,7 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
          UPDATE subscriptions s SET plan = $4, cycle = $5, status = $6, value = $7, gateway_customer_id = $8,
            gateway_subscription_id = $9, current_period_start = $10, current_period_end = $11, cancelled_at = $12,
            inactivated_at = $13, lapsed_at = $14, period_granted = $15, anchor_day = $16, check_at = $17,
-           last_event_id = $18, intent = $19, intent_until = $20, attempt = $21, updated_at = $22,
+           last_event_id = $18, intent = $19, intent_until = $20, intent_check_at = $21, attempt = $22, updated_at = $23,
            version = s.version + 1
          FROM before b WHERE s.account_id = $1 AND s.id = b.id AND s.version = $3
          RETURNING s.*, b.plan AS plan_before, b.cycle AS cycle_before, b.status AS status_before,
@@ -320,6 +360,7 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
         .bind(after.last_event)
         .bind(intent(after)?)
         .bind(after.pending.as_ref().map(|pending| pending.until))
+        .bind(after.pending.as_ref().map(|pending| pending.check_at))
         .bind(after.is_attempt())
         .bind(after.updated_at))
 }
@@ -328,13 +369,13 @@ fn update(after: &Subscription) -> Result<Sql<'_>, StoreError> {
 fn upsert(account: AccountId, payment: &Payment) -> Sql<'_> {
     sql(
         "INSERT INTO billing_history (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status,
-           invoice_url, bank_slip_url, due_date, paid_at, confirmed, credited, last_event_at, created_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+           invoice_url, bank_slip_url, due_date, paid_at, confirmed, credited, last_event_at, created_at, cycle)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
          ON CONFLICT (account_id, gateway_payment_id) DO UPDATE
            SET billing_type = excluded.billing_type, value = excluded.value, status = excluded.status,
                invoice_url = excluded.invoice_url, bank_slip_url = excluded.bank_slip_url,
                due_date = excluded.due_date, paid_at = excluded.paid_at, confirmed = excluded.confirmed,
-               credited = excluded.credited, last_event_at = excluded.last_event_at",
+               credited = excluded.credited, last_event_at = excluded.last_event_at, cycle = excluded.cycle",
     )
     .bind(account)
     .bind(payment.id)
@@ -351,6 +392,7 @@ fn upsert(account: AccountId, payment: &Payment) -> Sql<'_> {
     .bind(payment.credited)
     .bind(payment.last_event_at)
     .bind(payment.created_at)
+    .bind(payment.cycle.map(Cycle::as_str))
 }
 
 #[async_trait]
@@ -365,6 +407,7 @@ impl SubscriptionStore for PgSubscriptions {
         Ok(Overview {
             account_name: row.name,
             account_plan: row.plan,
+            granted_plan: row.granted_plan,
             subscription: live.into_iter().next().map(Subscription::try_from).transpose()?,
             usage: row.usage.into(),
         })
@@ -402,12 +445,17 @@ impl SubscriptionStore for PgSubscriptions {
     }
 
     async fn write(&self, change: &Change) -> Result<Writing, StoreError> {
-        let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change));
+        let written = in_tenant!(self.0, change.subscription.account_id, |conn| write(conn, change),
+            unless Writing::Stale | Writing::Missing | Writing::Exceeds(_) | Writing::Repeated);
         match written {
             // Another subscription of the account lives by now.
             Err(StoreError::Taken { .. }) => Ok(Writing::Stale),
             written => written,
         }
+    }
+
+    async fn mark_applied(&self, account: AccountId, event: GatewayEventId) -> Result<(), StoreError> {
+        self.0.run(account, mark_applied(account, event)).await.map(|_| ())
     }
 
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
@@ -429,7 +477,8 @@ impl SubscriptionStore for PgSubscriptions {
         .bind(page.limit())
         .bind(page.offset());
         let (total, rows) = self.0.read_page::<Number, PaymentRow, _, _>(account, all, part).await?;
-        Ok(Page::new(page, rows.into_iter().map(Payment::from).collect(), total))
+        let payments = rows.into_iter().map(Payment::try_from).collect::<Result<_, _>>()?;
+        Ok(Page::new(page, payments, total))
     }
 
     async fn owns(&self, account: AccountId, payment: &GatewayPayment) -> Result<bool, StoreError> {

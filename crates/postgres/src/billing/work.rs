@@ -25,15 +25,16 @@ impl PgBillingWork {
 
 #[async_trait]
 impl WorkStore for PgBillingWork {
-    async fn claim_intent(&self, lease: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
-        // The version stays: whoever began it may still be first to write.
+    async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+        // Servers of the version before write no `intent_check_at`: theirs are due when the lease is over.
         let query = sql(
-            "UPDATE subscriptions SET intent_until = now() + $1 * interval '1 microsecond'
-             WHERE (account_id, id) = (SELECT account_id, id FROM subscriptions WHERE intent_until <= now()
-               ORDER BY intent_until LIMIT 1 FOR UPDATE SKIP LOCKED)
+            "UPDATE subscriptions SET intent_check_at = now() + $1 * interval '1 microsecond'
+             WHERE (account_id, id) = (SELECT account_id, id FROM subscriptions
+               WHERE intent_until IS NOT NULL AND coalesce(intent_check_at, intent_until) <= now()
+               ORDER BY coalesce(intent_check_at, intent_until) LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id, id",
         );
-        self.one(query.bind(lease)).await
+        self.one(query.bind(pause)).await
     }
 
     async fn claim_check(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {

@@ -7,7 +7,6 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, ResumeFacts,
     RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunQuota, RunReport, RunRetry, RunStart, RunStore,
@@ -29,7 +28,7 @@ use crate::errors::{Attempt, word};
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
 use crate::transactions::{in_platform, in_tenant, on_platform};
-use crate::whatsapp;
+use crate::{billing, whatsapp};
 
 /// Runs.
 #[derive(Clone, Debug)]
@@ -360,7 +359,7 @@ pub(super) async fn facts(
         Some(profile) => Some(profile),
         None => default_profile(conn, account).await?,
     };
-    let (billing, now) = billing(conn, account).await?;
+    let (billing, now) = billing::standing(conn, account).await?;
     Ok(Some(RunFacts {
         campaign,
         template,
@@ -427,47 +426,9 @@ async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> At
     Ok(first.map(|row| row.id.into()))
 }
 
-#[derive(QueryableByName)]
-struct BillingRow {
-    #[diesel(sql_type = Text)]
-    account_plan: String,
-    #[diesel(sql_type = Nullable<Text>)]
-    plan: Option<String>,
-    #[diesel(sql_type = Nullable<Text>)]
-    status: Option<String>,
-    #[diesel(sql_type = Nullable<Timestamptz>)]
-    current_period_end: Option<OffsetDateTime>,
-    #[diesel(sql_type = Timestamptz)]
-    now: OffsetDateTime,
-}
-
 /// The month's limit that a run keeps to: the one that it was decided on, or the present plan's where that is smaller.
 /// None: the account has no active plan any more.
 pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> Attempt<Option<i64>> {
-    let (standing, now) = billing(conn, account).await?;
+    let (standing, now) = billing::standing(conn, account).await?;
     Ok(standing.messages_per_month(now).map(|limit| limit.min(decided)))
-}
-
-async fn billing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {
-    let rows: Vec<BillingRow> = sql(
-        "SELECT a.plan AS account_plan, s.plan, s.status, s.current_period_end, now() AS now FROM accounts a
-         LEFT JOIN subscriptions s ON s.account_id = a.id AND NOT s.attempt
-         WHERE a.id = $1",
-    )
-    .bind(account)
-    .load(conn)
-    .await?;
-    let (mut known, mut subscriptions) = (None, Vec::new());
-    for row in rows {
-        if let (Some(plan), Some(status)) = (row.plan, row.status) {
-            subscriptions.push(SubscriptionState {
-                plan,
-                status: word(&status)?,
-                current_period_end: row.current_period_end,
-            });
-        }
-        known = Some((row.account_plan, row.now));
-    }
-    let (plan, now) = known.ok_or(diesel::result::Error::NotFound)?;
-    Ok((Standing { plan, subscriptions }, now))
 }

@@ -6,14 +6,14 @@ use recado_domain::billing::{
     PlanLimits, Recorded, Reserved, Subscription, SubscriptionState, SubscriptionStatus, SubscriptionStore, WorkStore,
     Writing, plan_limits,
 };
-use recado_domain::shared::{AccountId, PageQuery};
+use recado_domain::shared::{AccountId, PageQuery, Role, Tenant};
 use recado_postgres::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
 use crate::support::{LEASE, NOW, World, event, id};
 
-fn store(world: &World) -> PgSubscriptions {
+pub(crate) fn store(world: &World) -> PgSubscriptions {
     PgSubscriptions::new(world.tenants.clone())
 }
 
@@ -47,10 +47,7 @@ pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
         anchor_day: None,
         check_at: None,
         last_event: None,
-        pending: Some(PendingIntent {
-            intent: Intent::Subscribe { by },
-            until: NOW,
-        }),
+        pending: Some(PendingIntent::leased(Intent::Subscribe { by }, NOW, Duration::ZERO)),
         version: 0,
         created_at: NOW,
         updated_at: NOW,
@@ -58,13 +55,7 @@ pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
 }
 
 fn to(subscription: Subscription) -> Change {
-    Change {
-        subscription,
-        account_plan: None,
-        payment: None,
-        limits: None,
-        events: vec![],
-    }
+    Change::of(subscription)
 }
 
 /// The attempt as a subscription.
@@ -82,13 +73,14 @@ fn completed(attempt: &Subscription, gateway_id: &str) -> Change {
     }
 }
 
-fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetDateTime) -> Payment {
+pub(crate) fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetDateTime) -> Payment {
     Payment {
         id: id().into(),
         subscription_id: subscription.id,
         gateway_payment_id: gateway_id.into(),
         billing_type: "PIX".into(),
         value: Cents(29_700),
+        cycle: Some(Cycle::Monthly),
         status: "PENDING".into(),
         invoice_url: Some("https://g.example/i".into()),
         bank_slip_url: None,
@@ -101,7 +93,7 @@ fn payment(subscription: &Subscription, gateway_id: &str, at: OffsetDateTime) ->
     }
 }
 
-async fn subscribed(world: &World, account: AccountId, gateway_id: &str) -> Subscription {
+pub(crate) async fn subscribed(world: &World, account: AccountId, gateway_id: &str) -> Subscription {
     let attempt = attempt(world, account);
     assert_eq!(store(world).reserve(&attempt).await.unwrap(), Reserved::Done);
     let written = store(world).write(&completed(&attempt, gateway_id)).await.unwrap();
@@ -471,13 +463,22 @@ async fn what_is_due_is_taken_by_one() {
     assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
     let mut after = row.clone();
     after.check_at = Some(NOW);
+    // The lease is not over: what the gateway has done is asked for all the same.
+    let by = By::from(&Tenant::for_tests(world.account, world.user, Role::Owner));
     after.pending = Some(PendingIntent {
-        intent: Intent::Abandoned,
-        until: NOW,
+        intent: Intent::Cancel { by },
+        until: OffsetDateTime::now_utc() + Duration::days(1),
+        check_at: NOW,
     });
     store(&world).write(&to(after)).await.unwrap();
     let claims = join_all((0..4).map(|_| work.claim_intent(LEASE))).await;
     assert_eq!(claims.iter().filter(|claim| *claim.as_ref().unwrap() == due).count(), 1);
+    // A server of the version before writes no time of its own: the end of the lease counts.
+    world
+        .sql("UPDATE subscriptions SET intent_check_at = NULL, intent_until = now()")
+        .await;
+    assert_eq!(work.claim_intent(LEASE).await.unwrap(), due);
+    assert_eq!(work.claim_intent(LEASE).await.unwrap(), None);
     assert_eq!(work.claim_check(LEASE).await.unwrap(), due);
     assert_eq!(work.claim_check(LEASE).await.unwrap(), None);
     assert_eq!(work.next_lapse().await.unwrap(), None);

@@ -83,6 +83,7 @@ async fn filled() -> (World, [String; 2]) {
                  INSERT INTO billing_history
                    (account_id, id, subscription_id, gateway_payment_id, billing_type, value, status)
                    VALUES ('{account}', '{tag}', '{tag}', 'pay_1', 'PIX', 1, 'PENDING');
+                 INSERT INTO applied_gateway_events (account_id, event_id) VALUES ('{account}', '{tag}');
                  INSERT INTO brand_contexts (account_id, company_name) VALUES ('{account}', 'b');
                  INSERT INTO message_usage_slots (account_id, month) VALUES ('{account}', '2026-03-01');
                  INSERT INTO campaigns (account_id, id, name) VALUES ('{account}', '{campaign}', 'c');

@@ -9,6 +9,7 @@ mod api_keys;
 mod audience;
 mod audit;
 mod billing;
+mod billing_facts;
 mod brand;
 mod campaign_events;
 mod campaigns;

@@ -259,7 +259,7 @@ async fn facts_hold_all_subscriptions() {
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, created_at) VALUES
                ('{account}', '{}', 'growth', 'MONTHLY', 'cancelled', 'PIX', 1, now()),
                ('{account}', '{}', 'scale', 'MONTHLY', 'active', 'PIX', 1, now() - interval '1 day');
-             UPDATE accounts SET plan = 'growth' WHERE id = '{account}'",
+             UPDATE accounts SET plan = 'growth', granted_plan = 'starter' WHERE id = '{account}'",
             id(),
             id()
         ))
@@ -277,8 +277,8 @@ async fn facts_hold_all_subscriptions() {
         state("scale", SubscriptionStatus::Active),
     ];
     assert_eq!(
-        (billing.plan.as_str(), subscriptions.as_slice()),
-        ("growth", &wanted[..])
+        (billing.plan.as_str(), billing.granted.as_deref(), subscriptions.as_slice()),
+        ("growth", Some("starter"), &wanted[..])
     );
 }
 

@@ -12,9 +12,14 @@ use crate::wiring::{Shared, Stores};
 
 /// How long each kind of round rests when there was nothing to do.
 const LOOK_FOR_EVENTS: Duration = Duration::from_secs(1);
-const LOOK_FOR_INTENTS: Duration = Duration::from_secs(2);
 const LOOK_FOR_SILENCE: Duration = Duration::from_secs(5);
 const LOOK_FOR_LAPSES: Duration = Duration::from_secs(5);
+
+/// What the gateway has done is recorded within 90 s (the tests add it up), also behind a gateway that failed for a while.
+const INTENTS: Rest = Rest {
+    idle: Duration::from_secs(2),
+    longest: Duration::from_secs(5),
+};
 
 /// A database that is back takes what waited in memory within two seconds.
 const SPOOL: Rest = Rest {
@@ -46,13 +51,11 @@ pub(super) fn start(
             }
         }
     });
-    rounds::spawn(tasks, stop, "billing intents", LOOK_FOR_INTENTS, {
-        let settlement = settlement.clone();
-        move || {
-            let settlement = settlement.clone();
-            async move { settlement.settle_next().await }
-        }
-    });
+    let intents = settlement.clone();
+    tasks.spawn(rounds::run("billing intents", INTENTS, stop.clone(), None, move || {
+        let settlement = intents.clone();
+        async move { settlement.settle_next().await }
+    }));
     rounds::spawn(tasks, stop, "billing checks", LOOK_FOR_SILENCE, {
         let settlement = settlement.clone();
         move || {
@@ -89,4 +92,26 @@ pub(super) fn start_spool(shared: &Shared, stores: &Stores, stop: &CancellationT
             tracing::error!("events of the payment gateway were lost: it will be asked");
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_domain::billing::{INTENT_CHECK_PAUSE, UNANSWERED_DOUBT};
+    use recado_gateways::payment::CALL_TIMEOUT;
+
+    use super::*;
+
+    /// From a lost answer, or from a crash behind it, to the record of it by the worker alone.
+    #[test]
+    fn an_intent_is_settled_within_90_seconds() {
+        let promised = Duration::from_secs(90);
+        // A check may begin as late as this after it is due, and takes one call.
+        let check = INTENTS.longest + CALL_TIMEOUT;
+        // The server died: the check that was due with the intent finds what the gateway has done.
+        assert!(INTENT_CHECK_PAUSE.unsigned_abs() + check <= promised);
+        // The answer was lost: the request looks once more, in vain, and leaves it to the worker.
+        assert!(CALL_TIMEOUT + UNANSWERED_DOUBT.unsigned_abs() + check <= promised);
+        // No check begins while the one before it is under way.
+        assert!(INTENT_CHECK_PAUSE.unsigned_abs() > CALL_TIMEOUT);
+    }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use recado_domain::shared::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,17 +33,23 @@ impl Rest {
 }
 
 /// Starts a worker that nobody wakes.
-pub(super) fn spawn<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
-where
+pub(super) fn spawn<F, Fut, E>(
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    name: &'static str,
+    idle: Duration,
+    round: F,
+) where
     F: FnMut() -> Fut + Send + 'static,
-    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
+    Fut: Future<Output = Result<bool, E>> + Send + 'static,
+    E: std::error::Error + Send + 'static,
 {
     tasks.spawn(run(name, Rest::idle(idle), stop.clone(), None, round));
 }
 
 /// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
 /// until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
-pub(super) async fn run<F, Fut>(
+pub(super) async fn run<F, Fut, E>(
     name: &'static str,
     rest: Rest,
     stop: CancellationToken,
@@ -52,7 +57,8 @@ pub(super) async fn run<F, Fut>(
     mut round: F,
 ) where
     F: FnMut() -> Fut,
-    Fut: Future<Output = Result<bool, StoreError>>,
+    Fut: Future<Output = Result<bool, E>>,
+    E: std::error::Error,
 {
     let figures = Worker::of(name);
     let mut failures: u32 = 0;
@@ -124,6 +130,8 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use recado_domain::shared::StoreError;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -173,7 +181,7 @@ mod tests {
             async move {
                 assert!(round > 2, "the round panics");
                 stop.cancel();
-                Ok(false)
+                Ok::<_, StoreError>(false)
             }
         })
         .await;

@@ -6,9 +6,10 @@ use recado_simulators::payment::Payment;
 use serde_json::{Value, json};
 
 use crate::billing::{becomes, notices, order, plan, standing, subscribe};
-use crate::harness::{Options, Server, until};
+use crate::harness::people::User;
+use crate::harness::{Options, Server, eventually, until};
 
-fn broken(http_status: u16) -> FaultKind {
+pub fn broken(http_status: u16) -> FaultKind {
     FaultKind::status(http_status, json!({ "error": "x" }))
 }
 
@@ -98,22 +99,21 @@ fn in_doubt_nobody_pays_twice() {
         (standing(&ana)["subscription"].take(), plan(&ana).as_str()),
         (Value::Null, "free")
     );
+    // The second request finds it at the gateway, whose answer to the first was lost.
     assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
-    server.db.run("UPDATE subscriptions SET intent_until = now()");
-    becomes(&ana, "pending");
+    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
     assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
     until("it is audited", || {
         ana.get("/api/audit-logs?entityType=subscription").ok()["total"] == 1
     });
 }
 
-#[test]
-fn a_server_that_dies_behind_the_gateways_answer_leaves_nothing_unfinished() {
-    let server = Server::prepare(&Options::default());
+/// The gateway has made the subscription; the server dies before it has the answer.
+fn killed_behind_the_answer(server: &Server) -> User<'_> {
     server.run(&["serve"]);
     let ana = server.owner();
     // The answer hangs, and the server dies while it waits.
-    on_subscribe(&server, FaultKind::Hang { ms: 20_000 });
+    on_subscribe(server, FaultKind::Hang { ms: 20_000 });
     std::thread::scope(|scope| {
         let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
         let asked = scope.spawn(move || request.try_send().is_ok_and(|reply| reply.status == 201));
@@ -127,10 +127,35 @@ fn a_server_that_dies_behind_the_gateways_answer_leaves_nothing_unfinished() {
     );
     assert_eq!(plan(&ana), "free", "no plan before it is sure");
     server.run(&["serve"]);
-    assert_eq!(standing(&ana)["subscription"], Value::Null);
-    server.db.run("UPDATE subscriptions SET intent_until = now()");
+    ana
+}
+
+#[test]
+fn a_server_that_dies_behind_the_gateways_answer_leaves_nothing_unfinished() {
+    let server = Server::prepare(&Options::default());
+    let ana = killed_behind_the_answer(&server);
+    // A worker asks within half a minute, whatever the lease is.
+    let asks = "SELECT intent_check_at <= created_at + interval '30 s' AND intent_until > now() FROM subscriptions";
+    assert_eq!(server.db.text(asks), "true");
+    server.db.run("UPDATE subscriptions SET intent_check_at = now()");
     let made = becomes(&ana, "pending");
     assert!(made["gateway_subscription_id"].is_string());
     assert_eq!((posts(&server.payment), plan(&ana).as_str()), (1, "starter"));
     subscribe(&ana, order("PIX")).invalid();
+}
+
+#[test]
+fn a_second_request_settles_what_a_dead_server_left_at_once() {
+    let server = Server::prepare(&Options::default());
+    let ana = killed_behind_the_answer(&server);
+    assert_eq!(subscribe(&ana, order("PIX")).invalid(), ["plan"]);
+    let made = standing(&ana)["subscription"].take();
+    assert_eq!((&made["status"], plan(&ana).as_str()), (&json!("pending"), "starter"));
+    assert_eq!(posts(&server.payment), 1);
+    // Its payment is found, too, and what it takes to pay it.
+    let history = eventually("the payment is found", || {
+        let history = ana.get("/api/billing/history").ok();
+        (history["total"] == 1).then_some(history)
+    });
+    assert!(history["items"][0]["invoice_url"].is_string(), "{history}");
 }

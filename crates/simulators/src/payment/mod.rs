@@ -99,6 +99,11 @@ impl Payment {
         self.core.faults.add(faults);
     }
 
+    /// Forgets the faults that are still to come.
+    pub fn clear_faults(&self) {
+        self.core.faults.clear();
+    }
+
     /// Every request received, oldest first, with its body as it came: card numbers included.
     pub fn ledger(&self) -> Vec<Entry> {
         self.core.ledger.entries()

@@ -146,11 +146,13 @@ async fn a_change_that_was_made_is_finished_whatever_happened_to_its_answer() {
             .change(&tenant(), &to("growth", None))
             .await
             .unwrap_err();
-        let busy = world.billing().cancel(&tenant()).await;
-        assert!(matches!(busy, Err(BillingError::Contended)));
-        world.pass(Duration::minutes(3));
+        if !made {
+            let busy = world.billing().cancel(&tenant()).await;
+            assert!(matches!(busy, Err(BillingError::Contended)));
+        }
+        world.pass(UNANSWERED_DOUBT);
         world.settle().await;
-        assert_eq!(world.only().plan, plan);
+        assert_eq!((world.only().plan.as_str(), world.only().pending), (plan, None));
         world.with(|state| assert_eq!(state.plan, plan));
     }
 }
@@ -204,10 +206,93 @@ async fn a_crash_behind_the_gateways_answer_to_a_change_is_settled() {
         assert_eq!(state.remote[0].1.value, Some(Cents(29_700)));
         assert_eq!(state.plan, "starter");
     });
-    world.pass(Duration::minutes(3));
+    world.pass(INTENT_CHECK_PAUSE);
     world.settle().await;
     assert_eq!(world.only().plan, "growth");
     assert_eq!(world.titles(), ["Plan changed"]);
+}
+
+/// The answer was lost, or the server died: the account's next request finds what the gateway has done, at once.
+#[tokio::test]
+async fn the_next_request_settles_what_the_gateway_has_done() {
+    let world = subscribed("CREDIT_CARD").await;
+    let crashed = |world: &World| world.with(|state| state.writes_left = Some(1));
+    let restarted = |world: &World| world.with(|state| state.writes_left = None);
+    crashed(&world);
+    let change = to("growth", None);
+    world.billing().change(&tenant(), &change).await.unwrap_err();
+    restarted(&world);
+    let again = world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    assert_eq!((again.previous_plan.as_str(), again.new_plan.as_str()), ("growth", "scale"));
+    crashed(&world);
+    world.billing().cancel(&tenant()).await.unwrap_err();
+    restarted(&world);
+    let gone = world.billing().cancel(&tenant()).await;
+    assert!(matches!(gone, Err(BillingError::NotFound)), "{gone:?}");
+    assert_eq!((world.only().status, world.charged()), (SubscriptionStatus::Cancelled, 0));
+}
+
+/// A worker sees at the gateway what was done before the answer is here, and records it: the request succeeds too.
+#[tokio::test]
+async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
+    for cancels in [false, true] {
+        let world = subscribed("CREDIT_CARD").await;
+        world.with(|state| state.writes_left = Some(1));
+        match cancels {
+            true => drop(world.billing().cancel(&tenant()).await.unwrap_err()),
+            false => drop(world.billing().change(&tenant(), &to("growth", None)).await.unwrap_err()),
+        }
+        world.with(|state| state.writes_left = None);
+        let intended = world.only();
+        world.pass(INTENT_CHECK_PAUSE);
+        world.settle().await;
+        let (core, titles) = (world.billing().core, world.titles());
+        let finished = match cancels {
+            true => core.finish_cancel(&intended).await.unwrap(),
+            false => core.finish_change(&intended).await.unwrap(),
+        };
+        assert_eq!((finished, world.titles()), (Some(world.only()), titles), "cancels: {cancels}");
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_down_during_settlement_is_the_gateways_fault() {
+    for cancels in [false, true] {
+        let world = subscribed("PIX").await;
+        let down = || Strike::Before(GatewayFault::Unanswered("time-out".into()));
+        world.strike("change", Strike::After(GatewayFault::Unanswered("time-out".into())));
+        world.strike("subscription", down());
+        world
+            .billing()
+            .change(&tenant(), &to("growth", None))
+            .await
+            .unwrap_err();
+        world.strike("subscription", down());
+        let again = match cancels {
+            true => world.billing().cancel(&tenant()).await.unwrap_err(),
+            false => world.billing().change(&tenant(), &to("scale", None)).await.unwrap_err(),
+        };
+        assert!(matches!(again, BillingError::Gateway(_)), "{again:?}");
+    }
+}
+
+/// What an administrator granted outlives subscriptions, and takes nothing from what is paid.
+#[tokio::test]
+async fn what_ends_leaves_the_plan_that_was_granted() {
+    let world = subscribed("CREDIT_CARD").await;
+    world.billing().cancel(&tenant()).await.unwrap();
+    world.with(|state| state.granted = Some("growth".into()));
+    world.pass(Duration::days(31));
+    world.settle().await;
+    world.with(|state| assert_eq!(state.plan, "growth"));
+    // A smaller plan that is bought beside it adds nothing; a larger one does.
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    let shown = world.billing().overview(&tenant()).await.unwrap();
+    assert_eq!((shown.plan(), shown.account_plan.as_str()), ("growth", "growth"));
+    world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
+    assert_eq!(world.billing().overview(&tenant()).await.unwrap().plan(), "scale");
+    world.billing().cancel(&tenant()).await.unwrap();
+    world.with(|state| assert_eq!(state.plan, "growth"));
 }
 
 #[tokio::test]
@@ -237,7 +322,7 @@ async fn what_is_paid_stays_until_its_end() {
     world.pass(Duration::days(31));
     world.settle().await;
     world.with(|state| assert_eq!(state.plan, "free"));
-    // What an administrator grants later is not taken.
+    // It ends the plan once.
     world.with(|state| state.plan = "scale".into());
     world.settle().await;
     world.with(|state| assert_eq!(state.plan, "scale"));
@@ -302,7 +387,7 @@ async fn a_cancellation_is_finished_or_taken_back_by_what_the_gateway_says() {
         );
         world.strike("subscription", Strike::Before(fault));
         world.billing().cancel(&tenant()).await.unwrap_err();
-        world.pass(Duration::minutes(3));
+        world.pass(UNANSWERED_DOUBT);
         world.settle().await;
         let row = world.only();
         assert_eq!((row.status, row.pending), (status, None));

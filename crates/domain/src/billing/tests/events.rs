@@ -1,16 +1,21 @@
 //! Events: kept once, applied once, in their order; and those that come too early.
 
 use serde_json::{Value, json};
+use time::Duration;
 
 use super::fakes::{World, input, tenant};
 use crate::billing::*;
 
 pub(super) fn told(event: &str, id: &str, payment: &str, at: &str) -> GatewayEvent {
+    told_of_value(event, id, payment, at, 97.0)
+}
+
+pub(super) fn told_of_value(event: &str, id: &str, payment: &str, at: &str, value: f64) -> GatewayEvent {
     let status = event.trim_start_matches("PAYMENT_");
     let body = match event {
         "SUBSCRIPTION_INACTIVATED" => json!({ "id": id, "event": event, "subscription": { "id": "sub_1" } }),
         _ => json!({ "id": id, "event": event, "dateCreated": at,
-            "payment": { "id": payment, "subscription": "sub_1", "billingType": "PIX", "value": 97.0, "status": status } }),
+            "payment": { "id": payment, "subscription": "sub_1", "billingType": "PIX", "value": value, "status": status } }),
     };
     GatewayEvent::read(body.to_string().as_bytes())
 }
@@ -110,7 +115,7 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
     world
         .keep(&told("PAYMENT_OVERDUE", "evt_2", "pay_2", "2026-03-10 10:00:00"))
         .await;
-    world.pass(time::Duration::SECOND);
+    world.pass(Duration::SECOND);
     world.billing().cancel(&tenant()).await.unwrap();
     world.with(|state| assert_eq!(state.plan, "free", "nothing was known to be paid"));
     while world.events().apply_next().await.unwrap() {}
@@ -124,7 +129,7 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
             "it is paid"
         )
     });
-    world.pass(time::Duration::SECOND);
+    world.pass(Duration::SECOND);
     world
         .tell(&told("PAYMENT_RECEIVED", "evt_3", "pay_3", "2026-03-10 10:00:09"))
         .await;
@@ -133,4 +138,95 @@ async fn a_payment_that_arrived_before_the_end_does_not_undo_it() {
         SubscriptionStatus::Active,
         "what arrives later does"
     );
+}
+
+/// A worker claims an event and stalls beyond its lease; others apply it, and what came after it; then it goes on.
+#[tokio::test]
+async fn a_worker_that_stalled_applies_its_event_no_second_time() {
+    let at = "2026-03-10 10:00:00";
+    for first in ["SUBSCRIPTION_INACTIVATED", "PAYMENT_OVERDUE"] {
+        let world = World::new();
+        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        world.keep(&told(first, "evt_1", "pay_1", at)).await;
+        let stalled = world.with(|state| state.waiting[0].clone());
+        while world.events().apply_next().await.unwrap() {}
+        world.tell(&told("PAYMENT_RECEIVED", "evt_2", "pay_2", at)).await;
+        let before = world.with(|state| (state.rows.clone(), state.plan.clone(), state.told.len()));
+        assert_eq!(world.only().status, SubscriptionStatus::Active, "{first}");
+        world.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
+        let after = world.with(|state| (state.rows.clone(), state.plan.clone(), state.told.len()));
+        assert_eq!(after, before, "{first}");
+    }
+}
+
+/// The same of an event that changed nothing when its turn was.
+#[tokio::test]
+async fn what_changed_nothing_in_its_turn_changes_nothing_later() {
+    let world = World::new();
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    let inactivated = |id: &str| told("SUBSCRIPTION_INACTIVATED", id, "", "");
+    world.tell(&inactivated("evt_1")).await;
+    world.keep(&inactivated("evt_2")).await;
+    let stalled = world.with(|state| state.waiting[0].clone());
+    while world.events().apply_next().await.unwrap() {}
+    let received = told("PAYMENT_RECEIVED", "evt_3", "pay_1", "2026-03-10 10:00:00");
+    world.pass(Duration::SECOND);
+    world.tell(&received).await;
+    assert_eq!(world.only().status, SubscriptionStatus::Active);
+    world.events().apply_kept(Some(&stalled), "sub_1").await.unwrap();
+    assert_eq!(world.only().status, SubscriptionStatus::Active);
+}
+
+/// Days of the present period.
+fn days(world: &World) -> i64 {
+    let row = world.only();
+    (row.current_period_end.unwrap() - row.current_period_start.unwrap()).whole_days()
+}
+
+#[tokio::test]
+async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
+    let at = "2026-03-10 10:00:00";
+    let yearly = PlanChangeInput {
+        plan: Some("starter".into()),
+        cycle: Some("YEARLY".into()),
+    };
+    // The first payment, which came with the subscription, and one that is heard of later: paid for a month.
+    for payment in ["pay_1", "pay_2"] {
+        let world = World::new();
+        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        world.billing().change(&tenant(), &yearly).await.unwrap();
+        world.tell(&told("PAYMENT_RECEIVED", "evt_1", payment, at)).await;
+        assert_eq!(days(&world), 31, "{payment}");
+    }
+    // The gateway gave the open payment the new price before it was paid: that is a year.
+    let world = World::new();
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    world.billing().change(&tenant(), &yearly).await.unwrap();
+    world.tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0)).await;
+    assert_eq!(days(&world), 365);
+    // A discount is no other period.
+    let world = World::new();
+    world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+    world.tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5)).await;
+    assert_eq!(days(&world), 31);
+}
+
+/// The gateway's times are whole seconds, ours are not: an event of the second in which it was asked is not old.
+#[tokio::test]
+async fn an_event_of_the_second_in_which_the_gateway_was_asked_counts() {
+    for (second, status) in [(59, SubscriptionStatus::PastDue), (0, SubscriptionStatus::Active)] {
+        let world = World::new();
+        world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
+        world.with(|state| state.remote_payments[0].status = "OVERDUE".into());
+        // 12:00:00.4 UTC, in the gateway's words 09:00:00.
+        world.pass(Duration::days(2) + Duration::milliseconds(400));
+        world.settle().await;
+        assert_eq!(world.only().status, SubscriptionStatus::PastDue);
+        let at = match second {
+            59 => "2026-03-12 08:59:59",
+            _ => "2026-03-12 09:00:00",
+        };
+        world.tell(&told("PAYMENT_RECEIVED", "evt_1", "pay_1", at)).await;
+        assert_eq!(world.only().status, status, "{at}");
+    }
 }

@@ -1,6 +1,6 @@
 //! A world in memory: the stores, the clock and the ids of billing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -27,10 +27,14 @@ pub(super) struct State {
     pub(super) rows: BTreeMap<SubscriptionId, Subscription>,
     pub(super) payments: Vec<Payment>,
     pub(super) plan: String,
+    pub(super) granted: Option<String>,
+    pub(super) applied: BTreeSet<GatewayEventId>,
     pub(super) usage: Usage,
     pub(super) told: Vec<Event>,
     pub(super) seen: BTreeMap<String, StoredEvent>,
     pub(super) waiting: Vec<StoredEvent>,
+    /// The account cannot be read.
+    pub(super) reads_fail: bool,
     /// After so many writes the store fails.
     pub(super) writes_left: Option<usize>,
     pub(super) remote: Vec<(SubscriptionId, GatewaySubscription)>,
@@ -231,9 +235,13 @@ impl Ids for World {
 #[async_trait]
 impl SubscriptionStore for World {
     async fn overview(&self, _: AccountId) -> Result<Overview, StoreError> {
+        if self.with(|state| state.reads_fail) {
+            return Err(StoreError::Unavailable("down".into()));
+        }
         Ok(self.with(|state| Overview {
             account_name: "Loja".into(),
             account_plan: state.plan.clone(),
+            granted_plan: state.granted.clone(),
             subscription: state
                 .rows
                 .values()
@@ -282,6 +290,9 @@ impl SubscriptionStore for World {
                 return Ok(Writing::Missing);
             };
             let doubled = change.subscription.status.is_live() && state.other_live(row.id).is_some();
+            if change.applies.is_some_and(|event| state.applied.contains(&event)) {
+                return Ok(Writing::Repeated);
+            }
             if row.version != change.subscription.version || doubled {
                 return Ok(Writing::Stale);
             }
@@ -297,10 +308,21 @@ impl SubscriptionStore for World {
                     .retain(|known| known.gateway_payment_id != payment.gateway_payment_id);
                 state.payments.push(payment.clone());
             }
-            state.plan = change.account_plan.clone().unwrap_or(state.plan.clone());
+            state.applied.extend(change.applies);
+            if change.withdraws_grant {
+                state.granted = None;
+            }
+            if let Some(paid) = &change.account_plan {
+                state.plan = better_plan(paid, state.granted.as_deref()).to_owned();
+            }
             state.told.extend(change.events.iter().cloned());
             Ok(Writing::Done)
         })
+    }
+
+    async fn mark_applied(&self, _: AccountId, event: GatewayEventId) -> Result<(), StoreError> {
+        self.with(|state| state.applied.insert(event));
+        Ok(())
     }
 
     async fn remove(&self, attempt: &Subscription) -> Result<bool, StoreError> {
@@ -398,12 +420,12 @@ impl EventStore for World {
 
 #[async_trait]
 impl WorkStore for World {
-    async fn claim_intent(&self, lease: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
+    async fn claim_intent(&self, pause: Duration) -> Result<Option<(AccountId, SubscriptionId)>, StoreError> {
         Ok(self.with(|state| {
             let now = state.now.unwrap();
-            let due = |row: &&mut Subscription| row.pending.as_ref().is_some_and(|pending| pending.until <= now);
+            let due = |row: &&mut Subscription| row.pending.as_ref().is_some_and(|pending| pending.check_at <= now);
             let row = state.rows.values_mut().find(due)?;
-            row.pending.as_mut()?.until = now + lease;
+            row.pending.as_mut()?.check_at = now + pause;
             Some((row.account_id, row.id))
         }))
     }

@@ -6,19 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::events::told;
+use super::events::told_of_value;
 use super::fakes::{NOW, World, input, tenant};
 use crate::billing::*;
 use crate::shared::GatewayEventId;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Kind, payment, when it happened.
-    Told(usize, usize, Option<u8>),
+    /// Kind, payment, when it happened, and whether its value is that of a year.
+    Told(usize, usize, Option<u8>, bool),
     /// The event told before, again.
     Again(usize),
+    /// A worker that held the event and stalled goes on with it.
+    Stalled(usize),
     /// The account cancels.
     Cancel,
+    /// The account pays by the year from now on, or by the month.
+    Cycle(bool),
+    /// An administrator grants a plan, or withdraws what was granted.
+    Grant(bool),
 }
 
 const KINDS: [&str; 4] = [
@@ -30,23 +36,28 @@ const KINDS: [&str; 4] = [
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        6 => (0_usize..4, 0_usize..3, proptest::option::weighted(0.8, 0_u8..20)).prop_map(|(k, p, at)| Step::Told(k, p, at)),
+        6 => (0_usize..4, 0_usize..3, proptest::option::weighted(0.8, 0_u8..20), proptest::bool::weighted(0.3))
+            .prop_map(|(kind, payment, at, year)| Step::Told(kind, payment, at, year)),
         3 => (0_usize..12).prop_map(Step::Again),
+        3 => (0_usize..12).prop_map(Step::Stalled),
         1 => Just(Step::Cancel),
+        2 => any::<bool>().prop_map(Step::Cycle),
+        1 => any::<bool>().prop_map(Step::Grant),
     ];
     proptest::collection::vec(step, 0..25)
 }
 
 fn event(number: usize, step: &Step) -> Option<GatewayEvent> {
-    let Step::Told(kind, payment, at) = step else {
+    let Step::Told(kind, payment, at, year) = step else {
         return None;
     };
     let at = at.map_or("undated".to_owned(), |at| format!("2026-03-10 10:00:{at:02}"));
-    Some(told(
+    Some(told_of_value(
         KINDS[*kind],
         &format!("evt_{number}"),
         &format!("pay_{}", payment + 1),
         &at,
+        if *year { 970.0 } else { 97.0 },
     ))
 }
 
@@ -57,14 +68,31 @@ struct Model {
     plan: &'static str,
     last: BTreeMap<usize, u8>,
     confirmed: BTreeSet<usize>,
-    periods: BTreeSet<usize>,
+    /// What each payment that counts has paid for, in months.
+    periods: BTreeMap<usize, usize>,
     notices: usize,
+    /// Whether the account pays by the year now.
+    yearly: bool,
+    granted: bool,
+    lapsed: bool,
 }
 
 impl Model {
-    fn hear(&mut self, kind: usize, payment: usize, at: Option<u8>) {
+    /// Without what is paid for there is what was granted.
+    fn without_payment(&self) -> &'static str {
+        if self.granted { "growth" } else { "free" }
+    }
+
+    fn with_payment(&self) -> &'static str {
+        if self.granted { "growth" } else { "starter" }
+    }
+
+    fn hear(&mut self, kind: usize, payment: usize, at: Option<u8>, year: bool) {
         if KINDS[kind] == "SUBSCRIPTION_INACTIVATED" {
-            (self.status, self.plan) = ("inactive", "free");
+            if !self.lapsed {
+                self.plan = self.without_payment();
+            }
+            (self.status, self.lapsed) = ("inactive", true);
             return;
         }
         if at.zip(self.last.get(&payment)).is_some_and(|(at, last)| at < *last) {
@@ -83,10 +111,14 @@ impl Model {
                     self.confirmed.insert(payment);
                 }
                 self.status = "active";
-                self.periods.insert(payment);
+                // Money that follows a confirmation pays for nothing more.
+                let settles = word == "PAYMENT_RECEIVED" && self.confirmed.contains(&payment);
+                if !settles {
+                    self.periods.entry(payment).or_insert(if year { 12 } else { 1 });
+                }
             }
         }
-        self.plan = "starter";
+        (self.plan, self.lapsed) = (self.with_payment(), false);
     }
 }
 
@@ -101,29 +133,76 @@ async fn play(steps: &[Step]) -> (World, Model) {
     };
     let mut said = Vec::new();
     for (number, step) in steps.iter().enumerate() {
-        let event = match step {
-            Step::Told(kind, payment, at) => {
-                model.hear(*kind, *payment, *at);
+        match step {
+            Step::Told(kind, payment, at, year) => {
+                model.hear(*kind, *payment, *at, *year);
                 said.push(event(number, step).unwrap());
-                said.last()
+                world.tell(said.last().unwrap()).await;
             }
-            Step::Again(which) => said.get(*which),
-            Step::Cancel => {
-                let cancelled = world.billing().cancel(&tenant()).await.is_ok();
-                assert_eq!(cancelled, !matches!(model.status, "cancelled" | "inactive"));
-                if cancelled {
-                    model.status = "cancelled";
-                    model.notices += 1;
-                    model.plan = if model.periods.is_empty() { "free" } else { "starter" };
+            Step::Again(which) => {
+                if let Some(event) = said.get(*which) {
+                    world.tell(event).await;
                 }
-                None
             }
-        };
-        if let Some(event) = event {
-            world.tell(event).await;
+            Step::Stalled(which) => stalled(&world, said.get(*which)).await,
+            Step::Cancel => cancel(&world, &mut model).await,
+            Step::Cycle(yearly) => change_cycle(&world, &mut model, *yearly).await,
+            Step::Grant(granted) => grant(&world, &mut model, *granted),
         }
     }
     (world, model)
+}
+
+async fn stalled(world: &World, event: Option<&GatewayEvent>) {
+    let stored = event.and_then(|event| world.with(|state| state.seen.get(&event.key).cloned()));
+    if let Some(stored) = stored {
+        world.events().apply_kept(Some(&stored), "sub_1").await.unwrap();
+    }
+}
+
+async fn cancel(world: &World, model: &mut Model) {
+    let cancelled = world.billing().cancel(&tenant()).await.is_ok();
+    assert_eq!(cancelled, !matches!(model.status, "cancelled" | "inactive"));
+    if cancelled {
+        model.status = "cancelled";
+        model.notices += 1;
+        if model.periods.is_empty() {
+            (model.plan, model.lapsed) = (model.without_payment(), true);
+        }
+    }
+}
+
+async fn change_cycle(world: &World, model: &mut Model, yearly: bool) {
+    let cycle = if yearly { "YEARLY" } else { "MONTHLY" };
+    let change = PlanChangeInput {
+        plan: Some("starter".into()),
+        cycle: Some(cycle.into()),
+    };
+    let changed = world.billing().change(&tenant(), &change).await.is_ok();
+    let is_live = !matches!(model.status, "cancelled" | "inactive");
+    assert_eq!(changed, is_live && model.yearly != yearly);
+    if changed {
+        (model.yearly, model.plan) = (yearly, model.with_payment());
+        model.notices += 1;
+    }
+}
+
+/// As the store of administration does it: the better of what is granted and what is paid for.
+fn grant(world: &World, model: &mut Model, granted: bool) {
+    model.granted = granted;
+    let is_paid = match model.status {
+        "active" => true,
+        "past_due" | "cancelled" => !model.periods.is_empty(),
+        _ => false,
+    };
+    model.plan = match is_paid {
+        true => model.with_payment(),
+        false => model.without_payment(),
+    };
+    world.with(|state| {
+        state.granted = granted.then(|| "growth".to_owned());
+        state.plan = model.plan.to_owned();
+    });
 }
 
 proptest! {
@@ -139,23 +218,23 @@ proptest! {
         prop_assert_eq!(plan.as_str(), model.plan);
         let credited: BTreeSet<String> =
             payments.iter().filter(|payment| payment.credited).map(|payment| payment.gateway_payment_id.clone()).collect();
-        let wanted: BTreeSet<String> = model.periods.iter().map(|payment| format!("pay_{}", payment + 1)).collect();
+        let wanted: BTreeSet<String> = model.periods.keys().map(|payment| format!("pay_{}", payment + 1)).collect();
         prop_assert_eq!(credited, wanted);
         prop_assert_eq!(world.titles().len(), model.notices);
-        // As many periods as payments, the first from now on.
+        // As many months as were paid, the first from now on.
         let months = row.current_period_end.map_or(0, |end| {
             (end.year() - NOW.year()) * 12 + i32::from(u8::from(end.month())) - i32::from(u8::from(NOW.month()))
         });
-        prop_assert_eq!(usize::try_from(months).unwrap(), model.periods.len());
+        prop_assert_eq!(usize::try_from(months).unwrap(), model.periods.values().sum::<usize>());
         // What belongs to a status is there with it alone.
         prop_assert_eq!(row.cancelled_at.is_some() && row.status.is_live(), false);
         prop_assert_eq!(row.inactivated_at.is_some(), model.status == "inactive");
-        prop_assert_eq!(row.lapsed_at.is_some(), model.plan == "free");
+        prop_assert_eq!(row.lapsed_at.is_some(), model.lapsed);
     }
 
     /// Beside another live subscription nothing lives again, and its plan is left alone.
     #[test]
-    fn beside_a_live_one_an_ended_one_stays_ended(kind in 0_usize..4, inactive: bool, at in 0_u8..20) {
+    fn beside_a_live_one_an_ended_one_stays_ended(kind in 0_usize..4, inactive: bool, at in 0_u8..20, year: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let world = World::new();
         runtime.block_on(async { world.billing().subscribe(&tenant(), input("CREDIT_CARD")).await.unwrap() });
@@ -163,7 +242,7 @@ proptest! {
         subscription.status = if inactive { SubscriptionStatus::Inactive } else { SubscriptionStatus::Cancelled };
         let other = SubscriptionState { plan: "scale".into(), status: SubscriptionStatus::Active, current_period_end: None };
         let facts = Facts { subscription, payment: None, other_live: true, others: vec![other] };
-        let told = event(1, &Step::Told(kind, 7, Some(at))).unwrap();
+        let told = event(1, &Step::Told(kind, 7, Some(at), year)).unwrap();
         let by = Told { event: GatewayEventId(Uuid::nil()), received_at: NOW };
         let change = effect(&facts, &told.news, Some(by), Uuid::nil().into(), NOW);
         if let Some(change) = change {

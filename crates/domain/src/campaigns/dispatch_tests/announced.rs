@@ -27,6 +27,7 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
         profile_id: None,
         billing: Standing {
             plan: "free".into(),
+            granted: None,
             subscriptions: vec![],
         },
         now: NOW,

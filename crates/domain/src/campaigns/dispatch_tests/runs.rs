@@ -336,6 +336,7 @@ impl RunStore for FakeRuns {
             profile_id: None,
             billing: Standing {
                 plan: "free".into(),
+                granted: None,
                 subscriptions: Vec::new(),
             },
             now: NOW + Duration::HOUR,

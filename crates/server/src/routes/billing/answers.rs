@@ -227,7 +227,8 @@ impl<'a> From<&'a Subscribed> for SubscribedShape<'a> {
 pub(crate) struct StandingShape<'a> {
     /// The subscription that has not ended; null for none.
     subscription: Option<SubscriptionShape<'a>>,
-    /// Its plan, else the plan of the account; null for a plan that is in the catalogue no more.
+    /// The plan of the subscription, else of the account, or a better one that an administrator granted. Null if the
+    /// catalogue does not have it any more.
     plan: Option<PlanSummary>,
     /// How much of it the account uses.
     usage: Usage,
@@ -262,11 +263,9 @@ impl From<&Plan> for PlanSummary {
 
 impl<'a> From<&'a Overview> for StandingShape<'a> {
     fn from(overview: &'a Overview) -> Self {
-        let subscription = overview.subscription.as_ref();
-        let id = subscription.map_or(&overview.account_plan, |row| &row.plan);
         Self {
-            subscription: subscription.map(SubscriptionShape::from),
-            plan: plan(id).map(PlanSummary::from),
+            subscription: overview.subscription.as_ref().map(SubscriptionShape::from),
+            plan: plan(overview.plan()).map(PlanSummary::from),
             usage: overview.usage,
         }
     }

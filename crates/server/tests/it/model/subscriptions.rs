@@ -83,6 +83,12 @@ fn team_limit(plan: &str) -> usize {
     }
 }
 
+/// The better of two plans.
+fn better(plan: &'static str, other: Option<&'static str>) -> &'static str {
+    let rank = |plan| ["free", "starter", "growth", "scale"].iter().position(|one| *one == plan);
+    other.filter(|other| rank(*other) > rank(plan)).unwrap_or(plan)
+}
+
 fn is_sold(plan: &str) -> bool {
     ["starter", "growth", "scale"].contains(&plan)
 }
@@ -188,8 +194,10 @@ impl World {
                 let (account, _) = self.enter(who, account, Access::Read)?;
                 let (number, known) = (self.live(account), &self.accounts[account]);
                 let live = number.map(|number| self.subscriptions[number].shown(number));
-                // Beside a live subscription its plan is shown, whatever else an administrator has granted.
-                let plan = number.map_or(known.plan, |number| self.subscriptions[number].plan);
+                // Beside a live subscription its plan is shown, or a better one that an administrator has granted.
+                let plan = number.map_or(known.plan, |number| {
+                    better(self.subscriptions[number].plan, known.granted)
+                });
                 ok(json!({ "subscription": live, "plan": { "id": plan },
                     "usage": { "contacts": known.phones.len(), "messages": known.messages, "automations": 0,
                                "team": self.team_size(account), "whatsapp": u32::from(known.connected) } }))
@@ -250,9 +258,9 @@ impl World {
         // What was heard and made until now tells one moment from another.
         let now = (self.heard.len(), number);
         if is_card {
-            self.subscriptions[number].credit(now);
+            self.subscriptions[number].credit(now, if cycle == "YEARLY" { 12 } else { 1 });
         }
-        self.accounts[account].plan = plan;
+        self.gives(account, plan);
         let kind = if is_card {
             "credit_card"
         } else {
@@ -279,7 +287,7 @@ impl World {
         let changed = &mut self.subscriptions[number];
         (changed.plan, changed.cycle, changed.value) = (plan, cycle, price(plan, cycle));
         let shown = changed.shown(number);
-        self.accounts[account].plan = plan;
+        self.gives(account, plan);
         ok(json!({ "subscription": shown, "previous_plan": previous, "new_plan": plan }))
     }
 
@@ -301,22 +309,35 @@ impl World {
         if self.live(account).is_some() {
             return;
         }
-        let usable = self
-            .subscriptions
-            .iter()
-            .filter(|one| one.account == account && one.is_usable());
-        let plan = usable
-            .max_by_key(|one| (one.months, one.since))
-            .map_or("free", |one| one.plan);
-        self.accounts[account].plan = plan;
+        self.gives(account, self.paid_for(account).unwrap_or("free"));
     }
 
-    /// An administrator's change of plan: what is active or late gets it too, at its old price.
+    /// The plan of what is paid for longest.
+    fn paid_for(&self, account: usize) -> Option<&'static str> {
+        let own = self.subscriptions.iter().filter(|one| one.account == account);
+        let usable = own.filter(|one| one.is_usable());
+        usable.max_by_key(|one| (one.months, one.since)).map(|one| one.plan)
+    }
+
+    /// What subscriptions give an account takes nothing from what was granted.
+    fn gives(&mut self, account: usize, plan: &'static str) {
+        let account = &mut self.accounts[account];
+        account.plan = better(plan, account.granted);
+    }
+
+    /// An administrator's change of plan: what is active or late gets it, at its old price; else it is a grant, which
+    /// takes nothing from what is paid for.
     pub(super) fn grant(&mut self, account: usize, plan: &'static str) {
         let own = self.subscriptions.iter_mut().filter(|one| one.account == account);
-        for one in own.filter(|one| ["active", "past_due"].contains(&one.status)) {
-            one.plan = plan;
-        }
+        let paying = own.filter(|one| ["active", "past_due"].contains(&one.status)).last();
+        let (plan, granted) = match paying {
+            Some(one) => {
+                one.plan = plan;
+                (plan, None)
+            }
+            None => (better(plan, self.paid_for(account)), Some(plan).filter(|plan| *plan != "free")),
+        };
+        (self.accounts[account].plan, self.accounts[account].granted) = (plan, granted);
     }
 
     /// Whether campaigns may be sent: the free plan, what an administrator granted, or what can be used.
@@ -326,7 +347,8 @@ impl World {
             .iter()
             .filter(|one| one.account == account)
             .peekable();
-        self.accounts[account].plan == "free" || own.peek().is_none() || own.any(Subscription::is_usable)
+        let known = &self.accounts[account];
+        known.plan == "free" || known.granted.is_some() || own.peek().is_none() || own.any(Subscription::is_usable)
     }
 
     fn hear_of_payment(&mut self, event: &Event) {
@@ -356,19 +378,20 @@ impl World {
             return;
         }
         if one.apply(event, now, other_lives) {
-            self.accounts[account].plan = one.plan;
+            let plan = one.plan;
+            self.gives(account, plan);
         }
     }
 }
 
 impl Subscription {
     /// One period more, behind the last one.
-    fn credit(&mut self, now: (usize, usize)) {
+    fn credit(&mut self, now: (usize, usize), months: u32) {
         if self.periods == 0 {
             self.since = now;
         }
         self.periods += 1;
-        self.months += if self.cycle == "YEARLY" { 12 } else { 1 };
+        self.months += months;
     }
 
     /// News of a payment; whether the subscription lives by it.
@@ -396,7 +419,8 @@ impl Subscription {
         let pays = event.kind != "PAYMENT_OVERDUE";
         if pays && !settles && !payment.credited {
             payment.credited = true;
-            self.credit(now);
+            // Its value is that of a month, whatever the subscription costs now.
+            self.credit(now, 1);
         }
         (self.status, self.lapsed) = (if pays { "active" } else { "past_due" }, false);
         true

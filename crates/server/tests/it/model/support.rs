@@ -155,10 +155,7 @@ impl World {
         }
         let acted = self.accounts.get_mut(account).ok_or_else(missing)?;
         match (action, plan) {
-            ("change_plan", Some(plan)) => {
-                acted.plan = plan;
-                self.grant(account, plan);
-            }
+            ("change_plan", Some(plan)) => self.grant(account, plan),
             _ => acted.suspended = action == "suspend",
         }
         ok(json!({ "message": "*" }))

@@ -80,6 +80,8 @@ pub(super) struct Membership {
 pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) plan: &'static str,
+    /// The plan that an administrator granted.
+    pub(super) granted: Option<&'static str>,
     /// Whether it has a number of the messaging platform.
     pub(super) connected: bool,
     /// Which of the few phones its contacts have.
@@ -138,6 +140,7 @@ impl World {
         let account = Account {
             suspended: false,
             plan: "free",
+            granted: None,
             connected: false,
             phones: vec![],
             messages: 0,

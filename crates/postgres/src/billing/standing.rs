@@ -1,0 +1,57 @@
+//! What decides whether an account's plan is active.
+
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Nullable, Text, Timestamptz};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::billing::{Standing, SubscriptionState};
+use recado_domain::shared::AccountId;
+use time::OffsetDateTime;
+
+use crate::errors::{Attempt, word};
+use crate::sql::sql;
+
+#[derive(QueryableByName)]
+struct StandingRow {
+    #[diesel(sql_type = Text)]
+    account_plan: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    granted_plan: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    plan: Option<String>,
+    #[diesel(sql_type = Nullable<Text>)]
+    status: Option<String>,
+    #[diesel(sql_type = Nullable<Timestamptz>)]
+    current_period_end: Option<OffsetDateTime>,
+    #[diesel(sql_type = Timestamptz)]
+    now: OffsetDateTime,
+}
+
+/// The account's plan, grant and subscriptions, and the database's time.
+pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {
+    let rows: Vec<StandingRow> = sql(
+        "SELECT a.plan AS account_plan, a.granted_plan, s.plan, s.status, s.current_period_end, now() AS now
+         FROM accounts a LEFT JOIN subscriptions s ON s.account_id = a.id AND NOT s.attempt
+         WHERE a.id = $1",
+    )
+    .bind(account)
+    .load(conn)
+    .await?;
+    let (mut known, mut subscriptions) = (None, Vec::new());
+    for row in rows {
+        if let (Some(plan), Some(status)) = (row.plan, row.status) {
+            subscriptions.push(SubscriptionState {
+                plan,
+                status: word(&status)?,
+                current_period_end: row.current_period_end,
+            });
+        }
+        known = Some((row.account_plan, row.granted_plan, row.now));
+    }
+    let (plan, granted, now) = known.ok_or(diesel::result::Error::NotFound)?;
+    let standing = Standing {
+        plan,
+        granted,
+        subscriptions,
+    };
+    Ok((standing, now))
+}

@@ -1,0 +1,191 @@
+//! What billing keeps apart: an event and its effect, what is paid for and what was granted, an intent and its checks.
+
+use std::sync::Arc;
+
+use recado_domain::administration::{AccountChange, AdministrationStore};
+use recado_domain::billing::{
+    Change, Cycle, EventStore, GatewayEvent, GatewayEvents, Payment, Subscription, SubscriptionStatus,
+    SubscriptionStore, Writing,
+};
+use recado_domain::shared::{AccountId, Clock, Ids};
+use recado_postgres::{PgAdministration, PgGatewayEvents, PgSubscriptions};
+use serde_json::json;
+use time::{Duration, OffsetDateTime};
+use uuid::Uuid;
+
+use crate::billing::{payment, store, subscribed};
+use crate::support::{LEASE, NOW, World, event, id};
+
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now(&self) -> OffsetDateTime {
+        NOW
+    }
+}
+
+struct Growing;
+
+impl Ids for Growing {
+    fn next(&self) -> Uuid {
+        id()
+    }
+}
+
+fn service(world: &World) -> GatewayEvents {
+    let events = Arc::new(PgGatewayEvents::new(world.platform.clone()));
+    let store = Arc::new(PgSubscriptions::new(world.tenants.clone()));
+    GatewayEvents::new(events, store, Arc::new(Stopped), Arc::new(Growing))
+}
+
+fn inactivated(name: &str) -> GatewayEvent {
+    let body = json!({ "id": name, "event": "SUBSCRIPTION_INACTIVATED", "subscription": { "id": "sub_1" } });
+    GatewayEvent::read(body.to_string().as_bytes())
+}
+
+fn received(name: &str) -> GatewayEvent {
+    let body = json!({ "id": name, "event": "PAYMENT_RECEIVED",
+        "payment": { "id": "pay_1", "subscription": "sub_1", "value": 297.0, "status": "RECEIVED" } });
+    GatewayEvent::read(body.to_string().as_bytes())
+}
+
+/// A claims E and stalls; B applies E, and F, which came after it; A goes on.
+#[tokio::test]
+async fn an_event_has_its_effect_once_whoever_still_holds_it() {
+    let world = World::new().await;
+    let (events, service) = (PgGatewayEvents::new(world.platform.clone()), service(&world));
+    let row = subscribed(&world, world.account, "sub_1").await;
+    service.keep(&inactivated("evt_1"), NOW).await.unwrap();
+    let stalled = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
+    assert!(service.apply_next().await.unwrap());
+    let lapsed = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    assert_eq!(lapsed.status, SubscriptionStatus::Inactive);
+    // One that finds nothing to change is marked, too: later it might find something.
+    service.keep(&inactivated("evt_2"), NOW).await.unwrap();
+    let idle = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
+    assert!(service.apply_next().await.unwrap());
+    service.keep(&received("evt_3"), NOW).await.unwrap();
+    assert!(service.apply_next().await.unwrap());
+    let paid = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    assert_eq!(paid.status, SubscriptionStatus::Active);
+    let told = world.number("SELECT count(*) FROM outbox_events").await;
+    for event in [&stalled, &idle] {
+        service.apply_kept(Some(event), "sub_1").await.unwrap();
+        let after = store(&world).find(world.account, row.id).await.unwrap();
+        assert_eq!(after, Some(paid.clone()));
+    }
+    assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, told);
+    // A worker that stalled brings no finished event back.
+    events.defer(stalled.id, Duration::ZERO).await.unwrap();
+    assert_eq!(events.claim(None, LEASE).await.unwrap(), None);
+    // The marks go with the events.
+    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 3);
+    assert_eq!(events.forget(Duration::ZERO, 2).await.unwrap(), 2);
+    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 1);
+}
+
+#[tokio::test]
+async fn a_change_that_is_not_written_marks_no_event() {
+    let world = World::new().await;
+    let row = subscribed(&world, world.account, "sub_1").await;
+    let applying = |version: i64, event: Uuid| Change {
+        applies: Some(event.into()),
+        ..Change::of(Subscription {
+            version,
+            ..row.clone()
+        })
+    };
+    let (one, other) = (id(), id());
+    let written = async |change: Change| store(&world).write(&change).await.unwrap();
+    assert_eq!(written(applying(row.version + 1, one)).await, Writing::Stale);
+    assert_eq!(world.number("SELECT count(*) FROM applied_gateway_events").await, 0);
+    assert_eq!(written(applying(row.version, one)).await, Writing::Done);
+    assert_eq!(written(applying(row.version + 1, one)).await, Writing::Repeated);
+    store(&world).mark_applied(world.account, other.into()).await.unwrap();
+    store(&world).mark_applied(world.account, other.into()).await.unwrap();
+    assert_eq!(written(applying(row.version + 1, other)).await, Writing::Repeated);
+    let kept = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+    assert_eq!(kept.version, row.version + 1);
+}
+
+#[tokio::test]
+async fn a_payment_keeps_the_cycle_that_it_is_for() {
+    let world = World::new().await;
+    let row = subscribed(&world, world.account, "sub_1").await;
+    let mut written = payment(&row, "pay_1", NOW);
+    for cycle in [Some(Cycle::Monthly), Some(Cycle::Yearly), None] {
+        written.cycle = cycle;
+        let current = store(&world).find(world.account, row.id).await.unwrap().unwrap();
+        let change = Change {
+            payment: Some(written.clone()),
+            ..Change::of(current)
+        };
+        assert_eq!(store(&world).write(&change).await.unwrap(), Writing::Done);
+        let facts = store(&world).facts(world.account, row.id, Some("pay_1".into())).await;
+        let kept: Payment = facts.unwrap().unwrap().payment.unwrap();
+        assert_eq!(kept, written);
+    }
+}
+
+/// The plan of the account, and the granted one.
+async fn plans(world: &World, account: AccountId) -> String {
+    let query = format!("SELECT plan || ' ' || coalesce(granted_plan, '-') FROM accounts WHERE id = '{account}'");
+    world.text(&query).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_grant_is_a_fact_beside_what_is_paid_for() {
+    let world = World::new().await;
+    let (account, platform) = (world.account, PgAdministration::new(world.platform.clone()));
+    let grant = async |plan: &str| platform.set_plan(account, plan, &[event(account.0)]).await.unwrap();
+    assert!(grant("scale").await);
+    assert_eq!(plans(&world, account).await, "scale scale");
+    // A smaller plan that is bought takes nothing from it.
+    let mut row = subscribed(&world, account, "sub_1").await;
+    assert_eq!(plans(&world, account).await, "scale scale");
+    let overview = store(&world).overview(account).await.unwrap();
+    assert_eq!((overview.plan(), overview.granted_plan.as_deref()), ("scale", Some("scale")));
+    // What is paid for outlasts the grant, and the other way round.
+    (row.status, row.current_period_end) = (
+        SubscriptionStatus::Cancelled,
+        Some(OffsetDateTime::now_utc() + Duration::DAY),
+    );
+    let ended = Change {
+        account_plan: Some("free".into()),
+        ..Change::of(row.clone())
+    };
+    store(&world).write(&ended).await.unwrap();
+    assert_eq!(plans(&world, account).await, "scale scale");
+    assert!(grant("free").await);
+    assert_eq!(plans(&world, account).await, "growth -");
+    assert!(grant("starter").await);
+    assert_eq!(plans(&world, account).await, "growth starter");
+    world.sql("UPDATE subscriptions SET current_period_end = now()").await;
+    assert!(grant("starter").await);
+    assert_eq!(plans(&world, account).await, "starter starter");
+    // A change of the subscription itself takes its place.
+    row.version += 1;
+    let changed = Change {
+        account_plan: Some("free".into()),
+        withdraws_grant: true,
+        ..Change::of(row)
+    };
+    store(&world).write(&changed).await.unwrap();
+    assert_eq!(plans(&world, account).await, "free -");
+    let other = world.another_account().await;
+    assert_eq!(plans(&world, other).await, "free -");
+}
+
+#[tokio::test]
+async fn an_accounts_plan_by_put_is_a_grant() {
+    let world = World::new().await;
+    let (account, platform) = (world.account, PgAdministration::new(world.platform.clone()));
+    for (plan, stored) in [(Some("growth"), "growth growth"), (None, "growth growth"), (Some("free"), "free -")] {
+        let change = AccountChange {
+            plan: plan.map(str::to_owned),
+            ..AccountChange::default()
+        };
+        platform.update(account, &change, None).await.unwrap();
+        assert_eq!(plans(&world, account).await, stored);
+    }
+}

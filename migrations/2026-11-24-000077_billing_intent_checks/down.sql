@@ -1,0 +1,1 @@
+ALTER TABLE subscriptions DROP COLUMN intent_check_at;

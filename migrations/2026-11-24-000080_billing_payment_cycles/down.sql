@@ -1,0 +1,1 @@
+ALTER TABLE billing_history DROP COLUMN cycle;
