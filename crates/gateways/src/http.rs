@@ -22,6 +22,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{CaptureConnection, HttpConnector, capture_connection};
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use recado_domain::redacted_debug;
 use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
@@ -199,7 +200,6 @@ impl Request {
 }
 
 /// An answer, read whole, whatever its status: redirects are not followed.
-#[derive(Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
@@ -208,6 +208,8 @@ pub struct Answer {
     /// Its body.
     pub body: Bytes,
 }
+
+redacted_debug!(Answer { status });
 
 impl Answer {
     /// The body as JSON; none when it is something else.

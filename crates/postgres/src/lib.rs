@@ -29,6 +29,7 @@ mod migrate;
 mod notifications;
 mod outbox;
 mod pool;
+mod pricing;
 mod queues;
 mod reads;
 mod rollups;

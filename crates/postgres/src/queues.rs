@@ -65,7 +65,10 @@ const WAITING: &str = "WITH RECURSIVE lines AS (
          LIMIT $1) q
        UNION ALL
        SELECT 'whatsapp_callbacks', count(*), min(received_at) FROM (
-         SELECT received_at FROM whatsapp_callbacks ORDER BY due_at LIMIT $1) q
+         SELECT received_at FROM whatsapp_callbacks WHERE due_at < 'infinity' ORDER BY due_at LIMIT $1) q
+       UNION ALL
+       SELECT 'whatsapp_callbacks_set_aside', count(*), min(received_at) FROM (
+         SELECT received_at FROM whatsapp_callbacks WHERE due_at = 'infinity' LIMIT $1) q
        UNION ALL
        SELECT 'gateway_events', count(*), min(received_at) FROM (
          SELECT received_at FROM gateway_events WHERE due_at IS NOT NULL ORDER BY seq LIMIT $1) q

@@ -7,6 +7,7 @@ use actix_web::http::Uri;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use recado_domain::egress::AllowList;
+use recado_domain::redacted_debug;
 use recado_domain::shared::Network;
 use recado_domain::webhooks::Schedule;
 use secrecy::SecretString;
@@ -45,7 +46,7 @@ pub enum SessionProof {
 }
 
 /// The AI service; without an address and a model nobody reads pages.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AiAccess {
     /// `AI_API_URL`, with the version segment.
     pub url: Option<String>,
@@ -54,6 +55,8 @@ pub struct AiAccess {
     /// `AI_MODEL`.
     pub model: Option<String>,
 }
+
+redacted_debug!(AiAccess { model });
 
 impl AiAccess {
     fn read(source: Source<'_>) -> Result<Self, ConfigError> {
@@ -66,7 +69,7 @@ impl AiAccess {
 }
 
 /// Everything the server is told from outside.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Config {
     /// `DATABASE_URL`.
     pub database_url: SecretString,
@@ -139,6 +142,15 @@ pub struct Config {
     /// `OTEL_EXPORTER_OTLP_ENDPOINT`; none: nothing is traced.
     pub otlp_endpoint: Option<String>,
 }
+
+redacted_debug!(Config {
+    bind,
+    public_url,
+    database_pool_size,
+    runs,
+    log_format,
+    metrics_bind
+});
 
 impl Config {
     /// Reads the environment of the process.
@@ -421,6 +433,18 @@ mod tests {
         assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
         assert_eq!(config.database_wait_timeout, Duration::milliseconds(750));
         assert_eq!(config.webhook_retry_schedule, Schedule::default());
+    }
+
+    #[test]
+    fn debug_shows_no_secret_and_no_address_that_may_hold_one() {
+        let planted = [
+            ("PLATFORM_ADMIN_EMAILS", "planted@example.com"),
+            ("AI_API_URL", "http://planted@ai.example/v1"),
+            ("AI_API_KEY", "planted"),
+        ];
+        let config = read(&planted).unwrap();
+        let shown = format!("{config:?}{:?}", config.ai);
+        assert!(!shown.contains("planted") && !shown.contains("107, 107"), "{shown}");
     }
 
     #[test]

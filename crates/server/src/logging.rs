@@ -50,6 +50,18 @@ impl Format {
     }
 }
 
+/// An error and what is behind it, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text.push_str(": ");
+        text.push_str(&source.to_string());
+        next = source.source();
+    }
+    text
+}
+
 /// Starts logging for a command that traces nothing.
 pub fn start(format: Format) -> anyhow::Result<Lines> {
     start_with(format, &Traces::start(None)?)

@@ -16,7 +16,12 @@ const USAGE: &str = "usage: recado [serve [--no-workers] | worker | migrate | ro
 
 fn main() -> ExitCode {
     // A `.env` file is a convenience of development; what is set already wins over it.
-    dotenvy::dotenv().ok();
+    if let Err(error) = dotenvy::dotenv()
+        && !error.not_found()
+    {
+        tell(&format!("recado: the file .env cannot be read: {}", unreadable(&error)));
+        return ExitCode::FAILURE;
+    }
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
@@ -42,6 +47,14 @@ fn main() -> ExitCode {
             tell(&format!("recado: {error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Why a `.env` file cannot be read, without the line, which may hold a secret.
+fn unreadable(error: &dotenvy::Error) -> String {
+    match error {
+        dotenvy::Error::Io(error) => error.to_string(),
+        _ => "a line is not of the form NAME=value".to_owned(),
     }
 }
 

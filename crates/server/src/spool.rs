@@ -12,6 +12,7 @@ use recado_domain::shared::StoreError;
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
+use crate::logging::chain;
 use crate::wiring::Services;
 
 /// How many events wait in memory; what comes beyond is found by asking the gateway.
@@ -122,9 +123,11 @@ async fn take_in(services: &Services, arrived: Arrived) {
         return;
     };
     let applied = tokio::time::timeout(APPLY_TIME, events.apply_kept(received.as_ref(), subject)).await;
-    if !matches!(applied, Ok(Ok(()))) {
-        // A worker goes on when the lease is over.
-        tracing::warn!("an event of the payment gateway waits for a worker");
+    // If it was not applied, a worker goes on when the lease is over.
+    match applied {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(cause = %chain(&error), "an event of the payment gateway waits for a worker"),
+        Err(late) => tracing::warn!(cause = %late, "an event of the payment gateway waits for a worker"),
     }
     services.shared.relays.wake();
 }

@@ -26,7 +26,7 @@ use recado_domain::shared::{Cipher, Clock, Ids, Secrets};
 use recado_domain::team::{Invitations, Invites, Members};
 use recado_domain::templates::Templates;
 use recado_domain::webhooks::{Inbound, Webhooks};
-use recado_domain::whatsapp::{Callbacks, MessageFiles, Profiles};
+use recado_domain::whatsapp::{CallbackStores, Callbacks, MessageFiles, Profiles};
 use recado_gateways::http::Http;
 use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
@@ -53,6 +53,7 @@ use crate::config::Config;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
+use crate::telemetry::Reports;
 use crate::web::auth::Authenticator;
 use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
@@ -114,6 +115,8 @@ pub struct Shared {
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
     pub spool: EventSpool,
+    /// What is reported instead of failing.
+    pub reports: Reports,
     /// Every pool of the process.
     census: Census,
 }
@@ -134,6 +137,7 @@ impl Shared {
             customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
+            reports: Reports::default(),
             census: Census::default(),
             config: Arc::new(config),
             clock,
@@ -243,15 +247,15 @@ impl Stores {
 
     /// Processing of callbacks.
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
-        Callbacks::new(
-            Arc::new(PgCallbacks::new(self.platform.clone())),
-            Arc::new(PgDeliveries::new(self.tenant.clone())),
-            Arc::new(PgInbox::new(self.tenant.clone())),
-            Arc::new(self.templates()),
-            Arc::new(self.runs()),
-            shared.clock.clone(),
-            shared.ids.clone(),
-        )
+        let stores = CallbackStores {
+            callbacks: Arc::new(PgCallbacks::new(self.platform.clone())),
+            deliveries: Arc::new(PgDeliveries::new(self.tenant.clone())),
+            inbox: Arc::new(PgInbox::new(self.tenant.clone())),
+            templates: Arc::new(self.templates()),
+            runs: Arc::new(self.runs()),
+        };
+        let report = Arc::new(shared.reports.clone());
+        Callbacks::new(stores, report, shared.clock.clone(), shared.ids.clone())
     }
 
     /// Plans and subscriptions.
@@ -313,6 +317,7 @@ impl Stores {
             Arc::new(shared.whatsapp()?),
             self.message_files(shared)?,
             shared.cipher.clone(),
+            Arc::new(shared.reports.clone()),
             shared.ids.clone(),
         ))
     }
@@ -462,6 +467,7 @@ impl Services {
                 Arc::new(stores.conversations()),
                 Arc::new(shared.whatsapp()?),
                 shared.cipher.clone(),
+                Arc::new(shared.reports.clone()),
                 ids,
             ),
             notifications: shared.notifications(&stores.tenant)?,

@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, timestamp};
+use crate::shared::{AccountId, FieldErrors, Role, StoreError, UserId, redacted_debug, timestamp};
 
 /// Whether an account may work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -92,7 +92,7 @@ pub struct Standing {
 }
 
 /// A person, proved by the identity provider.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Session {
     /// The user.
     pub user_id: UserId,
@@ -103,6 +103,8 @@ pub struct Session {
     /// When the proof ends.
     pub expires_at: OffsetDateTime,
 }
+
+redacted_debug!(Session { user_id });
 
 /// Why a token proves nothing.
 #[derive(Debug, Error)]

@@ -11,7 +11,7 @@ use time::Duration;
 use super::{AdministrationError, DeletionStore, GatewayCancellation};
 use crate::billing::{GatewayFault, PaymentGateway};
 use crate::media::{MediaStore, MediaStoreError};
-use crate::shared::{AccountId, Clock};
+use crate::shared::{AccountId, Clock, ErrorReport, SideStep, StoreError};
 
 /// How long the next piece of a removal may take before somebody else goes on with it.
 pub const DELETION_LEASE: Duration = Duration::minutes(2);
@@ -27,6 +27,7 @@ pub struct Deletions {
     store: Arc<dyn DeletionStore>,
     media: Arc<dyn MediaStore>,
     gateway: Arc<dyn PaymentGateway>,
+    report: Arc<dyn ErrorReport>,
     clock: Arc<dyn Clock>,
 }
 
@@ -35,12 +36,14 @@ impl Deletions {
         store: Arc<dyn DeletionStore>,
         media: Arc<dyn MediaStore>,
         gateway: Arc<dyn PaymentGateway>,
+        report: Arc<dyn ErrorReport>,
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
             store,
             media,
             gateway,
+            report,
             clock,
         }
     }
@@ -53,7 +56,9 @@ impl Deletions {
         }
         for cancellation in self.store.cancellations(account).await? {
             // What fails now is tried again by the worker.
-            self.cancel(&cancellation).await.ok();
+            if let Err(error) = self.cancel(&cancellation).await {
+                self.report.swallowed(SideStep::CancelSubscription, &error);
+            }
         }
         self.finish(account).await
     }

@@ -10,12 +10,13 @@ use crate::billing::{Cents, GatewayFault};
 use crate::media::MediaStoreError;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, Audit, AuditAction, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId, timestamp,
+    AccountId, Audit, AuditAction, Conflict, FieldErrors, Role, StoreError, SubscriptionId, UserId, redacted_debug,
+    timestamp,
 };
 use crate::team::NewInvite;
 
 /// A platform administrator at work.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Admin {
     /// The person.
     pub user_id: UserId,
@@ -26,6 +27,8 @@ pub struct Admin {
     /// Whether they are in support mode meanwhile.
     pub in_support: bool,
 }
+
+redacted_debug!(Admin {});
 
 impl Admin {
     /// An entry in the log of the account that they act on.
@@ -100,7 +103,7 @@ pub struct AccountFilter {
 }
 
 /// Somebody in an account.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct AccountUser {
     /// The account.
     pub account_id: AccountId,
@@ -123,6 +126,8 @@ pub struct AccountUser {
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
+
+redacted_debug!(AccountUser {});
 
 /// What an account has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -16,7 +16,8 @@ use crate::billing::{
 };
 use crate::media::{MediaStoreError, MockMediaStore};
 use crate::shared::{
-    AccountId, Event, MockClock, MockIds, MockSecrets, Page, PageQuery, StoreError, SubscriptionId, UserId,
+    AccountId, Event, MockClock, MockErrorReport, MockIds, MockSecrets, Page, PageQuery, SideStep, StoreError,
+    SubscriptionId, UserId,
 };
 use crate::team::{Invites, MockInviteStore};
 
@@ -434,13 +435,21 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
             .returning(move |_| found.clone().map(|id| id.map(at_gateway)));
         gateway.expect_cancel().returning(move |_| answer.clone());
         let media = Arc::new(MockMediaStore::new());
-        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), clock());
+        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), silent(), clock());
         match deletions.cancel_next().await {
             Ok(_) => assert!(succeeds, "{told}"),
             // Whose fault it is stays known.
-            Err(error) => assert!(!succeeds && matches!(error, AdministrationError::Gateway(_)), "{told}: {error:?}"),
+            Err(error) => assert!(
+                !succeeds && matches!(error, AdministrationError::Gateway(_)),
+                "{told}: {error:?}"
+            ),
         }
     }
+}
+
+/// Expects that no error is swallowed.
+fn silent() -> Arc<MockErrorReport> {
+    Arc::new(MockErrorReport::new())
 }
 
 #[tokio::test]
@@ -468,7 +477,14 @@ async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone()
         .returning(move |_| Err(silence.clone()));
     let mut media = MockMediaStore::new();
     media.expect_delete_account().times(1).returning(|_| Ok(()));
-    let deletions = Deletions::new(Arc::new(store), Arc::new(media), Arc::new(gateway), clock());
+    let mut report = MockErrorReport::new();
+    report
+        .expect_swallowed()
+        .times(1)
+        .withf(|step, error| *step == SideStep::CancelSubscription && matches!(error, StoreError::Unavailable(_)))
+        .returning(|_, _| ());
+    let (store, media, gateway) = (Arc::new(store), Arc::new(media), Arc::new(gateway));
+    let deletions = Deletions::new(store, media, gateway, Arc::new(report), clock());
     deletions.delete(ACCOUNT).await.unwrap();
 }
 
@@ -486,13 +502,13 @@ async fn files_that_cannot_be_removed_keep_a_removal_open() {
             .expect_delete_account()
             .returning(move |_| Err(fault.lock().unwrap().take().unwrap()));
         let gateway = Arc::new(MockPaymentGateway::new());
-        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, clock());
+        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, silent(), clock());
         assert_eq!(deletions.finish_next().await.is_ok(), ends);
     }
     let mut store = MockDeletionStore::new();
     store.expect_begin().returning(|_, _, _| Ok(false));
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
-    let deletions = Deletions::new(Arc::new(store), media, gateway, clock());
+    let deletions = Deletions::new(Arc::new(store), media, gateway, silent(), clock());
     assert!(matches!(
         deletions.delete(ACCOUNT).await,
         Err(AdministrationError::NotFound)

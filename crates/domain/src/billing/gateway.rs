@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::{Date, OffsetDateTime};
 
 use super::{BillingType, CardPayment, Cents, Cycle, TaxNumber};
-use crate::shared::{AccountId, SubscriptionId};
+use crate::shared::{AccountId, SubscriptionId, redacted_debug};
 
 /// One of the gateway's own words about what it refused. Never holds a card number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -41,7 +41,7 @@ pub enum GatewayFault {
 }
 
 /// Who pays.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct CustomerOrder {
     /// The account: what the gateway knows the customer by.
     pub account_id: AccountId,
@@ -52,6 +52,8 @@ pub struct CustomerOrder {
     /// CPF or CNPJ.
     pub tax_number: TaxNumber,
 }
+
+redacted_debug!(CustomerOrder {});
 
 /// What is to be paid.
 #[derive(Debug)]

@@ -156,7 +156,11 @@ pub fn better_plan<'a>(plan: &'a str, other: Option<&'a str>) -> &'a str {
 
 /// The cycle of the one price of the catalogue that has this value.
 pub(super) fn cycle_of_price(value: Cents) -> Option<Cycle> {
-    let priced = |cycle: Cycle| PLANS.iter().any(|plan| plan.id != FREE_PLAN && plan.price(cycle) == value);
+    let priced = |cycle: Cycle| {
+        PLANS
+            .iter()
+            .any(|plan| plan.id != FREE_PLAN && plan.price(cycle) == value)
+    };
     Cycle::ALL.iter().copied().find(|cycle| priced(*cycle))
 }
 

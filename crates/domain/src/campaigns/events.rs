@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Campaign, CampaignStatus, RunReport, SendStatus, Trigger};
-use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind};
+use crate::shared::{CampaignId, ContactId, ConversationId, Event, WebhookKind, redacted_debug};
 
 /// A run began, to so many: all of the audience, or those that are tried again.
 pub fn started_event(campaign: &Campaign, trigger: Trigger, recipients: i64) -> Event {
@@ -29,7 +29,7 @@ pub(super) fn cancelled_event(campaign: &Campaign, previous: CampaignStatus) -> 
 }
 
 /// A message that left, and what is known of it since.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct MessageNews {
     /// Of the send, or of the reply.
     pub id: Uuid,
@@ -48,6 +48,13 @@ pub struct MessageNews {
     /// Why it failed.
     pub error_message: Option<String>,
 }
+
+redacted_debug!(MessageNews {
+    id,
+    campaign_id,
+    status,
+    error_code
+});
 
 impl MessageNews {
     /// At most one event a kind, in the order of the statuses.

@@ -50,6 +50,7 @@ mod ports;
 mod postponement;
 mod preconditions;
 mod preview;
+mod pricing;
 mod refusals;
 mod retry;
 mod run;
@@ -74,6 +75,7 @@ pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL,
 pub use ports::*;
 pub use preconditions::{blanks, may_be_sent, objections};
 pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
+pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
     Announced, Announcement, ResumeFacts, RetryOutcome, RunFacts, RunMaterial, RunQuota, RunRetry, RunStart,

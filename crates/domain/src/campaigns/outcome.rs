@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use crate::shared::{GatewayError, SendId};
+use crate::shared::{GatewayError, SendId, redacted_debug};
 use crate::templates::MetaStatus;
 
 /// How often a send that surely did not leave is tried again.
@@ -15,7 +15,7 @@ const THROUGHPUT: i64 = 130_429;
 const BACKOFF_MAX: Duration = Duration::seconds(60);
 
 /// How a call to the platform ended, by the platform's error classes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum SendOutcome {
     /// Accepted (not yet delivered).
     Accepted {
@@ -60,6 +60,17 @@ pub enum SendOutcome {
     },
 }
 
+redacted_debug!(
+    enum SendOutcome {
+        Accepted,
+        Failed,
+        Throttled,
+        Halted,
+        Unknown,
+        Barred,
+    }
+);
+
 impl SendOutcome {
     /// What somebody who waits for the answer is told of a message that surely did not leave; nothing of any other one.
     pub fn refusal(&self) -> Option<GatewayError> {
@@ -83,7 +94,7 @@ impl SendOutcome {
 }
 
 /// What is written of a send after a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum SendResult {
     /// It is sent.
     Sent {
@@ -116,6 +127,17 @@ pub enum SendResult {
     /// for sends that the reporter itself marked as started; nobody else can have started them meanwhile.
     Released,
 }
+
+redacted_debug!(
+    enum SendResult {
+        Sent,
+        Failed,
+        Unknown,
+        Deferred,
+        Throttled,
+        Released,
+    }
+);
 
 /// Why a run has to wait for somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use super::{
     SendCounts, SendResult, StartOutcome, Survey, TrialFacts,
 };
 use crate::contacts::Phone;
-use crate::shared::{AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write};
+use crate::shared::{
+    AccountId, CampaignId, ContactId, Event, Page, PageQuery, SendId, StoreError, TemplateId, Write, redacted_debug,
+};
 
 /// Campaigns and their figures.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -67,7 +69,7 @@ pub trait CampaignStore: Send + Sync {
 }
 
 /// A claimed part of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct ClaimedSend {
     /// The send.
     pub id: SendId,
@@ -81,6 +83,8 @@ pub struct ClaimedSend {
     /// Their id with the platform, as far as it is known.
     pub wa_id: Option<String>,
 }
+
+redacted_debug!(ClaimedSend {});
 
 /// What a worker may do next in a run.
 #[derive(Clone, Debug, PartialEq)]

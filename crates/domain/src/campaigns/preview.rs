@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::script::values;
 use super::{Command, Recipient, Refusal, RetryReport, RunFacts, objections, transition};
-use crate::shared::ContactId;
+use crate::shared::{ContactId, redacted_debug};
 use crate::templates::Rendered;
 
 /// What a preview is made of, all of one moment.
@@ -63,7 +63,7 @@ pub struct PreviewMessage {
 }
 
 /// To whom a message would go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PreviewContact {
     /// The contact's id.
     pub id: ContactId,
@@ -74,6 +74,8 @@ pub struct PreviewContact {
     #[schemars(example = &"+5511961234567")]
     pub phone: String,
 }
+
+redacted_debug!(PreviewContact {});
 
 /// One thing that would refuse a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]

@@ -5,10 +5,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
-use super::FailureClass;
+use super::{FailureClass, Pricing};
 use crate::shared::schema::Timestamp;
 use crate::shared::words;
-use crate::shared::{ContactId, SendId, timestamp};
+use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
 
 words! {
     /// What became of a send.
@@ -47,7 +47,7 @@ impl SendStatus {
 }
 
 /// The contact that a message went to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct SendContact {
     /// The contact's name.
     #[schemars(example = &"Ana Lima")]
@@ -60,8 +60,10 @@ pub struct SendContact {
     pub email: Option<String>,
 }
 
+redacted_debug!(SendContact {});
+
 /// One message of a campaign to one contact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct CampaignSend {
     /// The id of this send.
     pub id: SendId,
@@ -89,12 +91,21 @@ pub struct CampaignSend {
     /// WhatsApp's id of the message; null before it was accepted.
     #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
+    /// What WhatsApp says about the price of the message; null before a status named it.
+    pub pricing: Option<Pricing>,
     /// The contact that it goes to.
     pub contacts: SendContact,
 }
 
+redacted_debug!(CampaignSend {
+    id,
+    contact_id,
+    status,
+    error_code
+});
+
 /// What a message is made for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Recipient {
     /// Their name.
     pub name: String,
@@ -105,6 +116,8 @@ pub struct Recipient {
     /// Whatever the account knows of them.
     pub attributes: Map<String, Value>,
 }
+
+redacted_debug!(Recipient {});
 
 /// How many sends are in each status now: a send that was read is no longer counted as delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]

@@ -20,7 +20,8 @@ use crate::contacts::Phone;
 use crate::media::MediaStoreError;
 use crate::shared::text::single_spaced;
 use crate::shared::{
-    AuditAction, CampaignId, Cipher, Event, FieldErrors, GatewayError, Ids, SendId, StoreError, Tenant,
+    AuditAction, CampaignId, Cipher, ErrorReport, Event, FieldErrors, GatewayError, Ids, SendId, SideStep, StoreError,
+    Tenant, redacted_debug,
 };
 use crate::templates::Template;
 use crate::whatsapp::{FileFault, Line, MessageFiles, StoredProfile, WhatsappGateway};
@@ -46,7 +47,7 @@ pub struct TrialContact {
 }
 
 /// How a test went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TrialReport {
     /// Whether the message was sent: always true, as anything else is answered as an error.
     #[schemars(example = true)]
@@ -57,6 +58,8 @@ pub struct TrialReport {
     #[schemars(example = &"wamid.HBgNNTUxMTk2MTIzNDU2NxUCABEYEjVBQ0Q3")]
     pub wa_message_id: Option<String>,
 }
+
+redacted_debug!(TrialReport { sent, simulated });
 
 /// Why a test did not leave, or may not have.
 #[derive(Debug, Error)]
@@ -104,6 +107,7 @@ pub struct Trials {
     gateway: Arc<dyn WhatsappGateway>,
     files: MessageFiles,
     cipher: Arc<dyn Cipher>,
+    report: Arc<dyn ErrorReport>,
     ids: Arc<dyn Ids>,
 }
 
@@ -121,6 +125,7 @@ impl Trials {
         gateway: Arc<dyn WhatsappGateway>,
         files: MessageFiles,
         cipher: Arc<dyn Cipher>,
+        report: Arc<dyn ErrorReport>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
@@ -128,6 +133,7 @@ impl Trials {
             gateway,
             files,
             cipher,
+            report,
             ids,
         }
     }
@@ -184,7 +190,9 @@ impl Trials {
         match (outcome.refusal(), outcome) {
             (Some(refusal), _) => {
                 // Where this fails the month has one message less: the platform's word is what the caller needs to hear.
-                self.store.give_back(tenant.account_id, month).await.ok();
+                if let Err(error) = self.store.give_back(tenant.account_id, month).await {
+                    self.report.swallowed(SideStep::ReturnTestQuota, &error);
+                }
                 Err(TrialError::Platform(refusal))
             }
             (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),

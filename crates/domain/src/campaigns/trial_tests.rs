@@ -12,7 +12,9 @@ use super::*;
 use crate::billing::Standing;
 use crate::media::tests::{Shelf, media};
 use crate::media::{MediaPath, MediaType};
-use crate::shared::{AuditAction, CampaignId, Event, GatewayError, MockCipher, MockIds, ProfileId, Sealed, StoreError};
+use crate::shared::{
+    AuditAction, CampaignId, Event, GatewayError, MockCipher, MockErrorReport, MockIds, ProfileId, Sealed, StoreError,
+};
 use crate::templates::tests::approved_template;
 use crate::templates::{HeaderType, MetaStatus, Template, TextParameter};
 use crate::whatsapp::{FileSource, MessageFiles, MockFileIdStore, MockWhatsappGateway, Profile, StoredProfile};
@@ -179,7 +181,12 @@ impl Stage {
         kept.expect_keep().returning(|_, _, _, _, _| Ok(()));
         let files = MessageFiles::new(media(&self.shelf), Arc::new(kept));
         let (store, gateway) = (Arc::new(self.store), Arc::new(self.gateway));
-        let trials = Trials::new(store, gateway, files, Arc::new(cipher), Arc::new(ids));
+        let mut report = MockErrorReport::new();
+        let told = self.told.clone();
+        report
+            .expect_swallowed()
+            .returning(move |step, _| told.lock().unwrap().push(step.to_string()));
+        let trials = Trials::new(store, gateway, files, Arc::new(cipher), Arc::new(report), Arc::new(ids));
         let report = trials.send(&tenant(), ID, phone).await;
         (report, self.told.lock().unwrap().clone())
     }
@@ -336,7 +343,8 @@ async fn what_surely_did_not_leave_costs_nothing() {
                 Err(TrialError::Platform(GatewayError::Unavailable(_))) => assert!(!has_code),
                 other => panic!("{other:?}"),
             }
-            assert_eq!(told[1..], ["call", "give back"]);
+            let steps = ["call", "give back", "return_test_quota"];
+            assert_eq!(told[1..], steps[..if done { 2 } else { 3 }], "a failure is reported");
         }
     }
 }

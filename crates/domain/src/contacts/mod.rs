@@ -8,6 +8,7 @@ mod limits;
 mod model;
 mod phone;
 mod ports;
+mod referral;
 mod service;
 mod upsert;
 
@@ -16,4 +17,5 @@ pub use limits::{MAX_ATTRIBUTE_BYTES, MAX_ATTRIBUTES, attribute_bytes};
 pub use model::*;
 pub use phone::Phone;
 pub use ports::*;
+pub use referral::Referral;
 pub use service::{Contacts, Tags};

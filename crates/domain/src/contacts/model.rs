@@ -6,9 +6,11 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 use time::OffsetDateTime;
 
-use super::Phone;
+use super::{Phone, Referral};
 use crate::shared::schema::Timestamp;
-use crate::shared::{Conflict, ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, timestamp};
+use crate::shared::{
+    Conflict, ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, redacted_debug, timestamp,
+};
 
 /// A label on contacts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,7 +26,7 @@ pub struct Tag {
 }
 
 /// A person an account writes to.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Contact {
     /// The contact's id.
     pub id: ContactId,
@@ -62,8 +64,19 @@ pub struct Contact {
     pub version: i64,
 }
 
+redacted_debug!(Contact { id });
+
+/// A contact, with what only the answer about one contact shows.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct ContactDetails {
+    #[serde(flatten)]
+    pub contact: Contact,
+    /// The ad or post that the contact's first message from one came from; null where there was none.
+    pub first_referral: Option<Referral>,
+}
+
 /// A contact to be written, checked.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ContactDraft {
     /// 1 to 200 characters.
     pub name: String,
@@ -79,8 +92,10 @@ pub struct ContactDraft {
     pub opted_out: Option<bool>,
 }
 
+redacted_debug!(ContactDraft {});
+
 /// The fields of a contact that a change names, checked; the others stay as they are stored.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub struct ContactChange {
     /// 1 to 200 characters.
     pub name: Option<String>,
@@ -98,8 +113,10 @@ pub struct ContactChange {
     pub opted_out: Option<bool>,
 }
 
+redacted_debug!(ContactChange {});
+
 /// What a caller wrote, unchecked. On update an absent field is kept; `Some(None)` clears.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ContactInput {
     /// Required on create.
     pub name: Option<String>,
@@ -116,6 +133,8 @@ pub struct ContactInput {
     /// Optional; true records an opt-out, false takes it back.
     pub opted_out: Option<bool>,
 }
+
+redacted_debug!(ContactInput {});
 
 /// One checked line of an import.
 #[derive(Clone, Debug, PartialEq)]

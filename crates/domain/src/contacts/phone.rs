@@ -6,10 +6,14 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::shared::redacted_debug;
+
 /// A canonical number, for example `+5511961234567`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Phone(String);
+
+redacted_debug!(Phone {});
 
 /// What people write between digits.
 const PUNCTUATION: &str = " +-().\u{a0}/";

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Contact, ContactChange, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag};
+use super::{
+    Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag,
+};
 use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId, UpdateOutcome};
 
 /// How many rows of a batch were new, and how many changed a contact that was there.
@@ -45,6 +47,9 @@ pub trait ContactStore: Send + Sync {
 
     /// One contact with its tags.
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
+
+    /// One contact with its tags and what else is shown of one contact alone.
+    async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError>;
 
     /// Inserts with tags; a draft that names an opt-out decides by `Consent::decided`. `Taken { field: "phone" }` when the number is another contact's, so for `wa_user_id`, and
     /// `Dangling { field: "tag_ids" }` when a tag is not the account's.

@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::change::draft_of;
 use super::limits::merge_rule;
 use super::{
-    Contact, ContactChange, ContactError, ContactInput, ContactQuery, ContactStore, Import, ImportFormat, Tag,
-    TagStore, UpsertOutcome, upsert,
+    Contact, ContactChange, ContactDetails, ContactError, ContactInput, ContactQuery, ContactStore, Import,
+    ImportFormat, Tag, TagStore, UpsertOutcome, upsert,
 };
 use crate::shared::{
     AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
@@ -42,6 +42,12 @@ impl Contacts {
             .find(tenant.account_id, id)
             .await?
             .ok_or(ContactError::NotFound)
+    }
+
+    /// One contact, with what is shown of one contact alone.
+    pub async fn details(&self, tenant: &Tenant, id: ContactId) -> Result<ContactDetails, ContactError> {
+        let found = self.store.details(tenant.account_id, id).await?;
+        found.ok_or(ContactError::NotFound)
     }
 
     /// A new contact.

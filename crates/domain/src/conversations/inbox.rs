@@ -9,7 +9,7 @@ use super::people::{find, learn, move_to};
 use super::{
     ConversationEvent, ConversationStatus, InboundMessage, InboundNews, Person, Sender, is_opt_out, transition,
 };
-use crate::shared::{ContactId, ConversationId, MessageId, ProfileId};
+use crate::shared::{ContactId, ConversationId, MessageId, ProfileId, redacted_debug};
 
 /// One piece of news, with ids for what it may make.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Thread {
 }
 
 /// What of an account a batch of news may touch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct InboxKeys {
     /// Canonical numbers.
     pub phones: Vec<String>,
@@ -53,6 +53,8 @@ pub struct InboxKeys {
     /// The platform's ids of messages.
     pub messages: Vec<String>,
 }
+
+redacted_debug!(InboxKeys {});
 
 impl InboxKeys {
     /// Of these arrivals.
@@ -251,6 +253,7 @@ mod tests {
             kind: "text".into(),
             text: Some(text.into()),
             said: true,
+            referral: None,
             payload: json!({}),
         })
     }

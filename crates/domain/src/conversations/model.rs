@@ -7,9 +7,12 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use super::{ConversationStatus, Direction, MessageStatus, ReplyRefusal, Sender};
+use crate::campaigns::Pricing;
+use crate::contacts::Referral;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, Moment, SliceQuery, StoreError, timestamp,
+    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, Moment, SliceQuery, StoreError, redacted_debug,
+    timestamp,
 };
 
 /// What is said with one contact.
@@ -32,7 +35,7 @@ pub struct Conversation {
 }
 
 /// A message of a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Message {
     /// The message's id.
     pub id: MessageId,
@@ -52,11 +55,23 @@ pub struct Message {
     /// WhatsApp's id of the message; null while it is not known.
     #[schemars(example = "wamid.HBgNNTUxMTk2MTIzNDU2NxUCABIYFDNBNjY0")]
     pub wa_message_id: Option<String>,
+    /// The ad or post that the message came from; null for every other message.
+    pub referral: Option<Referral>,
+    /// What WhatsApp says about the price of the message; null before a status named it, and of inbound messages.
+    pub pricing: Option<Pricing>,
     /// When it was written, by the clock of whoever wrote it.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
+
+redacted_debug!(Message {
+    id,
+    conversation_id,
+    direction,
+    kind,
+    status
+});
 
 /// Asks for conversations, the one with the latest message first.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +106,7 @@ pub enum InboundNews {
 }
 
 /// A message from outside.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct InboundMessage {
     /// The platform's id of it; the same message may come any number of times.
     pub wa_message_id: String,
@@ -105,9 +120,13 @@ pub struct InboundMessage {
     pub text: Option<String>,
     /// Whether `text` is the sender's own words: typed, or the label of a template's button that they pressed.
     pub said: bool,
+    /// The ad or post that it came from.
+    pub referral: Option<Referral>,
     /// What else it holds: ids of media, a location, what it answers.
     pub payload: Value,
 }
+
+redacted_debug!(InboundMessage { at, kind, said });
 
 /// Why an operation on conversations did not happen.
 #[derive(Debug, Error)]

@@ -3,7 +3,7 @@
 use time::{Duration, OffsetDateTime};
 
 use crate::contacts::Phone;
-use crate::shared::{ContactId, text};
+use crate::shared::{ContactId, redacted_debug, text};
 
 /// The longest name of a contact, in characters.
 const NAME_CHARS: usize = 200;
@@ -12,7 +12,7 @@ const NAME_CHARS: usize = 200;
 const OPT_OUT: [&str; 3] = ["SAIR", "PARAR", "STOP"];
 
 /// Somebody as the platform names them. At least one id is there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Their number, digits alone, with or without the ninth; none for somebody who hides it.
     pub wa_id: Option<String>,
@@ -21,6 +21,8 @@ pub struct Sender {
     /// What they call themselves.
     pub name: Option<String>,
 }
+
+redacted_debug!(Sender {});
 
 impl Sender {
     /// Their number in its one canonical form.
@@ -112,7 +114,7 @@ impl Consent {
 }
 
 /// A contact, as far as news of senders can change it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Person {
     /// Its id.
     pub id: ContactId,
@@ -127,6 +129,8 @@ pub struct Person {
     /// Whether they want messages.
     pub consent: Consent,
 }
+
+redacted_debug!(Person { id, consent });
 
 impl Person {
     /// Somebody nobody knew.

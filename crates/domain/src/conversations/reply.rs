@@ -4,7 +4,7 @@ use thiserror::Error;
 use time::{Duration, OffsetDateTime};
 
 use crate::campaigns::SendOutcome;
-use crate::shared::{Cipher, GatewayError};
+use crate::shared::{Cipher, GatewayError, redacted_debug};
 use crate::whatsapp::{Addressee, Line, StoredProfile};
 
 use super::Conversation;
@@ -16,7 +16,7 @@ pub const WINDOW: Duration = Duration::hours(24);
 pub const REPLY_CHARS: usize = 4096;
 
 /// Everything that decides whether a reply may leave, of one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ReplyFacts {
     /// Where.
     pub conversation: Conversation,
@@ -33,6 +33,11 @@ pub struct ReplyFacts {
     /// The store's clock.
     pub now: OffsetDateTime,
 }
+
+redacted_debug!(ReplyFacts {
+    conversation,
+    last_inbound_at
+});
 
 /// Why a reply may not leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -70,7 +75,7 @@ pub fn prepare(facts: &ReplyFacts, cipher: &dyn Cipher) -> Result<(Line, Address
 }
 
 /// What is written of a reply after its call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum ReplyResult {
     /// The platform accepted it.
     Sent {
@@ -87,6 +92,14 @@ pub enum ReplyResult {
     /// Nobody knows: it stays pending until news or time settles it.
     Unknown,
 }
+
+redacted_debug!(
+    enum ReplyResult {
+        Sent,
+        Failed,
+        Unknown,
+    }
+);
 
 /// What follows from an outcome for the reply, and what the caller is told of a refusal.
 pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {

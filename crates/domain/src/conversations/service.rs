@@ -6,7 +6,9 @@ use super::{
     Conversation, ConversationError, ConversationQuery, ConversationStatus, ConversationStore, Direction, Message,
     MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, settle,
 };
-use crate::shared::{Cipher, ConversationId, FieldErrors, Ids, Moment, Slice, SliceQuery, Tenant};
+use crate::shared::{
+    Cipher, ConversationId, ErrorReport, FieldErrors, Ids, Moment, SideStep, Slice, SliceQuery, Tenant,
+};
 use crate::whatsapp::{Addressee, Line, OutboundText, WhatsappGateway};
 
 /// The use cases of conversations.
@@ -14,6 +16,7 @@ pub struct Conversations {
     store: Arc<dyn ConversationStore>,
     gateway: Arc<dyn WhatsappGateway>,
     cipher: Arc<dyn Cipher>,
+    report: Arc<dyn ErrorReport>,
     ids: Arc<dyn Ids>,
 }
 
@@ -22,12 +25,14 @@ impl Conversations {
         store: Arc<dyn ConversationStore>,
         gateway: Arc<dyn WhatsappGateway>,
         cipher: Arc<dyn Cipher>,
+        report: Arc<dyn ErrorReport>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
             store,
             gateway,
             cipher,
+            report,
             ids,
         }
     }
@@ -85,11 +90,13 @@ impl Conversations {
         }
         let (result, refusal) = settle(self.call(&line, to, &reply).await);
         let recorded = self.store.record_reply(account, reply.id, &result).await;
-        match (refusal, recorded) {
-            (Some(refusal), _) => Err(ConversationError::Platform(refusal)),
-            (None, Ok(recorded)) => Ok(recorded.unwrap_or(reply)),
-            // It may have left: whoever is told of a fault would send it again. The platform's news settles it.
-            (None, Err(_)) => Ok(reply),
+        if let Err(error) = &recorded {
+            self.report.swallowed(SideStep::RecordReply, error);
+        }
+        match refusal {
+            Some(refusal) => Err(ConversationError::Platform(refusal)),
+            // It may have left: a caller that gets an error would send it again. The status updates settle it.
+            None => Ok(recorded.ok().flatten().unwrap_or(reply)),
         }
     }
 
@@ -102,6 +109,8 @@ impl Conversations {
             text: Some(text),
             status: MessageStatus::Pending,
             wa_message_id: None,
+            referral: None,
+            pricing: None,
             created_at: facts.now,
         }
     }
@@ -131,7 +140,7 @@ mod tests {
     use super::super::{MockConversationStore, ReplyResult};
     use super::*;
     use crate::campaigns::SendOutcome;
-    use crate::shared::{AccountId, GatewayError, MockIds, Role, StoreError, UserId};
+    use crate::shared::{AccountId, GatewayError, MockErrorReport, MockIds, Role, StoreError, UserId};
     use crate::whatsapp::MockWhatsappGateway;
 
     const ID: ConversationId = ConversationId(Uuid::from_u128(1));
@@ -141,9 +150,14 @@ mod tests {
     }
 
     fn conversations(store: MockConversationStore, gateway: MockWhatsappGateway) -> Conversations {
+        reporting(store, gateway, MockErrorReport::new())
+    }
+
+    fn reporting(store: MockConversationStore, gateway: MockWhatsappGateway, report: MockErrorReport) -> Conversations {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
-        Conversations::new(Arc::new(store), Arc::new(gateway), Arc::new(cipher()), Arc::new(ids))
+        let (store, gateway) = (Arc::new(store), Arc::new(gateway));
+        Conversations::new(store, gateway, Arc::new(cipher()), Arc::new(report), Arc::new(ids))
     }
 
     /// A store with a conversation that can be replied to, and a gateway that ends like this, once.
@@ -235,7 +249,13 @@ mod tests {
                     true => Err(StoreError::Corrupt("x".into())),
                     false => Ok(None),
                 });
-            let reply = conversations(store, gateway)
+            let mut report = MockErrorReport::new();
+            report
+                .expect_swallowed()
+                .times(usize::from(unrecorded))
+                .withf(|step, _| *step == SideStep::RecordReply)
+                .returning(|_, _| ());
+            let reply = reporting(store, gateway, report)
                 .reply(&tenant(), ID, "Oi".into())
                 .await
                 .unwrap();

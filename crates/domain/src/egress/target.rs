@@ -1,5 +1,6 @@
 //! Which URLs may be called.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use thiserror::Error;
@@ -38,8 +39,15 @@ pub enum Refusal {
 }
 
 /// A URL that may be called, once the addresses of its name are judged too.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);
+
+/// The host alone: the rest of a URL may hold secrets.
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Target").field(&self.host()).finish()
+    }
+}
 
 impl Target {
     /// Reads and judges a URL, without asking anybody for addresses: a name passes here, and each of its addresses is

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use time::Duration;
 
-use crate::shared::{AccountId, Cipher, MailId, Sealed, StoreError};
+use crate::shared::{AccountId, Cipher, MailId, Sealed, StoreError, redacted_debug};
 
 pub use post::{Delivery, Post, retry_after};
 
 /// One mail in plain text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mail {
     /// Whom it is for.
     pub to: String,
@@ -25,6 +25,8 @@ pub struct Mail {
     /// What it says; may hold a secret, so that it is stored sealed and never logged.
     pub text: String,
 }
+
+redacted_debug!(Mail {});
 
 /// A mail as it is queued: nobody reads it there.
 #[derive(Clone, Debug, PartialEq, Eq)]

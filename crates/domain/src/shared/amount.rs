@@ -17,6 +17,9 @@ use serde_json::value::RawValue;
 const WHOLE_DIGITS: u32 = 11;
 const DECIMALS: u32 = 4;
 
+/// How many digits the price of one message may have after the point.
+const PRICE_DECIMALS: u32 = 6;
+
 /// How far from the number that was meant a binary float may be, 0.00000001: sums and products of money have errors far
 /// below it, and nobody tells a hundredth of a millionth.
 const FLOAT_NOISE: Decimal = Decimal::from_parts(1, 0, 0, false, 8);
@@ -47,6 +50,14 @@ impl Amount {
         let is_meant = (value - self.0).abs() <= FLOAT_NOISE;
         let fits = value.trunc().abs() < Decimal::from(10_i64.pow(WHOLE_DIGITS));
         (is_meant && fits).then_some(Self(value))
+    }
+
+    /// The price of one message: from 0 to 100 billion, rounded to six decimals; none when it is out of these bounds.
+    pub fn price(self) -> Option<Self> {
+        let strategy = RoundingStrategy::MidpointNearestEven;
+        let value = self.0.round_dp_with_strategy(PRICE_DECIMALS, strategy).normalize();
+        let fits = value.trunc() < Decimal::from(10_i64.pow(WHOLE_DIGITS));
+        (fits && !self.is_negative()).then_some(Self(value))
     }
 
     /// Whether it is below zero.

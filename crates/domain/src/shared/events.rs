@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{UserId, words};
+use super::{UserId, redacted_debug, words};
 
 words! {
     /// Where an event goes: each kind is relayed by itself, so that one whose place fails holds up no other.
@@ -33,6 +33,7 @@ words! {
         ContactUpdated = "contact.updated",
         ContactDeleted = "contact.deleted",
         TemplateStatusChanged = "template.status_changed",
+        TemplateCategoryChanging = "template.category_changing",
         SubscriptionChanged = "subscription.changed",
         OrderRecorded = "order.recorded",
         MetricRecorded = "metric.recorded",
@@ -88,7 +89,7 @@ impl AuditAction {
 }
 
 /// A row of the audit log, but for its id, account and time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Audit {
     /// Who did it; none when the system did.
     pub user_id: Option<UserId>,
@@ -106,6 +107,13 @@ pub struct Audit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub support_admin: Option<String>,
 }
+
+redacted_debug!(Audit {
+    user_id,
+    action,
+    entity_type,
+    entity_id
+});
 
 impl Audit {
     /// What the log keeps as changes: with the administrator who did it in support mode, where one did.
@@ -167,7 +175,7 @@ pub struct Notification {
 }
 
 /// Events of one kind that one change made: each item is an event of its own to the receivers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct Webhook {
     /// Of what kind.
     #[serde(rename = "type")]
@@ -175,6 +183,8 @@ pub struct Webhook {
     /// What each says: ids and what changed, as published in `docs/webhooks.md`.
     pub items: Vec<Value>,
 }
+
+redacted_debug!(Webhook { kind });
 
 #[cfg(test)]
 mod tests {
@@ -251,6 +261,6 @@ mod tests {
         let stored = json!({ "kind": "webhook", "type": "message.sent", "items": [{ "id": 1 }, { "id": 2 }] });
         assert_eq!(json!(event), stored);
         assert_eq!(serde_json::from_value::<Event>(stored).unwrap(), event);
-        assert_eq!(WebhookKind::ALL.len(), 16);
+        assert_eq!(WebhookKind::ALL.len(), 17);
     }
 }

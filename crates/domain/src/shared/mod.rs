@@ -8,6 +8,7 @@ mod locking;
 mod network;
 mod pages;
 mod ports;
+mod redacted;
 pub mod schema;
 mod strict;
 mod tenant;
@@ -23,6 +24,7 @@ pub use locking::{Conflict, UpdateOutcome, WRITE_ATTEMPTS, retry_on_conflict};
 pub use network::Network;
 pub use pages::{Moment, NoPosition, Page, PageQuery, Slice, SliceQuery};
 pub use ports::*;
+pub(crate) use redacted::redacted_debug;
 pub use strict::Strict;
 pub(crate) use words::words;
 

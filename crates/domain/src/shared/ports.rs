@@ -4,6 +4,8 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::{StoreError, words};
+
 /// Tells the time.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait Clock: Send + Sync {
@@ -23,6 +25,27 @@ pub trait Ids: Send + Sync {
 pub trait Secrets: Send + Sync {
     /// So many random bytes, as base64url without padding.
     fn token(&self, bytes: usize) -> SecretString;
+}
+
+words! {
+    /// A step whose failure does not change what the caller is told.
+    SideStep {
+        /// Ending the subscription of a removed account; the worker tries it again.
+        CancelSubscription = "cancel_subscription",
+        /// Giving back the place in the month of a test that WhatsApp refused.
+        ReturnTestQuota = "return_test_quota",
+        /// Putting off a calculation of customers that failed; its lease runs out.
+        PostponeScores = "postpone_scores",
+        /// Recording what WhatsApp answered to a reply; its status updates settle it.
+        RecordReply = "record_reply",
+    }
+}
+
+/// Logs and counts errors that go no further, so that none disappears. An implementation MUST NOT block.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait ErrorReport: Send + Sync {
+    /// A step failed.
+    fn swallowed(&self, step: SideStep, error: &StoreError);
 }
 
 /// A secret as it is stored: encrypted and authenticated.

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{AccountId, Audit, AuditAction, UserId};
+use super::{AccountId, Audit, AuditAction, UserId, redacted_debug};
 
 /// What a member may do in an account, from most to least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -66,7 +66,7 @@ impl FromStr for Role {
 }
 
 /// The person (or the key's creator) behind a request, and where it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Actor {
     /// The user.
     pub user_id: UserId,
@@ -75,6 +75,8 @@ pub struct Actor {
     /// Where the user is a platform administrator at work in support mode: their e-mail address.
     pub support_admin: Option<String>,
 }
+
+redacted_debug!(Actor { user_id });
 
 /// An authenticated account context. Only authentication makes one (`Accounts::context`, `ApiKeys::authenticate`).
 #[derive(Clone, Debug, PartialEq, Eq)]

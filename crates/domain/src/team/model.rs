@@ -8,10 +8,10 @@ use time::OffsetDateTime;
 
 use super::InviteStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, timestamp};
+use crate::shared::{AccountId, Conflict, FieldErrors, InviteId, Role, StoreError, UserId, redacted_debug, timestamp};
 
 /// A person in an account.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Member {
     /// The person's user id.
     pub user_id: UserId,
@@ -33,8 +33,10 @@ pub struct Member {
     pub created_at: OffsetDateTime,
 }
 
+redacted_debug!(Member {});
+
 /// An invitation into an account. Its token is told once, when it is created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Invite {
     /// The invite's id.
     pub id: InviteId,
@@ -55,8 +57,10 @@ pub struct Invite {
     pub created_at: OffsetDateTime,
 }
 
+redacted_debug!(Invite {});
+
 /// What the caller says of a new invite.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct InviteInput {
     /// Whom it is for.
     pub email: Option<String>,
@@ -66,8 +70,10 @@ pub struct InviteInput {
     pub expires_in_hours: Option<i64>,
 }
 
+redacted_debug!(InviteInput {});
+
 /// Who is to be the first owner of an account, and who says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FirstOwner<'a> {
     /// The account.
     pub account_id: AccountId,
@@ -82,6 +88,8 @@ pub struct FirstOwner<'a> {
     /// Now.
     pub now: OffsetDateTime,
 }
+
+redacted_debug!(FirstOwner<'_> {});
 
 /// A new invite and what is told of it only once.
 #[derive(Clone, Debug)]

@@ -3,6 +3,7 @@
 //! Owns the template, its rules and its status. Does not own the wire form (the gateways crate) or the sending
 //! (`campaigns`).
 
+mod category;
 mod content;
 mod model;
 mod parts;
@@ -25,6 +26,9 @@ mod validate;
 mod validate_tests;
 mod verdict;
 
+pub use category::{
+    CategoryNews, announced, category_notifications, changed_notification, has_other_category, with_category_news,
+};
 pub use content::TemplateContent;
 pub use model::*;
 pub use parts::{ButtonKind, ButtonValue};

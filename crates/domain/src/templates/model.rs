@@ -1,7 +1,7 @@
 //! Templates, as stored and published.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 use time::OffsetDateTime;
@@ -78,6 +78,17 @@ impl HeaderType {
     }
 }
 
+/// A change of category that WhatsApp has announced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CategoryChange {
+    /// The category that the template will have.
+    pub to: Category,
+    /// When WhatsApp will change it.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    pub at: OffsetDateTime,
+}
+
 /// A message template: the only form in which a business may begin a conversation on WhatsApp.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Template {
@@ -90,6 +101,8 @@ pub struct Template {
     pub name: String,
     /// What it is for; WhatsApp prices and limits by it.
     pub category: Category,
+    /// The change of `category` that WhatsApp has announced; null while none is coming.
+    pub category_change: Option<CategoryChange>,
     /// The language of its texts, for example `pt_BR` or `pt`.
     #[schemars(example = &"pt_BR")]
     pub language: String,

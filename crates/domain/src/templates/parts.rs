@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::placeholders::{count, names};
 use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter};
+use crate::shared::redacted_debug;
 use crate::shared::text::single_spaced;
 
 /// Which kind of value a button takes.
@@ -16,7 +17,7 @@ pub enum ButtonKind {
 }
 
 /// The value of a button.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ButtonValue {
     /// Its place among the buttons.
     pub index: usize,
@@ -25,6 +26,8 @@ pub struct ButtonValue {
     /// What it gets.
     pub value: String,
 }
+
+redacted_debug!(ButtonValue {});
 
 /// What one card of a carousel is filled with: the examples it came with, since a campaign maps the placeholders of
 /// header and body alone.

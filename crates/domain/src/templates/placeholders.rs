@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{HeaderType, ParameterFormat, Template};
+use crate::shared::redacted_debug;
 
 /// The longest name of a placeholder, in characters.
 const NAME_CHARS: usize = 64;
@@ -28,13 +29,15 @@ impl Placeholder {
 }
 
 /// The value of one placeholder in a message or in an example, as WhatsApp takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct TextParameter {
     /// The placeholder's name; none where placeholders are numbered, and their order counts.
     pub name: Option<String>,
     /// What stands there.
     pub text: String,
 }
+
+redacted_debug!(TextParameter { name });
 
 impl TextParameter {
     /// The value of a numbered placeholder.

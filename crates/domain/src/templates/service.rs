@@ -137,6 +137,8 @@ impl Templates {
         {
             changed.meta_status = command(stored.meta_status, TemplateCommand::Edit)?;
             changed.rejection_reason = None;
+            // An announced change was of the former content.
+            changed.category_change = None;
             // A submission replaces the platform's content by these fields.
             changed.unsupported = vec![];
         }
@@ -326,6 +328,7 @@ impl Templates {
             account_id: tenant.account_id,
             name: String::new(),
             category: Category::Utility,
+            category_change: None,
             language: String::new(),
             template_type: TemplateType::Standard,
             parameter_format: ParameterFormat::Positional,

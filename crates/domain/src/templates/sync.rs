@@ -1,6 +1,7 @@
 //! Taking over what the platform knows: which template of ours is which of its, and what follows. Pure; nothing that
 //! somebody wrote here and did not submit yet is ever overwritten.
 
+use super::category::with_category;
 use super::remote::with_components;
 use super::{MetaStatus, Template, TemplateCommand, platform_verdict, transition};
 use crate::shared::ProfileId;
@@ -103,9 +104,8 @@ fn judged(known: Template, remote: &RemoteTemplate, blank: Template) -> Template
     match verdict.map(|verdict| transition(known.meta_status, verdict)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
-            category: remote.category.parse().unwrap_or(known.category),
             rejection_reason: reason(remote, meta_status),
-            ..with_parameters(known, remote, blank)
+            ..with_parameters(with_category(&known, remote.category.parse().ok()), remote, blank)
         },
         Some(Err(_)) | None => known,
     }

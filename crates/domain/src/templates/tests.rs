@@ -22,6 +22,7 @@ pub(crate) fn approved_template(body: &str, examples: &[&str]) -> Template {
         account_id: AccountId(Uuid::from_u128(9)),
         name: "boas_vindas".into(),
         category: Category::Marketing,
+        category_change: None,
         language: "pt_BR".into(),
         template_type: TemplateType::Standard,
         parameter_format: ParameterFormat::Positional,

@@ -355,7 +355,6 @@ fn settlement(fate: Fate) -> Settlement {
     }
 }
 
-/// What the account is told of an endpoint that was switched off.
 /// The entry of a change that nobody made: the log says of every webhook when it was switched off.
 fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
     Audit {
@@ -369,6 +368,8 @@ fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
     }
 }
 
+/// What the account is told of an endpoint that was switched off: its name and host, since the rest of a URL may hold
+/// secrets.
 fn told(claimed: &Claimed, reason: DisabledReason) -> Notification {
     let why = match reason {
         DisabledReason::Gone => "it answered 410 Gone".to_owned(),
@@ -382,7 +383,17 @@ fn told(claimed: &Claimed, reason: DisabledReason) -> Notification {
     Notification {
         kind: NotificationKind::Warning,
         title: "Webhook disabled".to_owned(),
-        message: format!("Deliveries to {} were switched off: {why}.", claimed.url),
+        message: format!(
+            "Deliveries of {} to {} were switched off: {why}.",
+            claimed.name,
+            host(&claimed.url)
+        ),
         data: json!({ "webhook_id": claimed.key.endpoint_id, "reason": reason }),
     }
+}
+
+fn host(url: &str) -> String {
+    let url = url::Url::parse(url).ok();
+    let host = url.as_ref().and_then(url::Url::host_str);
+    host.unwrap_or("its address").to_owned()
 }

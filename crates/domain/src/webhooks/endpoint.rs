@@ -2,7 +2,7 @@
 
 use super::{Direction, StoredWebhook, WebhookInput};
 use crate::egress::{AllowList, Target};
-use crate::shared::{FieldErrors, WebhookKind, text};
+use crate::shared::{FieldErrors, WebhookKind, redacted_debug, text};
 
 const NAME_CHARS: usize = 100;
 const EVENTS: usize = 50;
@@ -19,7 +19,7 @@ pub(super) struct Addresses<'a> {
 }
 
 /// What an input says of an endpoint.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) name: String,
     pub(super) url: Option<String>,
@@ -27,6 +27,8 @@ pub(super) struct Content {
     pub(super) direction: Direction,
     pub(super) is_active: bool,
 }
+
+redacted_debug!(Content {});
 
 impl Content {
     /// What a stored endpoint says.

@@ -12,7 +12,9 @@ use uuid::Uuid;
 use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, verify};
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
-use crate::shared::{AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookId, WebhookLogId, text};
+use crate::shared::{
+    AccountId, Cipher, Clock, FieldErrors, Ids, Strict, WebhookId, WebhookLogId, redacted_debug, text,
+};
 
 /// How long the name of a kind of event may be.
 const KIND_CHARS: usize = 100;
@@ -24,7 +26,7 @@ const LOGGED_BYTES: usize = 64 * 1024;
 const UNREADABLE: &str = "unreadable";
 
 /// A call, as it came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Call<'a> {
     /// `webhook-id`, `webhook-timestamp` and `webhook-signature`.
     pub headers: [Option<&'a str>; 3],
@@ -32,8 +34,10 @@ pub struct Call<'a> {
     pub body: &'a [u8],
 }
 
+redacted_debug!(Call<'_> {});
+
 /// A call that was answered, as it is logged.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Receipt {
     /// Its id.
     pub id: WebhookLogId,
@@ -52,6 +56,15 @@ pub struct Receipt {
     /// When.
     pub at: OffsetDateTime,
 }
+
+redacted_debug!(Receipt {
+    id,
+    endpoint_id,
+    event_type,
+    response_status,
+    error,
+    at
+});
 
 /// Why a call is not taken.
 #[derive(Debug, Error)]

@@ -9,7 +9,8 @@ use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, Conflict, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, timestamp, words,
+    AccountId, Conflict, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, redacted_debug,
+    timestamp, words,
 };
 
 words! {
@@ -44,7 +45,7 @@ words! {
 }
 
 /// A webhook endpoint.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Webhook {
     /// The endpoint's id.
     pub id: WebhookId,
@@ -81,6 +82,13 @@ pub struct Webhook {
     pub updated_at: OffsetDateTime,
 }
 
+redacted_debug!(Webhook {
+    id,
+    direction,
+    events,
+    is_active
+});
+
 /// The secrets of an endpoint, as they are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedSecrets {
@@ -113,7 +121,7 @@ pub struct NewWebhook {
 }
 
 /// What may be said of an endpoint; absent fields keep what they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct WebhookInput {
     /// Its name.
     pub name: Option<String>,
@@ -127,8 +135,10 @@ pub struct WebhookInput {
     pub is_active: Option<bool>,
 }
 
+redacted_debug!(WebhookInput {});
+
 /// Something that happened, as it is delivered to endpoints and as it stands in the feed.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "WebhookEvent")]
 pub struct Body {
     /// Its id: the `webhook-id` of every delivery.
@@ -148,8 +158,15 @@ pub struct Body {
     pub data: Value,
 }
 
+redacted_debug!(Body {
+    id,
+    kind,
+    timestamp,
+    account_id
+});
+
 /// One attempt to deliver, or one call that was received.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, PartialEq, Serialize, JsonSchema)]
 pub struct WebhookLog {
     /// The log's id.
     pub id: WebhookLogId,
@@ -188,6 +205,13 @@ pub struct WebhookLog {
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
 }
+
+redacted_debug!(WebhookLog {
+    id,
+    endpoint_id,
+    event_type,
+    response_status
+});
 
 /// Asks for logs, newest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use super::{
 };
 use crate::shared::{
     AccountId, Event, Insert, Page, PageQuery, Slice, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
-    WebhookLogId,
+    WebhookLogId, redacted_debug,
 };
 
 /// One attempt to deliver, as it leaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Request {
     /// Where to.
     pub url: String,
@@ -29,6 +29,8 @@ pub struct Request {
     /// The body, to be sent as it is: it is what was signed.
     pub body: Vec<u8>,
 }
+
+redacted_debug!(Request {});
 
 /// What came of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +193,7 @@ pub struct DeliveryKey {
 }
 
 /// A delivery that this process may attempt.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Claimed {
     /// Which one.
     pub key: DeliveryKey,
@@ -199,6 +201,8 @@ pub struct Claimed {
     pub claim: i64,
     /// How many attempts were made.
     pub attempts: u32,
+    /// The endpoint's name.
+    pub name: String,
     /// Where to.
     pub url: String,
     /// With whose signatures; a previous secret that is over is not among them.
@@ -212,6 +216,8 @@ pub struct Claimed {
     /// What it says.
     pub data: Value,
 }
+
+redacted_debug!(Claimed { key });
 
 /// How much may be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]

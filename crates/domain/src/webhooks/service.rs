@@ -281,17 +281,26 @@ fn shown_once(webhook: Webhook, secret: &SecretBytes) -> NewWebhook {
     }
 }
 
-/// The fields that changed, with their new values.
+/// The fields that changed, with their new values; a URL without its query, which may hold secrets.
 fn differences(before: &Webhook, after: &Webhook) -> serde_json::Value {
     let mut changes = serde_json::Map::new();
     let (before, after) = (json!(before), json!(after));
     for field in ["name", "url", "events", "is_active"] {
         let value = after.get(field);
         if value != before.get(field) {
-            changes.insert(field.to_owned(), value.cloned().unwrap_or_default());
+            let url = value.and_then(serde_json::Value::as_str).filter(|_| field == "url");
+            let shown = url.map(|url| without_query(url).into());
+            changes.insert(field.to_owned(), shown.or_else(|| value.cloned()).unwrap_or_default());
         }
     }
     changes.into()
+}
+
+fn without_query(url: &str) -> String {
+    match url.split_once('?') {
+        Some((bare, _)) => format!("{bare}?..."),
+        None => url.to_owned(),
+    }
 }
 
 fn too_many() -> String {

@@ -27,7 +27,8 @@ pub(super) fn claimed(endpoint: WebhookId) -> Claimed {
         },
         claim: 1,
         attempts: 0,
-        url: format!("https://e.example/{}", endpoint.0.as_u128()),
+        name: "CI".into(),
+        url: format!("https://e.example/?token=s3cret/{}", endpoint.0.as_u128()),
         secrets: SealedSecrets {
             current: Sealed(b"aa".to_vec()),
             previous: None,
@@ -325,7 +326,8 @@ async fn failures_wait_as_planned_and_who_is_gone_is_switched_off() {
             reason: DisabledReason::Gone,
             events,
             ..
-        } => matches!(&events[..], [Event::Notification(_), Event::Audit(audit)] if audit.user_id.is_none()),
+        } => matches!(&events[..], [Event::Notification(told), Event::Audit(audit)] if audit.user_id.is_none()
+            && told.message == "Deliveries of CI to e.example were switched off: it answered 410 Gone."),
         _ => false,
     });
     let failing = notes.iter().filter(|note| matches!(note, HealthNote::Failing { .. }));

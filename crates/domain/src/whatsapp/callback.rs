@@ -6,14 +6,21 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::inbound;
-use crate::campaigns::SendStatus;
+use super::{inbound, pricing};
+use crate::campaigns::{Pricing, SendStatus, StatusPricing};
 use crate::conversations::InboundNews;
-use crate::shared::SendId;
-use crate::templates::{Category, MetaStatus, platform_verdict};
+use crate::shared::{SendId, redacted_debug};
+use crate::templates::{CategoryChange, CategoryNews, MetaStatus, platform_verdict};
 
 /// The longest id, in bytes: whatever is longer is none of the platform's.
 const ID_BYTES: usize = 512;
+
+/// The fields that are about templates.
+const TEMPLATE_FIELDS: [&str; 3] = [
+    "message_template_status_update",
+    "message_template_quality_update",
+    "template_category_update",
+];
 
 /// A piece of news.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +52,7 @@ pub struct Inbound {
 }
 
 /// What became of a message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct DeliveryNews {
     /// Our id of the send, echoed by the platform.
     pub send_id: Option<SendId>,
@@ -59,6 +66,27 @@ pub struct DeliveryNews {
     pub error_code: Option<i64>,
     /// The platform's words.
     pub error_message: Option<String>,
+    /// What the status says about the price.
+    pub pricing: Option<Pricing>,
+}
+
+redacted_debug!(DeliveryNews {
+    send_id,
+    status,
+    at,
+    error_code,
+    pricing
+});
+
+impl DeliveryNews {
+    /// The price together with the status that names it.
+    pub fn status_pricing(&self) -> Option<StatusPricing> {
+        let pricing = self.pricing.clone()?;
+        Some(StatusPricing {
+            pricing,
+            status: self.status,
+        })
+    }
 }
 
 /// What the platform decided about a template.
@@ -84,8 +112,8 @@ pub enum TemplateChange {
     },
     /// How it is rated.
     Quality(String),
-    /// What it is for.
-    Category(Category),
+    /// What it is for, or will be.
+    Category(CategoryNews),
 }
 
 /// The body is not a callback at all.
@@ -98,6 +126,17 @@ pub struct Unreadable;
 pub struct CallbackBody {
     /// In the order given.
     pub news: Vec<News>,
+    /// What it holds that nothing here reads.
+    pub unread: Vec<Unread>,
+}
+
+/// A field of callbacks, or a type of messages within it, that nothing here reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// WhatsApp's name of the field.
+    pub field: String,
+    /// WhatsApp's name of the type of message; none where the whole field is not read.
+    pub kind: Option<String>,
 }
 
 impl CallbackBody {
@@ -105,22 +144,32 @@ impl CallbackBody {
     pub fn read(body: &[u8]) -> Result<Self, Unreadable> {
         let json: Value = serde_json::from_slice(body).map_err(|_| Unreadable)?;
         let entries = json.get("entry").and_then(Value::as_array).ok_or(Unreadable)?;
-        let mut news = Vec::new();
+        let (mut news, mut unread) = (Vec::new(), Vec::new());
         for entry in entries {
             let waba_id = id(entry, "id").unwrap_or_default();
             for change in entry.get("changes").and_then(Value::as_array).into_iter().flatten() {
                 let Some(value) = change.get("value") else { continue };
                 match change.get("field").and_then(Value::as_str) {
-                    Some("messages" | "user_preferences") => {
+                    Some(field @ ("messages" | "user_preferences")) => {
                         news.extend(deliveries(value).map(News::Delivery));
                         news.extend(arrivals(value).map(News::Inbound));
+                        unread.extend(inbound::unread_kinds(value).map(|kind| Unread {
+                            field: field.to_owned(),
+                            kind: Some(kind),
+                        }));
                     }
-                    Some(field) => news.extend(template_news(&waba_id, field, value).map(News::Template)),
+                    Some(field) if TEMPLATE_FIELDS.contains(&field) => {
+                        news.extend(template_news(&waba_id, field, value).map(News::Template));
+                    }
+                    Some(field) => unread.push(Unread {
+                        field: field.to_owned(),
+                        kind: None,
+                    }),
                     None => {}
                 }
             }
         }
-        Ok(Self { news })
+        Ok(Self { news, unread })
     }
 }
 
@@ -162,15 +211,17 @@ fn delivery_news(status: &Value) -> Option<DeliveryNews> {
             .or_else(|| text(error, "message"))
             .or_else(|| text(error, "title"))
     });
+    let at = moment(status, "timestamp")?;
     Some(DeliveryNews {
         send_id: id(status, "biz_opaque_callback_data")
             .and_then(|id| Uuid::parse_str(&id).ok())
             .map(SendId),
         message_id: id(status, "id")?,
         status: known,
-        at: moment(status, "timestamp")?,
+        at,
         error_code: error.and_then(|error| error.get("code")).and_then(Value::as_i64),
         error_message: details,
+        pricing: pricing::pricing(status, at),
     })
 }
 
@@ -178,7 +229,7 @@ fn template_news(waba_id: &str, field: &str, value: &Value) -> Option<TemplateNe
     let change = match field {
         "message_template_status_update" => verdict(value)?,
         "message_template_quality_update" => TemplateChange::Quality(quality(value)?),
-        "template_category_update" => TemplateChange::Category(text(value, "new_category")?.parse().ok()?),
+        "template_category_update" => TemplateChange::Category(category(value)?),
         _ => return None,
     };
     Some(TemplateNews {
@@ -196,6 +247,18 @@ fn verdict(value: &Value) -> Option<TemplateChange> {
         status,
         reason: reason.filter(|_| status == MetaStatus::Rejected),
     })
+}
+
+/// An announcement names the category to come, and when; its `new_category` is the present one.
+fn category(value: &Value) -> Option<CategoryNews> {
+    let word = |field: &str| text(value, field)?.parse().ok();
+    if value.get("correct_category").is_none_or(Value::is_null) {
+        return word("new_category").map(CategoryNews::Changed);
+    }
+    Some(CategoryNews::Announced(CategoryChange {
+        to: word("correct_category")?,
+        at: moment(value, "category_update_timestamp")?,
+    }))
 }
 
 /// One of the platform's ratings, or one that it may add: a word.
@@ -236,6 +299,7 @@ mod tests {
     use time::macros::datetime;
 
     use super::*;
+    use crate::templates::Category;
 
     fn read(body: &Value) -> Vec<News> {
         CallbackBody::read(body.to_string().as_bytes()).unwrap().news
@@ -261,6 +325,7 @@ mod tests {
             at: datetime!(2025-06-15 23:27:53 UTC),
             error_code: Some(131_049),
             error_message: Some("too many".into()),
+            pricing: None,
         };
         assert_eq!(
             news,
@@ -367,7 +432,23 @@ mod tests {
             let value = json!({ "message_template_id": "1", "previous_category": "MARKETING", "new_category": word });
             change("template_category_update", value)
         };
-        assert_eq!(category("UTILITY"), Some(TemplateChange::Category(Category::Utility)));
+        let utility = TemplateChange::Category(CategoryNews::Changed(Category::Utility));
+        assert_eq!(category("UTILITY"), Some(utility));
+        let announced = |to: &str, at: Value| {
+            let value = json!({ "message_template_id": 1, "new_category": "MARKETING", "correct_category": to,
+                "category_update_timestamp": at });
+            change("template_category_update", value)
+        };
+        let coming = TemplateChange::Category(CategoryNews::Announced(CategoryChange {
+            to: Category::Utility,
+            at: datetime!(2025-06-15 23:27:53 UTC),
+        }));
+        assert_eq!(announced("UTILITY", json!(1_750_030_073)), Some(coming.clone()));
+        assert_eq!(announced("UTILITY", json!("1750030073")), Some(coming));
+        assert_eq!(
+            (announced("OTHER", json!(1)), announced("UTILITY", json!("soon"))),
+            (None, None)
+        );
         assert_eq!(category("OTHER"), None);
         assert_eq!(
             change(

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use time::OffsetDateTime;
 
 use super::callback::{id, moment};
+use crate::contacts::Referral;
 use crate::conversations::{InboundMessage, InboundNews, Sender};
 use crate::shared::text;
 
@@ -14,6 +15,9 @@ const PAYLOAD_BYTES: usize = 8 * 1024;
 /// The longest word for a kind, and the longest ids of a person.
 const KIND_CHARS: usize = 32;
 const WA_ID_DIGITS: usize = 20;
+
+/// The longest field kept of an ad, in characters.
+const REFERRAL_CHARS: usize = 2048;
 
 /// Where the words of each kind stand, best first.
 const WORDS: &[(&str, &[&str])] = &[
@@ -33,6 +37,32 @@ const WORDS: &[(&str, &[&str])] = &[
     ("location", &["/location/name", "/location/address"]),
     ("reaction", &["/reaction/emoji"]),
 ];
+
+/// The types of messages that are read beside those with words. What `unsupported` stands for is WhatsApp's own secret.
+const WORDLESS: [&str; 5] = ["audio", "sticker", "contacts", "order", "unsupported"];
+
+/// The types of messages in one change that nothing here reads.
+pub(super) fn unread_kinds(value: &Value) -> impl Iterator<Item = String> + '_ {
+    let items = value.get("messages").and_then(Value::as_array).into_iter().flatten();
+    items
+        .filter(|item| !is_read(item))
+        .map(|item| item.get("type").and_then(Value::as_str).unwrap_or_default().to_owned())
+}
+
+fn is_read(item: &Value) -> bool {
+    match item.get("type").and_then(Value::as_str) {
+        Some("system") => item
+            .pointer("/system/type")
+            .and_then(Value::as_str)
+            .is_some_and(is_move),
+        Some(kind) => WORDLESS.contains(&kind) || WORDS.iter().any(|(word, _)| *word == kind),
+        None => false,
+    }
+}
+
+fn is_move(kind: &str) -> bool {
+    matches!(kind, "user_changed_number" | "user_changed_user_id")
+}
 
 /// The news of senders in one change of a number.
 pub(super) fn news(value: &Value) -> impl Iterator<Item = InboundNews> + '_ {
@@ -60,17 +90,37 @@ fn message(item: &Value, value: &Value) -> Option<InboundNews> {
         kind: if known { kind } else { "unsupported" }.to_owned(),
         text,
         said: matches!(kind, "text" | "button"),
+        referral: referral(item),
         payload: payload(item, kind),
     }))
+}
+
+/// The ad or post that led to a message; none where nothing is known of it.
+fn referral(item: &Value) -> Option<Referral> {
+    let given = item.get("referral")?;
+    let text = |field: &str| {
+        let text = given.get(field)?.as_str()?;
+        Some(words(text).chars().take(REFERRAL_CHARS).collect::<String>()).filter(|text| !text.is_empty())
+    };
+    let referral = Referral {
+        source_type: text("source_type"),
+        source_id: text("source_id"),
+        source_url: text("source_url"),
+        headline: text("headline"),
+        body: text("body"),
+        media_type: text("media_type"),
+        image_url: text("image_url"),
+        video_url: text("video_url"),
+        thumbnail_url: text("thumbnail_url"),
+        ctwa_clid: text("ctwa_clid"),
+    };
+    (referral != Referral::default()).then_some(referral)
 }
 
 /// A changed number brings a new user id with it.
 fn moved(item: &Value, sender: Sender) -> Option<InboundNews> {
     let system = item.get("system")?;
-    if !matches!(
-        system.get("type")?.as_str()?,
-        "user_changed_number" | "user_changed_user_id"
-    ) {
+    if !is_move(system.get("type")?.as_str()?) {
         return None;
     }
     let now = Sender {

@@ -10,10 +10,11 @@ mod files;
 mod inbound;
 mod model;
 mod ports;
+mod pricing;
 mod service;
 
-pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateChange, TemplateNews};
-pub use callbacks::{Callbacks, PROCESSING_LEASE};
+pub use callback::{CallbackBody, Delivery, DeliveryNews, Inbound, News, TemplateChange, TemplateNews, Unread};
+pub use callbacks::{CallbackStores, Callbacks, MAX_CLAIMS, PROCESSING_LEASE};
 pub use files::{FileFault, MessageFiles};
 pub use model::*;
 pub use ports::*;

@@ -4,11 +4,12 @@ use async_trait::async_trait;
 use serde_json::Value;
 use time::Duration;
 
-use super::{DeliveryNews, Line, StoredProfile};
+use super::{DeliveryNews, Line, StoredProfile, Unread};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
 use crate::shared::{
     AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError, UpdateOutcome,
+    redacted_debug,
 };
 use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
 
@@ -41,17 +42,25 @@ pub trait ProfileStore: Send + Sync {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait CallbackStore: Send + Sync {
-    /// Stores a callback, leased to the caller.
+    /// Stores a callback, claimed by the caller.
     async fn store(&self, id: CallbackId, body: &[u8], lease: Duration) -> Result<(), StoreError>;
 
-    /// Leases the oldest callback that is due: not leased by anyone, and past its retry time. None when nothing is.
+    /// Leases the oldest callback that is due: not leased by anyone, and past its retry time. None when nothing is. Counts
+    /// the claim, so that a callback which stops every worker that takes it is known by its number of claims.
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError>;
 
     /// Forgets a callback that was processed or is hopeless.
     async fn forget(&self, id: CallbackId) -> Result<(), StoreError>;
 
-    /// Gives a callback back, due again after `delay`; its attempts are counted up.
+    /// Gives a callback that was applied as far as it can be back, due again after `delay`: `attempts` grows by one, and
+    /// `claims` begins anew.
     async fn defer(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError>;
+
+    /// Gives a callback that could not be applied back, due again after `delay`.
+    async fn postpone(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError>;
+
+    /// Keeps a callback without having it claimed any more, until an operator makes it due.
+    async fn set_aside(&self, id: CallbackId) -> Result<(), StoreError>;
 
     /// The accounts that have connected this number; few, usually one.
     async fn accounts_of_number(&self, phone_number_id: &str) -> Result<Vec<AccountId>, StoreError>;
@@ -64,14 +73,31 @@ pub trait CallbackStore: Send + Sync {
 }
 
 /// A callback waiting to be processed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct StoredCallback {
     /// Its id.
     pub id: CallbackId,
     /// The body, as it was signed.
     pub body: Vec<u8>,
-    /// How often it was tried before.
+    /// How often it was applied before, and had to wait for what it is about.
     pub attempts: u32,
+    /// How often it was claimed since, without being applied.
+    pub claims: u32,
+}
+
+redacted_debug!(StoredCallback { id, attempts, claims });
+
+/// Counts and logs what callbacks hold that is not applied. An implementation MUST NOT block, and MUST NOT log bodies.
+#[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
+pub trait CallbackReport: Send + Sync {
+    /// A callback holds what nothing here reads.
+    fn unread(&self, unread: &Unread);
+
+    /// A signed callback is none.
+    fn unreadable(&self, id: CallbackId);
+
+    /// A callback could not be applied for the last time, by this error.
+    fn set_aside(&self, id: CallbackId, error: &StoreError);
 }
 
 /// Applies delivery news to campaign sends and to replies.
@@ -86,7 +112,7 @@ pub trait DeliveryStore: Send + Sync {
 }
 
 /// One template message to one person.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct OutboundTemplate {
     /// Our id of the send; comes back in every status callback.
     pub send_id: SendId,
@@ -108,8 +134,14 @@ pub struct OutboundTemplate {
     pub cards: Vec<OutboundCard>,
 }
 
+redacted_debug!(OutboundTemplate {
+    send_id,
+    template,
+    language
+});
+
 /// Whom a message is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Addressee {
     /// A number, E.164.
     Phone(String),
@@ -117,8 +149,15 @@ pub enum Addressee {
     User(String),
 }
 
+redacted_debug!(
+    enum Addressee {
+        Phone,
+        User,
+    }
+);
+
 /// One text to one person, free in form: the platform takes it within 24 hours of the person's last message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OutboundText {
     /// Our id of the message; comes back in every status callback.
     pub message_id: MessageId,
@@ -127,6 +166,8 @@ pub struct OutboundText {
     /// 1 to 4096 characters.
     pub text: String,
 }
+
+redacted_debug!(OutboundText { message_id });
 
 /// A file in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -252,7 +252,11 @@ impl MediaStore for ObjectMedia {
         }
         if let Some(directory) = &place.directory {
             // An upload that is being given up may still have a part there, and removes it itself.
-            std::fs::remove_dir(directory.join(account.to_string())).ok();
+            if let Err(error) = std::fs::remove_dir(directory.join(account.to_string()))
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::debug!(%error, "the directory of an account stays for now");
+            }
         }
         Ok(())
     }
@@ -357,9 +361,7 @@ impl Writing {
 
     /// Takes everything back, also what appeared.
     async fn undo(&mut self) {
-        if let Some(taken_back) = self.take_back() {
-            taken_back.await.ok();
-        }
+        ended(self.take_back()).await;
         if let Err(error) = step(self.place.store.delete(&self.key)).await {
             tracing::warn!(%error, key = %self.key, "a file that nobody knows of was left in the store");
         }
@@ -406,9 +408,16 @@ impl MediaWrite for Writing {
     }
 
     async fn discard(mut self: Box<Self>) {
-        if let Some(taken_back) = self.take_back() {
-            taken_back.await.ok();
-        }
+        ended(self.take_back()).await;
+    }
+}
+
+/// Waits until parts are taken back.
+async fn ended(taking_back: Option<JoinHandle<()>>) {
+    if let Some(task) = taking_back
+        && let Err(error) = task.await
+    {
+        tracing::warn!(%error, "the parts of a refused file may have been left in the store");
     }
 }
 

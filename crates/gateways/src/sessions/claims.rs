@@ -1,6 +1,7 @@
 //! What a token whose signature is right has to say.
 
 use recado_domain::accounts::Session;
+use recado_domain::redacted_debug;
 use recado_domain::shared::{UserId, text};
 use serde::Deserialize;
 use serde_json::Value;
@@ -23,7 +24,7 @@ pub struct Expected {
 }
 
 /// The claims looked at. Times are seconds since the epoch, and numbers: text is refused.
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 pub(super) struct Claims {
     sub: Uuid,
     email: String,
@@ -37,6 +38,8 @@ pub(super) struct Claims {
     email_verified: Option<Value>,
     user_metadata: Option<Value>,
 }
+
+redacted_debug!(Claims {});
 
 impl Claims {
     /// The session proved; none when a claim speaks against it.

@@ -10,9 +10,9 @@ use recado_domain::team::InviteInsert;
 
 use crate::accounts::{AccountColumns, take_slug};
 use crate::errors::Attempt;
-use crate::{billing, outbox};
 use crate::sql::{Sql, sql};
 use crate::team::{insert_first_owner, insert_invite};
+use crate::{billing, outbox};
 
 pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<Account>> {
     let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
@@ -122,12 +122,11 @@ pub(super) async fn set_status(
     status: AccountStatus,
     events: &[Event],
 ) -> Attempt<bool> {
-    let changed =
-        sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
-            .bind(id)
-            .bind(status.as_str())
-            .execute(&mut *conn)
-            .await?;
+    let changed = sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
+        .bind(id)
+        .bind(status.as_str())
+        .execute(&mut *conn)
+        .await?;
     if changed == 0 {
         return Ok(false);
     }
@@ -143,8 +142,10 @@ pub(super) async fn grant_plan(
     events: &[Event],
 ) -> Attempt<bool> {
     // Locked before the subscriptions are read: what is paid meanwhile waits, and finds the grant.
-    let changed = sql("UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()
-         WHERE id = $1 AND deleting_at IS NULL")
+    let changed = sql(
+        "UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()
+         WHERE id = $1 AND deleting_at IS NULL",
+    )
     .bind(id)
     .bind(plan)
     .execute(&mut *conn)

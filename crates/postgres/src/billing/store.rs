@@ -6,8 +6,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::billing::{
-    Change, Cycle, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState, SubscriptionStore,
-    Usage, Writing, better_plan, exceeded,
+    Change, Cycle, Facts, GatewayPayment, Overview, Payment, Reserved, Subscription, SubscriptionState,
+    SubscriptionStore, Usage, Writing, better_plan, exceeded,
 };
 use recado_domain::shared::{AccountId, GatewayEventId, Page, PageQuery, StoreError, SubscriptionId};
 use serde_json::Value;
@@ -307,11 +307,11 @@ async fn set_account_plan(
     let granted = grant.and_then(|row| row.granted_plan).filter(|_| !withdraws_grant);
     sql("UPDATE accounts SET plan = $2, granted_plan = $3, updated_at = now()
          WHERE id = $1 AND (plan, granted_plan) IS DISTINCT FROM ($2, $3)")
-        .bind(account)
-        .bind(better_plan(paid, granted.as_deref()))
-        .bind(granted.as_deref())
-        .execute(conn)
-        .await?;
+    .bind(account)
+    .bind(better_plan(paid, granted.as_deref()))
+    .bind(granted.as_deref())
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

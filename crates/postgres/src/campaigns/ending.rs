@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{claims, rows, usage};
 use crate::errors::Attempt;
 use crate::outbox;
-use crate::sql::{Answer, sql};
+use crate::sql::{Answer, Id, sql};
 
 pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
     let paused = sql(
@@ -61,6 +61,22 @@ pub(crate) async fn pause_template(
     let told = |row: &PausedRow| Event::Notification(pause_notification(row.id.into(), &row.name, reason));
     let events: Vec<Event> = paused.iter().map(told).collect();
     outbox::append(conn, account, &events).await
+}
+
+/// The campaigns that wait to be sent, or are being sent, with a template.
+pub(crate) async fn under_way_with(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    template: TemplateId,
+) -> Attempt<Vec<Uuid>> {
+    let rows: Vec<Id> = sql("SELECT id FROM campaigns
+         WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status IN ('scheduled', 'sending')
+         ORDER BY id")
+    .bind(account)
+    .bind(template)
+    .load(conn)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
 }
 
 #[derive(QueryableByName)]

@@ -22,7 +22,7 @@ mod trial;
 mod turns;
 mod usage;
 
-pub(crate) use ending::pause_template;
+pub(crate) use ending::{pause_template, under_way_with};
 pub use paces::PgPaces;
 pub use runs::PgRuns;
 pub(crate) use sends::{Settlement, lock_sends};

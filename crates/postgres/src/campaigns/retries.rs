@@ -156,7 +156,7 @@ pub(super) async fn renew(
     let text = format!(
         "WITH {judged}, renewed AS (
            UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
-             retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL,
+             retry_at = now(), sent_at = NULL, failed_at = NULL, error_code = NULL, error_message = NULL, pricing = NULL,
              superseded_wa_message_id = coalesce(wa_message_id, superseded_wa_message_id), wa_message_id = NULL,
              never_confirmed = false, quota_month = $12,
              earlier_error_code = s.error_code, earlier_failures = j.earlier + 1

@@ -4,17 +4,21 @@
 use std::collections::BTreeMap;
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Array, BigInt, Bool, Date as SqlDate, Integer, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{
+    Array, BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid,
+};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Counted, MessageNews, SendCounts, SendResult, SendStatus};
+use recado_domain::campaigns::{Counted, MessageNews, SendCounts, SendResult, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
+use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::usage;
 use crate::errors::{Attempt, word};
 use crate::outbox;
-use crate::sql::sql;
+use crate::pricing::stored;
+use crate::sql::{column, sql};
 
 #[derive(QueryableByName)]
 struct SendRow {
@@ -48,6 +52,8 @@ struct SendRow {
     error_message: Option<String>,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    pricing: Option<Value>,
     /// Of the messages that are looked for, those of its earlier tries.
     #[diesel(sql_type = Array<Text>)]
     superseded: Vec<String>,
@@ -68,6 +74,7 @@ pub(crate) struct HeldSend {
     row: SendRow,
     status: SendStatus,
     before: SendStatus,
+    pricing: Option<StatusPricing>,
     held_before: bool,
     changed: bool,
     /// Whether its message's id is new.
@@ -118,6 +125,11 @@ impl HeldSend {
             self.learned = true;
             self.changed = true;
         }
+    }
+
+    /// Takes in what a status says about the price.
+    pub(crate) fn price(&mut self, news: Option<StatusPricing>) {
+        self.changed |= StatusPricing::learn(&mut self.pricing, news);
     }
 
     /// Takes in news of its status, unless it is old.
@@ -223,7 +235,7 @@ pub(crate) async fn lock_sends(
     let rows: Vec<SendRow> = sql(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
-           s.error_message, s.wa_message_id, s.never_confirmed, c.status = 'sending' AS sending,
+           s.error_message, s.wa_message_id, s.pricing, s.never_confirmed, c.status = 'sending' AS sending,
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
            CASE WHEN s.superseded_wa_message_id IS NULL THEN '{}' ELSE ARRAY (
              SELECT m.wa_message_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)
@@ -243,6 +255,7 @@ pub(crate) async fn lock_sends(
     for row in rows {
         let status: SendStatus = word(&row.status)?;
         let mut send = HeldSend {
+            pricing: stored(row.pricing.as_ref())?,
             row,
             status,
             before: status,
@@ -373,10 +386,10 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
         "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
-           wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed
-         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+           wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing
+         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
            AS w (id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at,
-             error_code, error_message, wa_message_id, never_confirmed)
+             error_code, error_message, wa_message_id, never_confirmed, pricing)
          WHERE s.account_id = $1 AND s.id = w.id",
     )
     .bind(account)
@@ -408,7 +421,10 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
             .map(|send| send.row.wa_message_id.clone())
             .collect::<Vec<_>>(),
     )
-    .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>());
+    .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>())
+    .bind(column(&sends, |send| {
+        send.pricing.as_ref().map(StatusPricing::to_stored)
+    }));
     query.execute(&mut *conn).await?;
     name_messages(conn, account, &sends).await
 }

@@ -4,13 +4,14 @@ use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, QueryableByName, SelectableHelper};
-use diesel::sql_types::{BigInt, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, SendContact,
     SendCounts, SendStatus, Survey,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
+use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
@@ -19,6 +20,7 @@ use super::{claims, ending, preview, retries};
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::TenantPool;
+use crate::pricing::published;
 use crate::schema::campaigns;
 use crate::sql::{Number, Sql, Word, bare, sql};
 use crate::transactions::in_tenant;
@@ -215,6 +217,8 @@ struct SentRow {
     opted_in_since: bool,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    pricing: Option<Value>,
     #[diesel(sql_type = Text)]
     name: String,
     #[diesel(sql_type = Nullable<Text>)]
@@ -247,6 +251,7 @@ impl TryFrom<SentRow> for CampaignSend {
             failure_class: class.map(|(class, _)| class),
             retry_after: class.and_then(|(_, after)| after),
             wa_message_id: row.wa_message_id,
+            pricing: published(row.pricing.as_ref())?,
             contacts: SendContact {
                 name: row.name,
                 phone: row.phone,
@@ -274,7 +279,8 @@ fn total<'a>(account: AccountId, id: CampaignId) -> Sql<'a> {
 /// go through all contacts for each send.
 fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
     sql(
-        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.failed_at,
+        "SELECT s.id, s.contact_id, s.status, s.sent_at, s.error_code, s.error_message, s.wa_message_id, s.pricing,
+           s.failed_at,
            CASE WHEN s.error_code IS NOT DISTINCT FROM s.earlier_error_code THEN s.earlier_failures ELSE 0 END::bigint + 1
              AS times,
            (c.opted_out_at IS NULL AND c.consent_at >= s.failed_at) IS TRUE AS opted_in_since, c.name, c.phone, c.email

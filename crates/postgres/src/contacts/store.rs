@@ -7,8 +7,8 @@ use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, QueryableByName, S
 use diesel::sql_types::{Json, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::contacts::{
-    BatchOutcome, Contact, ContactChange, ContactDraft, ContactQuery, ContactStore, ContactUpsert, ImportRow, Phone,
-    Tag, UpsertOutcome, Upserted,
+    BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
+    ImportRow, Phone, Tag, UpsertOutcome, Upserted,
 };
 use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId, UpdateOutcome};
 use serde::Deserialize;
@@ -351,6 +351,25 @@ impl ContactStore for PgContacts {
             .await?;
         let tags = labels.into_iter().map(LabelRow::tag).collect();
         rows.into_iter().next().map(|row| row.with(tags)).transpose()
+    }
+
+    async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError> {
+        let one = contacts::table
+            .filter(contacts::account_id.eq(account.0))
+            .filter(contacts::id.eq(id.0))
+            .filter(contacts::deleted_at.is_null())
+            .select((ContactRow::as_select(), contacts::first_referral));
+        let (rows, labels) = self
+            .0
+            .read_both::<(ContactRow, Option<Value>), LabelRow, _, _>(account, one, labels(account, id))
+            .await?;
+        let Some((row, referral)) = rows.into_iter().next() else {
+            return Ok(None);
+        };
+        Ok(Some(ContactDetails {
+            contact: row.with(labels.into_iter().map(LabelRow::tag).collect())?,
+            first_referral: referral.map(serde_json::from_value).transpose().map_err(corrupt)?,
+        }))
     }
 
     async fn insert(

@@ -12,6 +12,7 @@ use recado_domain::conversations::{
     Thread,
 };
 use recado_domain::shared::{AccountId, ConversationId, ProfileId, StoreError};
+use serde_json::json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -327,20 +328,30 @@ async fn write_threads(
     Ok(())
 }
 
-/// Endpoints are told of every message by the statement that writes them.
+/// Endpoints are told of every message by the statement that writes them. The contact of a message from an ad keeps the
+/// first one: it is looked up by its key, and is locked already.
 const WRITE_MESSAGES: &str = "WITH written AS (
        INSERT INTO messages (account_id, id, conversation_id, direction, type, text, status, wa_message_id, payload,
-         created_at)
-       SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.created_at
-       FROM unnest($4, $5, $6, $7, $8, $9, $10)
-         AS m (id, conversation_id, type, text, wa_message_id, payload, created_at)
-       RETURNING id, conversation_id, type, text, wa_message_id, created_at),
+         referral, created_at)
+       SELECT $1, m.id, m.conversation_id, $2, m.type, m.text, $3, m.wa_message_id, m.payload, m.referral, m.created_at
+       FROM unnest($4, $5, $6, $7, $8, $9, $10, $11)
+         AS m (id, conversation_id, type, text, wa_message_id, payload, referral, created_at)
+       RETURNING id, conversation_id, type, text, wa_message_id, referral, created_at),
+     referred AS (
+       SELECT DISTINCT ON (v.contact_id) v.contact_id, w.referral, w.created_at
+       FROM written w JOIN conversations v ON v.account_id = $1 AND v.id = w.conversation_id
+       WHERE w.referral IS NOT NULL ORDER BY v.contact_id, w.created_at, w.id),
+     first_referred AS (
+       UPDATE contacts c SET first_referral = r.referral, first_referral_at = r.created_at
+       FROM referred r
+       WHERE c.account_id = $1 AND c.id = ANY (ARRAY (SELECT contact_id FROM referred)) AND c.id = r.contact_id
+         AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at)),
      told AS (
        INSERT INTO outbox_events (account_id, payload)
        SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'message.received', 'items', jsonb_agg(
          jsonb_build_object('id', w.id, 'conversation_id', w.conversation_id, 'contact_id', c.contact_id,
            'profile_id', c.profile_id, 'type', w.type, 'text', w.text, 'wa_message_id', w.wa_message_id,
-           'created_at', published_moment(w.created_at)) ORDER BY w.created_at, w.id))
+           'referral', w.referral, 'created_at', published_moment(w.created_at)) ORDER BY w.created_at, w.id))
        FROM written w JOIN conversations c ON c.account_id = $1 AND c.id = w.conversation_id
        WHERE (SELECT webhook_listens($1, 'message.received'))
        HAVING count(*) > 0)
@@ -364,6 +375,9 @@ async fn write_messages(
         .bind(column(&messages, |(.., message)| message.text.clone()))
         .bind(column(&messages, |(.., message)| message.wa_message_id.clone()))
         .bind(column(&messages, |(.., message)| message.payload.clone()))
+        .bind(column(&messages, |(.., message)| {
+            message.referral.as_ref().map(|referral| json!(referral))
+        }))
         .bind(column(&messages, |(.., message)| message.at))
         .execute(conn)
         .await?;

@@ -2,23 +2,26 @@
 //! statement.
 
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::analytics::MessageTally;
-use recado_domain::campaigns::{MessageNews, SendStatus};
+use recado_domain::campaigns::{MessageNews, SendStatus, StatusPricing};
 use recado_domain::conversations::{Message, MessageStatus};
 use recado_domain::shared::{AccountId, ContactId, StoreError};
+use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::analytics::count_messages;
-use crate::errors::{Attempt, word};
+use crate::errors::{Attempt, corrupt, word};
 use crate::outbox;
+use crate::pricing::{published, stored};
 use crate::sql::sql;
 
 /// The columns of a message, in whatever statement names it `m`.
 pub(super) const COLUMNS: &str =
-    "m.id, m.conversation_id, m.direction, m.type AS kind, m.text, m.status, m.wa_message_id, m.created_at";
+    "m.id, m.conversation_id, m.direction, m.type AS kind, m.text, m.status, m.wa_message_id,
+    m.referral, m.pricing, m.created_at";
 
 #[derive(QueryableByName)]
 pub(super) struct MessageRow {
@@ -36,6 +39,10 @@ pub(super) struct MessageRow {
     status: String,
     #[diesel(sql_type = Nullable<Text>)]
     wa_message_id: Option<String>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    referral: Option<Value>,
+    #[diesel(sql_type = Nullable<Jsonb>)]
+    pricing: Option<Value>,
     #[diesel(sql_type = Timestamptz)]
     created_at: OffsetDateTime,
 }
@@ -52,6 +59,8 @@ impl TryFrom<MessageRow> for Message {
             text: row.text,
             status: word(&row.status)?,
             wa_message_id: row.wa_message_id,
+            referral: row.referral.map(serde_json::from_value).transpose().map_err(corrupt)?,
+            pricing: published(row.pricing.as_ref())?,
             created_at: row.created_at,
         })
     }
@@ -71,6 +80,7 @@ pub(crate) struct HeldMessage {
     /// What it was when it was locked.
     was: MessageStatus,
     contact_id: ContactId,
+    pricing: Option<StatusPricing>,
     error_message: Option<String>,
     changed: bool,
     /// What it became.
@@ -81,6 +91,14 @@ impl HeldMessage {
     pub(crate) fn learn(&mut self, wa_message_id: &str) {
         if self.message.wa_message_id.is_none() {
             self.message.wa_message_id = Some(wa_message_id.to_owned());
+            self.changed = true;
+        }
+    }
+
+    /// Takes in what a status says about the price.
+    pub(crate) fn price(&mut self, news: Option<StatusPricing>) {
+        if StatusPricing::learn(&mut self.pricing, news) {
+            self.message.pricing = self.pricing.as_ref().map(|known| known.pricing.clone());
             self.changed = true;
         }
     }
@@ -139,8 +157,10 @@ pub(crate) async fn lock_messages(
     .bind(wa_message_ids);
     let rows: Vec<HeldRow> = query.load(conn).await?;
     let held = rows.into_iter().map(|row| {
+        let pricing = stored(row.message.pricing.as_ref())?;
         let message: Message = row.message.try_into()?;
         Ok(HeldMessage {
+            pricing,
             was: message.status,
             message,
             contact_id: row.contact_id.into(),
@@ -184,12 +204,16 @@ pub(crate) async fn write_messages(
         .collect();
     let names: Vec<Option<String>> = changed.iter().map(|one| one.message.wa_message_id.clone()).collect();
     let errors: Vec<Option<String>> = changed.iter().map(|one| one.error_message.clone()).collect();
+    let prices = changed
+        .iter()
+        .map(|one| one.pricing.as_ref().map(StatusPricing::to_stored));
     sql(
         "UPDATE messages m SET status = w.status, error_message = coalesce(w.error_message, m.error_message),
+           pricing = w.pricing,
            wa_message_id = CASE WHEN m.wa_message_id IS NULL AND NOT EXISTS (SELECT FROM messages o
              WHERE o.account_id = $1 AND o.wa_message_id = w.wa_message_id) THEN w.wa_message_id
              ELSE m.wa_message_id END
-         FROM unnest($2, $3, $4, $5) AS w (id, status, wa_message_id, error_message)
+         FROM unnest($2, $3, $4, $5, $6) AS w (id, status, wa_message_id, error_message, pricing)
          WHERE m.account_id = $1 AND m.id = w.id",
     )
     .bind(account)
@@ -197,6 +221,7 @@ pub(crate) async fn write_messages(
     .bind(statuses)
     .bind(names)
     .bind(errors)
+    .bind(prices.collect::<Vec<_>>())
     .execute(&mut *conn)
     .await?;
     let mut tally = MessageTally::default();

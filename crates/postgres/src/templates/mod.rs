@@ -13,15 +13,17 @@ use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
-    AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write,
+    AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write, timestamp,
 };
 use recado_domain::templates::{
-    MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort, TemplateStore,
+    CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
+    TemplateStore, announced, has_other_category,
 };
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use crate::campaigns;
 use crate::errors::{Attempt, corrupt, word};
 use crate::folders;
 use crate::outbox;
@@ -47,6 +49,7 @@ pub(crate) struct TemplateRow {
     id: Uuid,
     name: String,
     category: String,
+    category_change: Option<Value>,
     language: String,
     template_type: String,
     parameter_format: String,
@@ -79,6 +82,11 @@ impl TryFrom<TemplateRow> for Template {
             account_id: row.account_id.into(),
             name: row.name,
             category: word(&row.category)?,
+            category_change: row
+                .category_change
+                .map(serde_json::from_value)
+                .transpose()
+                .map_err(corrupt)?,
             language: row.language,
             template_type: word(&row.template_type)?,
             parameter_format: word(&row.parameter_format)?,
@@ -110,6 +118,7 @@ impl TryFrom<TemplateRow> for Template {
 struct Content<'a> {
     name: &'a str,
     category: &'a str,
+    category_change: Option<Value>,
     language: &'a str,
     template_type: &'a str,
     parameter_format: &'a str,
@@ -136,6 +145,7 @@ impl<'a> From<&'a Template> for Content<'a> {
         Self {
             name: &template.name,
             category: template.category.as_str(),
+            category_change: template.category_change.as_ref().map(|change| json!(change)),
             language: &template.language,
             template_type: template.template_type.as_str(),
             parameter_format: template.parameter_format.as_str(),
@@ -282,9 +292,8 @@ async fn update(
         > 0
     {
         outbox::append(conn, template.account_id, events).await?;
-        if template.meta_status != decided_on.meta_status {
-            outbox::append(conn, template.account_id, &[told(template, decided_on.meta_status)]).await?;
-        }
+        let told = told(conn, template, decided_on).await?;
+        outbox::append(conn, template.account_id, &told).await?;
         return Ok(Write::Done);
     }
     let status: Option<String> = live
@@ -298,11 +307,22 @@ async fn update(
     })
 }
 
-/// What webhook endpoints are told of a new status.
-fn told(template: &Template, before: MetaStatus) -> Event {
-    let item = json!({ "id": template.id, "name": template.name, "language": template.language,
-        "status": template.meta_status, "previous_status": before, "rejection_reason": template.rejection_reason });
-    Event::webhook(WebhookKind::TemplateStatusChanged, vec![item])
+/// What webhook endpoints are told of a new status or category, and of one to come.
+async fn told(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> Attempt<Vec<Event>> {
+    let mut events = Vec::new();
+    if template.meta_status != before.meta_status || has_other_category(before.category, template) {
+        let item = json!({ "id": template.id, "name": template.name, "language": template.language,
+            "status": template.meta_status, "previous_status": before.meta_status, "category": template.category,
+            "previous_category": before.category, "rejection_reason": template.rejection_reason });
+        events.push(Event::webhook(WebhookKind::TemplateStatusChanged, vec![item]));
+    }
+    if let Some(CategoryChange { to, at }) = announced(before, template) {
+        let campaigns = campaigns::under_way_with(conn, template.account_id, template.id).await?;
+        let item = json!({ "id": template.id, "name": template.name, "language": template.language,
+            "from": template.category, "to": to, "at": timestamp::format(*at), "campaigns": campaigns });
+        events.push(Event::webhook(WebhookKind::TemplateCategoryChanging, vec![item]));
+    }
+    Ok(events)
 }
 
 async fn delete(

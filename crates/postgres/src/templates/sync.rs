@@ -1,15 +1,20 @@
 //! Writing what a synchronisation found. A template goes in as the JSON that is published of it, and what is stored beside
 //! that: its fields bear the names of the columns.
 
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::AccountId;
-use recado_domain::templates::{SyncReport, SyncedTemplate, Template};
+use recado_domain::shared::{AccountId, Event, StoreError};
+use recado_domain::templates::{
+    Category, SyncReport, SyncedTemplate, Template, changed_notification, has_other_category,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::campaigns;
-use crate::errors::Attempt;
-use crate::sql::{Id, sql};
+use crate::errors::{Attempt, word};
+use crate::outbox;
+use crate::sql::sql;
 
 /// Templates in one statement.
 const BATCH: usize = 500;
@@ -29,7 +34,9 @@ pub(super) async fn write(
             }
         }
         report.created += insert(conn, account, &new).await?;
-        report.updated += update(conn, account, &changed).await?;
+        let before = update(conn, account, &changed).await?;
+        report.updated += before.len();
+        outbox::append(conn, account, &notifications(&changed, &before)?).await?;
     }
     // Last: a run that begins meanwhile looks at the template, finds it changed and is refused, or began before and is
     // seen here.
@@ -78,18 +85,45 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
     Ok(written)
 }
 
+/// A template that was written, and its category before.
+#[derive(QueryableByName)]
+struct CategoryRow {
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    category: String,
+}
+
+/// What people are told about categories that are others now.
+fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Event>, StoreError> {
+    let mut events = Vec::new();
+    for row in before {
+        let category: Category = word(&row.category)?;
+        let template = changed.iter().find(|template| template.id.0 == row.id);
+        if let Some((template, _)) = template.filter(|template| has_other_category(category, template)) {
+            events.push(changed_notification(category, template));
+        }
+    }
+    Ok(events)
+}
+
 /// Only what the platform decides, and how placeholders were read there; the version guards what people decide.
-async fn update(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> Attempt<usize> {
+async fn update(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    templates: &[&Template],
+) -> Attempt<Vec<CategoryRow>> {
     if templates.is_empty() {
-        return Ok(0);
+        return Ok(vec![]);
     }
     let ids: Vec<Uuid> = templates.iter().map(|template| template.id.0).collect();
     let versions: Vec<i64> = templates.iter().map(|template| template.version).collect();
-    let written: Vec<Id> = sql("WITH known AS MATERIALIZED (
-           SELECT id, meta_status FROM message_templates WHERE account_id = $1 AND id = ANY ($3) AND deleted_at IS NULL
+    let written: Vec<CategoryRow> = sql("WITH known AS MATERIALIZED (
+           SELECT id, meta_status, category FROM message_templates WHERE account_id = $1 AND id = ANY ($3) AND deleted_at IS NULL
            ORDER BY id FOR NO KEY UPDATE),
          written AS (
-         UPDATE message_templates t SET category = w.category, profile_id = w.profile_id,
+         UPDATE message_templates t SET category = w.category,
+           category_change = w.category_change, profile_id = w.profile_id,
            meta_template_id = w.meta_template_id, meta_status = w.meta_status, rejection_reason = w.rejection_reason,
            quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
            header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
@@ -97,21 +131,23 @@ async fn update(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&
          FROM jsonb_populate_recordset(NULL::message_templates, $2) w
          JOIN unnest($3, $4) AS seen (id, version) ON seen.id = w.id
          WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.version = seen.version
-         RETURNING t.id, t.name, t.language, t.meta_status, t.rejection_reason),
+         RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason),
          told AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'template.status_changed', 'items', jsonb_agg(
              jsonb_build_object('id', n.id, 'name', n.name, 'language', n.language, 'status', n.meta_status,
-               'previous_status', k.meta_status, 'rejection_reason', n.rejection_reason)))
-           FROM written n JOIN known k ON k.id = n.id AND k.meta_status <> n.meta_status
+               'previous_status', k.meta_status, 'category', n.category, 'previous_category', k.category,
+               'rejection_reason', n.rejection_reason)))
+           FROM written n JOIN known k ON k.id = n.id
+             AND (k.meta_status <> n.meta_status OR k.category <> n.category AND n.meta_status <> 'draft')
            WHERE (SELECT webhook_listens($1, 'template.status_changed'))
            HAVING count(*) > 0)
-         SELECT id FROM written")
+         SELECT n.id, k.category FROM written n JOIN known k ON k.id = n.id")
     .bind(account)
     .bind(rows(templates.iter().copied()))
     .bind(ids)
     .bind(versions)
     .load(conn)
     .await?;
-    Ok(written.len())
+    Ok(written)
 }

@@ -57,7 +57,7 @@ const CLAIM: &str = concat!(
     keys_of!("due"),
     " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
        RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt)
-     SELECT c.*, e.url, e.secret, CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
+     SELECT c.*, e.name, e.url, e.secret, CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
        e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
      FROM claimed c
      JOIN webhook_endpoints e ON e.account_id = c.account_id AND e.id = c.endpoint_id
@@ -77,6 +77,8 @@ struct Row {
     claim: i64,
     #[diesel(sql_type = Integer)]
     attempt: i32,
+    #[diesel(sql_type = Text)]
+    name: String,
     #[diesel(sql_type = Nullable<Text>)]
     url: Option<String>,
     #[diesel(sql_type = Binary)]
@@ -107,6 +109,7 @@ impl Row {
             },
             claim: self.claim,
             attempts: self.attempt.unsigned_abs(),
+            name: self.name,
             url: self.url.unwrap_or_default(),
             secrets: SealedSecrets {
                 current: Sealed(self.secret),

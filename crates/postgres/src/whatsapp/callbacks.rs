@@ -35,13 +35,15 @@ struct CallbackRow {
     body: Vec<u8>,
     #[diesel(sql_type = Integer)]
     attempts: i32,
+    #[diesel(sql_type = Integer)]
+    claims: i32,
 }
 
 #[async_trait]
 impl CallbackStore for PgCallbacks {
     async fn store(&self, id: CallbackId, body: &[u8], lease: Duration) -> Result<(), StoreError> {
-        let query = sql("INSERT INTO whatsapp_callbacks (id, body, due_at)
-             VALUES ($1, $2, now() + $3 * interval '1 microsecond')")
+        let query = sql("INSERT INTO whatsapp_callbacks (id, body, claims, due_at)
+             VALUES ($1, $2, 1, now() + $3 * interval '1 microsecond')")
         .bind(id)
         .bind(body)
         .bind(lease);
@@ -51,10 +53,10 @@ impl CallbackStore for PgCallbacks {
 
     async fn claim(&self, lease: Duration) -> Result<Option<StoredCallback>, StoreError> {
         let query = sql(
-            "UPDATE whatsapp_callbacks SET due_at = now() + $1 * interval '1 microsecond'
+            "UPDATE whatsapp_callbacks SET due_at = now() + $1 * interval '1 microsecond', claims = claims + 1
              WHERE id = (SELECT id FROM whatsapp_callbacks WHERE due_at <= now()
                ORDER BY due_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
-             RETURNING id, body, attempts",
+             RETURNING id, body, attempts, claims - 1 AS claims",
         )
         .bind(lease);
         Ok(self
@@ -65,6 +67,7 @@ impl CallbackStore for PgCallbacks {
                 id: row.id.into(),
                 body: row.body,
                 attempts: row.attempts.unsigned_abs(),
+                claims: row.claims.unsigned_abs(),
             }))
     }
 
@@ -81,9 +84,24 @@ impl CallbackStore for PgCallbacks {
 
     async fn defer(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError> {
         let query = sql("UPDATE whatsapp_callbacks
-             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1 WHERE id = $1")
+             SET due_at = now() + $2 * interval '1 microsecond', attempts = attempts + 1, claims = 0
+             WHERE id = $1")
         .bind(id)
         .bind(delay);
+        self.0.run(query).await?;
+        Ok(())
+    }
+
+    async fn postpone(&self, id: CallbackId, delay: Duration) -> Result<(), StoreError> {
+        let query = sql("UPDATE whatsapp_callbacks SET due_at = now() + $2 * interval '1 microsecond' WHERE id = $1")
+            .bind(id)
+            .bind(delay);
+        self.0.run(query).await?;
+        Ok(())
+    }
+
+    async fn set_aside(&self, id: CallbackId) -> Result<(), StoreError> {
+        let query = sql("UPDATE whatsapp_callbacks SET due_at = 'infinity' WHERE id = $1").bind(id);
         self.0.run(query).await?;
         Ok(())
     }

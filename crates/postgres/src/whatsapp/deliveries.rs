@@ -46,6 +46,7 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[Deliver
             Some(send) => {
                 send.learn_message(&item.message_id);
                 send.advance(item.status, item.at, item.error_code, item.error_message.as_deref());
+                send.price(item.status_pricing());
                 if item.error_code == Some(STOPPED_MARKETING) {
                     refusals.push((send.contact(), item.at));
                 }
@@ -76,6 +77,7 @@ async fn apply_to_replies(
             Some(reply) => {
                 reply.learn(&item.message_id);
                 reply.advance(item.status, item.error_message.as_deref());
+                reply.price(item.status_pricing());
             }
         }
     }

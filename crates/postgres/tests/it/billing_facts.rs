@@ -90,10 +90,7 @@ async fn a_change_that_is_not_written_marks_no_event() {
     let row = subscribed(&world, world.account, "sub_1").await;
     let applying = |version: i64, event: Uuid| Change {
         applies: Some(event.into()),
-        ..Change::of(Subscription {
-            version,
-            ..row.clone()
-        })
+        ..Change::of(Subscription { version, ..row.clone() })
     };
     let (one, other) = (id(), id());
     let written = async |change: Change| store(&world).write(&change).await.unwrap();
@@ -144,7 +141,10 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
     let mut row = subscribed(&world, account, "sub_1").await;
     assert_eq!(plans(&world, account).await, "scale scale");
     let overview = store(&world).overview(account).await.unwrap();
-    assert_eq!((overview.plan(), overview.granted_plan.as_deref()), ("scale", Some("scale")));
+    assert_eq!(
+        (overview.plan(), overview.granted_plan.as_deref()),
+        ("scale", Some("scale"))
+    );
     // What is paid for outlasts the grant, and the other way round.
     (row.status, row.current_period_end) = (
         SubscriptionStatus::Cancelled,
@@ -180,7 +180,11 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
 async fn an_accounts_plan_by_put_is_a_grant() {
     let world = World::new().await;
     let (account, platform) = (world.account, PgAdministration::new(world.platform.clone()));
-    for (plan, stored) in [(Some("growth"), "growth growth"), (None, "growth growth"), (Some("free"), "free -")] {
+    for (plan, stored) in [
+        (Some("growth"), "growth growth"),
+        (None, "growth growth"),
+        (Some("free"), "free -"),
+    ] {
         let change = AccountChange {
             plan: plan.map(str::to_owned),
             ..AccountChange::default()

@@ -71,6 +71,7 @@ pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> 
         kind: "text".into(),
         text: Some(text.into()),
         said: true,
+        referral: None,
         payload: json!({ "context": { "id": "x" } }),
     })
 }
@@ -435,6 +436,8 @@ pub(crate) async fn replied(world: &World, profile: ProfileId) -> Message {
         text: Some("Olá".into()),
         status: MessageStatus::Pending,
         wa_message_id: None,
+        referral: None,
+        pricing: None,
         created_at: NOW + Duration::minutes(3),
     };
     assert!(store.begin_reply(world.account, &reply, profile).await.unwrap());

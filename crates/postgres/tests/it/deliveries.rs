@@ -16,6 +16,7 @@ pub(crate) fn news(send: Option<SendId>, message: &str, status: SendStatus) -> D
         at: NOW,
         error_code: None,
         error_message: None,
+        pricing: None,
     }
 }
 

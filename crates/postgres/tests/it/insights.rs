@@ -119,6 +119,8 @@ fn reply(conversation: ConversationId, ago: i64) -> Message {
         text: Some("olá".into()),
         status: MessageStatus::Pending,
         wa_message_id: None,
+        referral: None,
+        pricing: None,
         created_at: moment(ago),
     }
 }

@@ -18,7 +18,7 @@ async fn an_empty_database_has_every_queue_and_nothing_in_it() {
     let world = World::new().await;
     world.sql("TRUNCATE outbox_events").await;
     let queues = read(&world).await;
-    assert_eq!(queues.len(), 17, "{queues:?}");
+    assert_eq!(queues.len(), 18, "{queues:?}");
     for queue in queues.values() {
         assert_eq!((queue.depth, queue.oldest), (0, Duration::ZERO), "{}", queue.name);
     }
@@ -39,7 +39,8 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
                ('{account}', '{{\"kind\": \"audit\"}}', now() - interval '900 s', now());
              INSERT INTO whatsapp_callbacks (id, body, due_at, received_at) VALUES
                (gen_random_uuid(), '', now(), now() - interval '30 s'),
-               (gen_random_uuid(), '', now() + interval '60 s', now() - interval '40 s');
+               (gen_random_uuid(), '', now() + interval '60 s', now() - interval '40 s'),
+               (gen_random_uuid(), '', 'infinity', now() - interval '800 s');
              INSERT INTO outgoing_mail (id, account_id, content, created_at) VALUES
                (gen_random_uuid(), '{account}', '', now() - interval '20 s');
              INSERT INTO campaigns (account_id, id, name, status, scheduled_at) VALUES
@@ -54,6 +55,7 @@ async fn what_waits_is_counted_with_the_age_of_the_oldest() {
         ("outbox_notification", 0, 0),
         ("outbox_set_aside", 1, 900),
         ("whatsapp_callbacks", 2, 40),
+        ("whatsapp_callbacks_set_aside", 1, 800),
         ("mail", 1, 20),
         ("schedule", 1, 70),
         ("runs_waiting", 0, 0),

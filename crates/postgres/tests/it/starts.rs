@@ -277,7 +277,11 @@ async fn facts_hold_all_subscriptions() {
         state("scale", SubscriptionStatus::Active),
     ];
     assert_eq!(
-        (billing.plan.as_str(), billing.granted.as_deref(), subscriptions.as_slice()),
+        (
+            billing.plan.as_str(),
+            billing.granted.as_deref(),
+            subscriptions.as_slice()
+        ),
         ("growth", Some("starter"), &wanted[..])
     );
 }

@@ -286,6 +286,7 @@ impl World {
             meta_status: MetaStatus::Approved,
             rejection_reason: None,
             quality_score: None,
+            category_change: None,
             unsupported: vec![],
             created_at: NOW,
             updated_at: NOW,

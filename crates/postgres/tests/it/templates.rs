@@ -51,6 +51,10 @@ async fn a_template_is_stored_as_written() {
         meta_status: MetaStatus::Rejected,
         rejection_reason: Some("no".into()),
         quality_score: Some("GREEN".into()),
+        category_change: Some(CategoryChange {
+            to: Category::Marketing,
+            at: NOW,
+        }),
         ..world.template("full")
     };
     world.templates().insert(&full).await.unwrap();

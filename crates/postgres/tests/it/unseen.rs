@@ -290,6 +290,7 @@ async fn messages_that_arrive() {
             kind: "text".into(),
             text: Some("oi".into()),
             said: true,
+            referral: None,
             payload: serde_json::json!({}),
         }),
         contact_id: id().into(),

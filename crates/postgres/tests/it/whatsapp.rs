@@ -175,6 +175,35 @@ async fn callbacks_are_leased_deferred_and_forgotten() {
 }
 
 #[tokio::test]
+async fn claims_are_counted_until_a_callback_is_applied() {
+    let world = World::new().await;
+    let callbacks = PgCallbacks::new(world.platform.clone());
+    let one = CallbackId(id());
+    callbacks.store(one, b"{}", Duration::ZERO).await.unwrap();
+    let mut claims = Vec::new();
+    for step in 0..5 {
+        claims.push(callbacks.claim(Duration::ZERO).await.unwrap().unwrap().claims);
+        match step {
+            // Whoever claimed it did not come back.
+            0 => {}
+            // It could not be applied.
+            1 => callbacks.postpone(one, Duration::ZERO).await.unwrap(),
+            // It was, and waits for its subject.
+            _ => callbacks.defer(one, Duration::ZERO).await.unwrap(),
+        }
+    }
+    assert_eq!(claims, [1, 2, 3, 0, 0]);
+    callbacks.postpone(one, LEASE).await.unwrap();
+    assert_eq!(callbacks.claim(LEASE).await.unwrap(), None);
+    callbacks.set_aside(one).await.unwrap();
+    world
+        .sql("UPDATE whatsapp_callbacks SET due_at = due_at - interval '100 years'")
+        .await;
+    assert_eq!(callbacks.claim(LEASE).await.unwrap(), None, "it is never due");
+    assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 1);
+}
+
+#[tokio::test]
 async fn one_callback_goes_to_one_claimer() {
     let world = World::new().await;
     let callbacks = PgCallbacks::new(world.platform.clone());

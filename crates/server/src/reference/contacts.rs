@@ -1,6 +1,6 @@
 //! What the reference says of contacts.
 
-use recado_domain::contacts::{Contact, ImportReport};
+use recado_domain::contacts::{Contact, ContactDetails, ImportReport};
 use recado_domain::shared::Slice;
 use serde_json::json;
 
@@ -44,9 +44,10 @@ pub(crate) fn create() -> Operation {
 }
 
 pub(crate) fn get() -> Operation {
-    Operation::new("Get a contact", "One contact with its tags.")
+    let told = "Returns one contact with its tags, and the ad or post that first led to a message of it.";
+    Operation::new("Get a contact", told)
         .takes(id_of(ID))
-        .answers(data::<Contact>("The contact."))
+        .answers(data::<ContactDetails>("The contact."))
 }
 
 pub(crate) fn update() -> Operation {

@@ -114,7 +114,7 @@ pub(super) async fn get(
     Proved(tenant): Caller,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.contacts.get(&tenant, id).await?))
+    Ok(reply::ok(services.contacts.details(&tenant, id).await?))
 }
 
 /// `PUT /api/contacts/<id>`

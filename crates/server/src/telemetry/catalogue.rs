@@ -86,6 +86,22 @@ pub const FIGURES: &[Figure] = &[
         "recado_worker_last_success_timestamp_seconds",
         "When a worker's last round went well",
     ),
+    counter(
+        "recado_whatsapp_unread_total",
+        "Fields of callbacks, and messages by type, that nothing reads",
+    ),
+    counter(
+        "recado_whatsapp_callbacks_unreadable_total",
+        "Signed callbacks that were dropped because they are not callbacks of WhatsApp",
+    ),
+    counter(
+        "recado_whatsapp_callbacks_set_aside_total",
+        "Callbacks that could not be applied and are not tried any more",
+    ),
+    counter(
+        "recado_swallowed_errors_total",
+        "Errors that did not change an answer, by step",
+    ),
     counter("recado_panics_total", "Panics, all of which were caught"),
     counter(
         "recado_trace_exports_total",

@@ -9,6 +9,7 @@ mod exposition;
 mod figures;
 mod listener;
 mod machine;
+mod reports;
 mod requests;
 pub mod traces;
 mod workers;
@@ -21,6 +22,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 pub use figures::{Standing, Standings};
 pub use listener::Listener;
+pub use reports::Reports;
 pub use requests::{Counted, InFlight, Route, counted_routes, limited};
 pub use workers::Worker;
 

@@ -11,6 +11,7 @@ use recado_domain::shared::{AccountId, StoreError, UserId};
 use recado_domain::webhooks::Jitter as _;
 use time::OffsetDateTime;
 
+use crate::logging::chain;
 use crate::system::SystemJitter;
 
 /// How many tokens, users and memberships are remembered at most.
@@ -178,7 +179,7 @@ impl RememberedStandings {
         match self.look(member).await {
             Ok(Some(known)) => self.memory.standings.insert(member, known).await,
             Ok(None) => self.memory.standings.invalidate(&member).await,
-            Err(_) => {}
+            Err(error) => tracing::debug!(cause = %chain(&error), "a membership cannot be read again"),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
+use recado_domain::redacted_debug;
 use recado_domain::shared::{FieldErrors, PageQuery, SliceQuery};
 use uuid::Uuid;
 
@@ -15,11 +16,13 @@ use crate::error::ApiError;
 const LIMIT: (i64, i64) = (20, 100);
 
 /// The parameters of a request, and the faults found in them so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Params {
     values: BTreeMap<String, String>,
     errors: FieldErrors,
 }
+
+redacted_debug!(Params {});
 
 impl FromRequest for Params {
     type Error = ApiError;

@@ -41,7 +41,8 @@ impl Stores {
         let store = Arc::new(PgDeletions::new(self.platform.clone()));
         let media = Arc::new(shared.media_store()?);
         let gateway = Arc::new(shared.payment()?);
-        Ok(Deletions::new(store, media, gateway, shared.clock.clone()))
+        let report = Arc::new(shared.reports.clone());
+        Ok(Deletions::new(store, media, gateway, report, shared.clock.clone()))
     }
 
     /// Administrators inside an account.

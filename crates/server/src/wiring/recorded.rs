@@ -53,6 +53,7 @@ impl Stores {
     /// Calculating that.
     pub fn rfm_work(&self, shared: &Shared) -> RfmWork {
         let store = PgRfm::new(self.tenant.clone(), self.platform.clone());
-        RfmWork::new(Arc::new(store), shared.clock.clone(), shared.ids.clone())
+        let report = Arc::new(shared.reports.clone());
+        RfmWork::new(Arc::new(store), report, shared.clock.clone(), shared.ids.clone())
     }
 }

@@ -221,14 +221,17 @@ impl Clerk {
     async fn drop_run(&self, run: QueuedRun, error: &StoreError) {
         tracing::warn!(cause = %rounds::chain(error), campaign = %run.campaign_id, "a run was dropped");
         let give_up = async {
-            while self.dispatcher.abandon(run).await.is_err() {
+            while let Err(error) = self.dispatcher.abandon(run).await {
+                tracing::debug!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run cannot be given back");
                 tokio::time::sleep(LOOK_FOR_RUNS).await;
             }
         };
         tokio::select! {
             () = self.stop.cancelled() => {}
             done = tokio::time::timeout(GIVE_UP, give_up) => {
-                done.ok();
+                if done.is_err() {
+                    tracing::warn!(campaign = %run.campaign_id, "a run was not given back, its lease will expire");
+                }
             }
         }
     }

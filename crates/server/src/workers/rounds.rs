@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(super) use crate::logging::chain;
 use crate::telemetry::Worker;
 
 /// How long work that panicked rests.
@@ -112,18 +113,6 @@ pub(super) async fn keep_up<Fut: Future<Output = ()>>(name: &'static str, figure
         tracing::error!(worker = name, "the work panicked, it begins anew");
         tokio::time::sleep(AFTER_PANIC).await;
     }
-}
-
-/// An error and what is behind it, for the log.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text.push_str(": ");
-        text.push_str(&source.to_string());
-        next = source.source();
-    }
-    text
 }
 
 #[cfg(test)]

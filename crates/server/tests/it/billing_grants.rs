@@ -51,7 +51,11 @@ fn a_former_customer_can_use_what_is_granted() {
     assert_eq!(run().ok()["sent"], 1);
     let shown = standing(&ana);
     assert_eq!(
-        (&shown["subscription"], &shown["plan"]["id"], &shown["plan"]["limits"]["messagesPerMonth"]),
+        (
+            &shown["subscription"],
+            &shown["plan"]["id"],
+            &shown["plan"]["limits"]["messagesPerMonth"]
+        ),
         (&Value::Null, &json!("growth"), &json!(30_000))
     );
     // Administrators see the plan, and that nothing is paid for it.
@@ -61,7 +65,10 @@ fn a_former_customer_can_use_what_is_granted() {
     assert_eq!(account["account"]["plan"], "growth");
     // Taken back, it is the free plan again.
     grant(&root, &ana.account, "free");
-    assert_eq!((plan(&ana).as_str(), &standing(&ana)["plan"]["id"]), ("free", &json!("free")));
+    assert_eq!(
+        (plan(&ana).as_str(), &standing(&ana)["plan"]["id"]),
+        ("free", &json!("free"))
+    );
     run().refused(400, "VALIDATION_ERROR");
 }
 
@@ -74,13 +81,23 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     subscribe(&ana, order("PIX")).created();
     let shown = standing(&ana);
     assert_eq!(
-        (&shown["subscription"]["plan"], &shown["plan"]["id"], plan(&ana).as_str()),
+        (
+            &shown["subscription"]["plan"],
+            &shown["plan"]["id"],
+            plan(&ana).as_str()
+        ),
         (&json!("starter"), &json!("growth"), "growth")
     );
     ana.put("/api/billing/subscription", json!({ "plan": "scale" })).ok();
-    assert_eq!((&standing(&ana)["plan"]["id"], plan(&ana).as_str()), (&json!("scale"), "scale"));
+    assert_eq!(
+        (&standing(&ana)["plan"]["id"], plan(&ana).as_str()),
+        (&json!("scale"), "scale")
+    );
     ana.post("/api/billing/cancel", json!({})).ok();
-    assert_eq!((&standing(&ana)["plan"]["id"], plan(&ana).as_str()), (&json!("growth"), "growth"));
+    assert_eq!(
+        (&standing(&ana)["plan"]["id"], plan(&ana).as_str()),
+        (&json!("growth"), "growth")
+    );
     // What is paid for is not taken by a smaller grant, nor by taking the grant back.
     let bia = server.owner();
     let mut scale = card_order(CARD, "123");
@@ -91,7 +108,10 @@ fn a_grant_outlives_a_subscription_and_takes_nothing_from_it() {
     bia.post("/api/billing/cancel", json!({})).ok();
     for smaller in ["starter", "free"] {
         grant(&root, &bia.account, smaller);
-        assert_eq!((&standing(&bia)["plan"]["id"], plan(&bia).as_str()), (&json!("scale"), "scale"));
+        assert_eq!(
+            (&standing(&bia)["plan"]["id"], plan(&bia).as_str()),
+            (&json!("scale"), "scale")
+        );
     }
     grant(&root, &bia.account, "starter");
     server.db.run(&format!(
@@ -114,7 +134,11 @@ fn a_change_of_what_is_paid_takes_the_place_of_the_grant() {
     grant(&root, &ana.account, "growth");
     let shown = standing(&ana);
     assert_eq!(
-        (&shown["subscription"]["plan"], &shown["plan"]["id"], plan(&ana).as_str()),
+        (
+            &shown["subscription"]["plan"],
+            &shown["plan"]["id"],
+            plan(&ana).as_str()
+        ),
         (&json!("growth"), &json!("growth"), "growth")
     );
     ana.post("/api/billing/cancel", json!({})).ok();

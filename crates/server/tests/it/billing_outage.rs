@@ -42,7 +42,10 @@ fn a_gateway_that_is_down_is_named_on_every_path() {
         is_the_gateways(&change(&ana));
         is_the_gateways(&cancel(&ana));
     }
-    assert_eq!((standing(&ana)["subscription"]["plan"].take(), plan(&bia)), (json!("starter"), "free".into()));
+    assert_eq!(
+        (standing(&ana)["subscription"]["plan"].take(), plan(&bia)),
+        (json!("starter"), "free".into())
+    );
     server.payment.clear_faults();
     assert_eq!(change(&ana).ok()["new_plan"], "growth");
     cancel(&ana).ok();
@@ -74,7 +77,9 @@ fn a_removal_that_the_gateway_does_not_answer_blames_the_gateway() {
     down(&server);
     root.delete(&format!("/api/admin/accounts/{}", ana.account)).gone();
     server.db.run("UPDATE gateway_cancellations SET due_at = now()");
-    until("the worker has asked", || server.log().contains("gateway cancellations"));
+    until("the worker has asked", || {
+        server.log().contains("gateway cancellations")
+    });
     let log = server.log();
     let line = log.lines().find(|line| line.contains("gateway cancellations")).unwrap();
     assert!(line.contains("the payment gateway failed"), "{line}");

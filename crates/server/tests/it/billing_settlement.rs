@@ -79,7 +79,9 @@ fn what_a_server_died_on_is_settled_by_the_next_request() {
     subscribe(&ana, order("PIX")).created();
     let dies_on = |method: &str, path: &str, body: Value| {
         let hangs = FaultKind::Hang { ms: 20_000 };
-        server.payment.script(vec![Fault::new(hangs).on(method, "/subscriptions/")]);
+        server
+            .payment
+            .script(vec![Fault::new(hangs).on(method, "/subscriptions/")]);
         std::thread::scope(|scope| {
             let kind = if method == "PUT" { "PUT" } else { "POST" };
             let request = ana.request(kind, path).json(&body);
@@ -112,8 +114,11 @@ fn a_month_that_was_paid_is_a_month_whatever_the_cycle_is_then() {
     assert!(server.payment.act(&payment, Action::Confirm, std::time::Duration::ZERO));
     let paid = format!("/api/billing/payment-status?payment_id={payment}");
     until("it is paid", || ana.get(&paid).ok()["status"] == "RECEIVED");
-    ana.put("/api/billing/subscription", json!({ "plan": "starter", "cycle": "YEARLY" }))
-        .ok();
+    ana.put(
+        "/api/billing/subscription",
+        json!({ "plan": "starter", "cycle": "YEARLY" }),
+    )
+    .ok();
     server.payment.set_options(|options| options.webhook_url = url);
     assert!(server.payment.send_event(&recado_simulators::payment::Event {
         event: "PAYMENT_RECEIVED".into(),

@@ -93,7 +93,8 @@ fn an_unknown_sender_becomes_a_contact_and_is_answered() {
     );
     let inbound = messages(&ana, &id).remove(0);
     let expected = json!({ "id": inbound["id"], "conversation_id": id, "direction": "inbound", "type": "text",
-        "text": "Oi!\nTudo bem?", "status": "received", "wa_message_id": wamid, "created_at": shown["last_message_at"] });
+        "text": "Oi!\nTudo bem?", "status": "received", "wa_message_id": wamid, "referral": null, "pricing": null,
+        "created_at": shown["last_message_at"] });
     assert_eq!(inbound, expected);
     let answered = reply(&ana, &id, "Olá, Ana \u{1f600}").created();
     assert_eq!(

@@ -30,6 +30,7 @@ mod bodies;
 mod brand;
 mod brand_memory;
 mod browsers;
+mod callback_details;
 mod callbacks;
 mod campaigns;
 mod concurrent_updates;

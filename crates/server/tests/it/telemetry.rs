@@ -132,6 +132,7 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
         "outbox_audit",
         "webhook_deliveries",
         "whatsapp_callbacks",
+        "whatsapp_callbacks_set_aside",
         "mail",
         "schedule",
     ] {

@@ -338,7 +338,8 @@ fn what_was_given_up_is_recovered_and_a_log_redelivered() {
 fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
     let (server, receiver) = (Server::start(options()), receiver());
     let ana = server.owner();
-    let hook = text(&made(&ana, &receiver.url("/a"), &["contact.created"])["id"]);
+    let url = format!("{}?token=s3cret", receiver.url("/a"));
+    let hook = text(&made(&ana, &url, &["contact.created"])["id"]);
     receiver.script(vec![status(410)]);
     ana.contact("Bia", "+5511961234567");
     until("it is switched off", || {
@@ -348,6 +349,16 @@ fn who_is_gone_is_switched_off_told_of_and_can_come_back() {
     assert_eq!(off["disabled_reason"], "gone");
     assert!(off["disabled_at"].is_string());
     let notes = ana.get("/api/notifications").ok();
+    let message = text(&notes["data"][0]["message"]);
+    assert!(
+        message.contains(&text(&off["name"])) && message.contains("127.0.0.1"),
+        "{message}"
+    );
+    let log = ana.get("/api/audit-logs?entityType=webhook").ok();
+    assert!(
+        !format!("{notes}{log}").contains("s3cret"),
+        "the query of a URL may hold secrets"
+    );
     assert_eq!(
         (&notes["data"][0]["type"], &notes["data"][0]["data"]["webhook_id"]),
         (&json!("warning"), &json!(hook))

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::shared::{timestamp, words};
+use crate::shared::{redacted_debug, timestamp, words};
 
 words! {
     /// What an export holds.
@@ -29,7 +29,7 @@ impl ExportKind {
 }
 
 /// A record of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum ExportRecord {
     /// A message, whoever wrote it.
     Message {
@@ -55,6 +55,14 @@ pub enum ExportRecord {
         scheduled_at: Option<OffsetDateTime>,
     },
 }
+
+redacted_debug!(
+    enum ExportRecord {
+        Message,
+        Contact,
+        Campaign,
+    }
+);
 
 impl ExportRecord {
     /// In the order of the columns.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use time::{Duration, OffsetDateTime, Time, UtcOffset};
 
 use super::{ENOUGH_ORDERS, RfmClaim, RfmError, RfmFigures, RfmReport, RfmSegment, RfmStore, SegmentSize, grid};
-use crate::shared::{AccountId, Clock, Ids, StoreError, Tenant};
+use crate::shared::{AccountId, Clock, ErrorReport, Ids, SideStep, StoreError, Tenant};
 
 /// How long a calculation belongs to whoever took it up; it is renewed while it goes on.
 const LEASE: Duration = Duration::seconds(30);
@@ -66,13 +66,24 @@ fn report(figures: RfmFigures) -> RfmReport {
 /// What a worker does.
 pub struct RfmWork {
     store: Arc<dyn RfmStore>,
+    report: Arc<dyn ErrorReport>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
 
 impl RfmWork {
-    pub fn new(store: Arc<dyn RfmStore>, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
-        Self { store, clock, ids }
+    pub fn new(
+        store: Arc<dyn RfmStore>,
+        report: Arc<dyn ErrorReport>,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Self {
+        Self {
+            store,
+            report,
+            clock,
+            ids,
+        }
     }
 
     /// Plans the first night of accounts that have none; whether there may be more of them.
@@ -113,7 +124,9 @@ impl RfmWork {
         let done = self.store.calculate(claim, &grid(), ENOUGH_ORDERS, next).await;
         if done.is_err() {
             // Where even this fails, the lease runs out.
-            self.store.postpone(claim, self.clock.now() + AGAIN).await.ok();
+            if let Err(error) = self.store.postpone(claim, self.clock.now() + AGAIN).await {
+                self.report.swallowed(SideStep::PostponeScores, &error);
+            }
         }
         done
     }
@@ -141,7 +154,7 @@ mod tests {
 
     use super::super::MockRfmStore;
     use super::*;
-    use crate::shared::{MockClock, MockIds, Role, UserId};
+    use crate::shared::{MockClock, MockErrorReport, MockIds, Role, UserId};
 
     const NOW: OffsetDateTime = datetime!(2026-03-01 12:00 UTC);
 
@@ -201,11 +214,22 @@ mod tests {
             .returning(|_, _, _, _| Err(StoreError::Corrupt("x".into())));
         store.expect_postpone().times(1).returning(|_, until| {
             assert_eq!(until, NOW + AGAIN);
-            Ok(())
+            Err(StoreError::Corrupt("y".into()))
         });
+        let mut report = MockErrorReport::new();
+        report
+            .expect_swallowed()
+            .times(1)
+            .withf(|step, _| *step == SideStep::PostponeScores)
+            .returning(|_, _| ());
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
-        let work = RfmWork::new(Arc::new(store), Arc::new(clock), Arc::new(MockIds::new()));
+        let work = RfmWork::new(
+            Arc::new(store),
+            Arc::new(report),
+            Arc::new(clock),
+            Arc::new(MockIds::new()),
+        );
         let claim = RfmClaim {
             account_id: AccountId(Uuid::nil()),
             worker: Uuid::nil(),

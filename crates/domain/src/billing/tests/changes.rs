@@ -223,13 +223,19 @@ async fn the_next_request_settles_what_the_gateway_has_done() {
     world.billing().change(&tenant(), &change).await.unwrap_err();
     restarted(&world);
     let again = world.billing().change(&tenant(), &to("scale", None)).await.unwrap();
-    assert_eq!((again.previous_plan.as_str(), again.new_plan.as_str()), ("growth", "scale"));
+    assert_eq!(
+        (again.previous_plan.as_str(), again.new_plan.as_str()),
+        ("growth", "scale")
+    );
     crashed(&world);
     world.billing().cancel(&tenant()).await.unwrap_err();
     restarted(&world);
     let gone = world.billing().cancel(&tenant()).await;
     assert!(matches!(gone, Err(BillingError::NotFound)), "{gone:?}");
-    assert_eq!((world.only().status, world.charged()), (SubscriptionStatus::Cancelled, 0));
+    assert_eq!(
+        (world.only().status, world.charged()),
+        (SubscriptionStatus::Cancelled, 0)
+    );
 }
 
 /// A worker sees at the gateway what was done before the answer is here, and records it: the request succeeds too.
@@ -240,7 +246,13 @@ async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
         world.with(|state| state.writes_left = Some(1));
         match cancels {
             true => drop(world.billing().cancel(&tenant()).await.unwrap_err()),
-            false => drop(world.billing().change(&tenant(), &to("growth", None)).await.unwrap_err()),
+            false => drop(
+                world
+                    .billing()
+                    .change(&tenant(), &to("growth", None))
+                    .await
+                    .unwrap_err(),
+            ),
         }
         world.with(|state| state.writes_left = None);
         let intended = world.only();
@@ -251,7 +263,11 @@ async fn a_request_whose_change_was_recorded_by_a_worker_succeeds() {
             true => core.finish_cancel(&intended).await.unwrap(),
             false => core.finish_change(&intended).await.unwrap(),
         };
-        assert_eq!((finished, world.titles()), (Some(world.only()), titles), "cancels: {cancels}");
+        assert_eq!(
+            (finished, world.titles()),
+            (Some(world.only()), titles),
+            "cancels: {cancels}"
+        );
     }
 }
 

@@ -202,12 +202,16 @@ async fn a_payment_is_for_the_period_that_was_paid_whatever_the_cycle_is_now() {
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
     world.billing().change(&tenant(), &yearly).await.unwrap();
-    world.tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0)).await;
+    world
+        .tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 970.0))
+        .await;
     assert_eq!(days(&world), 365);
     // A discount is no other period.
     let world = World::new();
     world.billing().subscribe(&tenant(), input("PIX")).await.unwrap();
-    world.tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5)).await;
+    world
+        .tell(&told_of_value("PAYMENT_RECEIVED", "evt_1", "pay_1", at, 90.5))
+        .await;
     assert_eq!(days(&world), 31);
 }
 

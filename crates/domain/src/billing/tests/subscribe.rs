@@ -328,7 +328,10 @@ async fn without_the_accounts_name_nobody_is_registered() {
     let world = World::new();
     world.with(|state| state.reads_fail = true);
     let error = world.billing().subscribe(&tenant(), input("PIX")).await.unwrap_err();
-    assert!(matches!(error, BillingError::Store(StoreError::Unavailable(_))), "{error:?}");
+    assert!(
+        matches!(error, BillingError::Store(StoreError::Unavailable(_))),
+        "{error:?}"
+    );
     world.with(|state| assert!(state.calls.is_empty() && state.rows.is_empty()));
 }
 

@@ -6,14 +6,14 @@ use super::super::limits::{attributes_fit, attributes_rule};
 use super::super::model::ContactDraft;
 use super::super::service::check_name;
 use super::super::{ImportRow, Phone};
-use crate::shared::text;
+use crate::shared::{redacted_debug, text};
 
 /// How many tags a line may have, and how long one may be.
 const TAGS: usize = 50;
 const TAG_CHARS: usize = 100;
 
 /// What a line says, unchecked; nothing said is an empty text.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Written {
     pub(super) name: String,
     pub(super) phone: String,
@@ -22,6 +22,8 @@ pub(super) struct Written {
     pub(super) attributes: Map<String, Value>,
     pub(super) opted_out: bool,
 }
+
+redacted_debug!(Written {});
 
 impl Written {
     /// The row that is to be written, or what is wrong with the line.

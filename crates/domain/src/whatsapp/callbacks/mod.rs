@@ -1,18 +1,24 @@
 //! Processing callbacks: stored first, applied at once, and again later where the news came before its subject.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use time::Duration;
 
+use self::progress::Progress;
+use super::callback::Unreadable;
 use super::{
-    CallbackBody, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback, TemplateChange,
-    TemplateNews,
+    CallbackBody, CallbackReport, CallbackStore, Delivery, DeliveryNews, DeliveryStore, Inbound, News, StoredCallback,
+    TemplateChange, TemplateNews,
 };
 use crate::campaigns::RunStore;
 use crate::conversations::{Arrival, InboundNews, InboxStore};
 use crate::shared::{AccountId, CallbackId, Clock, Ids, StoreError, Write};
-use crate::templates::{MetaStatus, Template, TemplateStore, verdict_events, with_verdict};
+use crate::templates::{
+    MetaStatus, Template, TemplateStore, category_notifications, verdict_events, with_category_news, with_verdict,
+};
 
 /// How long a worker may take for one callback before another one takes it over.
 pub const PROCESSING_LEASE: Duration = Duration::seconds(30);
@@ -27,33 +33,37 @@ const EARLY_RETRIES: u32 = 2;
 /// How often a template's verdict is tried when the template changes at the same time.
 const VERDICT_ATTEMPTS: u32 = 3;
 
+/// How often a callback is claimed, with up to [`LONGEST_BACKOFF`] between, before it is set aside: more than an hour.
+pub const MAX_CLAIMS: u32 = 20;
+const LONGEST_BACKOFF: Duration = Duration::minutes(5);
+
+/// What callbacks are stored in, and what they change.
+pub struct CallbackStores {
+    pub callbacks: Arc<dyn CallbackStore>,
+    pub deliveries: Arc<dyn DeliveryStore>,
+    pub inbox: Arc<dyn InboxStore>,
+    pub templates: Arc<dyn TemplateStore>,
+    pub runs: Arc<dyn RunStore>,
+}
+
 /// The use cases of callbacks.
 pub struct Callbacks {
-    callbacks: Arc<dyn CallbackStore>,
-    deliveries: Arc<dyn DeliveryStore>,
-    inbox: Arc<dyn InboxStore>,
-    templates: Arc<dyn TemplateStore>,
-    runs: Arc<dyn RunStore>,
+    stores: CallbackStores,
+    report: Arc<dyn CallbackReport>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
 }
 
 impl Callbacks {
     pub fn new(
-        callbacks: Arc<dyn CallbackStore>,
-        deliveries: Arc<dyn DeliveryStore>,
-        inbox: Arc<dyn InboxStore>,
-        templates: Arc<dyn TemplateStore>,
-        runs: Arc<dyn RunStore>,
+        stores: CallbackStores,
+        report: Arc<dyn CallbackReport>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
     ) -> Self {
         Self {
-            callbacks,
-            deliveries,
-            inbox,
-            templates,
-            runs,
+            stores,
+            report,
             clock,
             ids,
         }
@@ -63,41 +73,72 @@ impl Callbacks {
     /// [`Callbacks::process`].
     pub async fn receive(&self, body: &[u8]) -> Result<StoredCallback, StoreError> {
         let id = CallbackId::from(self.ids.next());
-        self.callbacks.store(id, body, PROCESSING_LEASE).await?;
+        self.stores.callbacks.store(id, body, PROCESSING_LEASE).await?;
         Ok(StoredCallback {
             id,
             body: body.to_vec(),
             attempts: 0,
+            claims: 0,
         })
     }
 
     /// Processes one callback that is due, if there is one.
     pub async fn process_next(&self) -> Result<bool, StoreError> {
-        match self.callbacks.claim(PROCESSING_LEASE).await? {
+        match self.stores.callbacks.claim(PROCESSING_LEASE).await? {
             Some(callback) => self.process(&callback).await.map(|()| true),
             None => Ok(false),
         }
     }
 
     /// Applies a callback's news, then forgets it; defers it where some news has no subject yet. Applying twice changes
-    /// nothing, so a crash in the middle is harmless.
+    /// nothing, so a crash in the middle is harmless. What cannot be applied is tried again with exponential backoff, and
+    /// set aside after [`MAX_CLAIMS`].
     pub async fn process(&self, callback: &StoredCallback) -> Result<(), StoreError> {
-        let news = CallbackBody::read(&callback.body).unwrap_or_default().news;
-        let complete = self.apply(news, callback.attempts < EARLY_RETRIES).await?;
-        if complete || callback.attempts >= RETRIES {
-            self.callbacks.forget(callback.id).await
-        } else {
-            let delay = Duration::seconds(2_i64.saturating_pow(callback.attempts));
-            self.callbacks.defer(callback.id, delay).await
+        // Not even tried: whoever tried it last did not come back.
+        if callback.claims >= MAX_CLAIMS {
+            let error = StoreError::Unavailable("no worker ended its attempt".into());
+            return self.set_aside(callback.id, &error).await;
+        }
+        match self.apply(callback).await {
+            Ok(complete) if complete || callback.attempts >= RETRIES => self.stores.callbacks.forget(callback.id).await,
+            Ok(_) => {
+                let delay = Duration::seconds(2_i64.saturating_pow(callback.attempts));
+                self.stores.callbacks.defer(callback.id, delay).await
+            }
+            Err(error) if callback.claims + 1 >= MAX_CLAIMS => self.set_aside(callback.id, &error).await,
+            Err(error) => {
+                let delay = Duration::seconds(2_i64.saturating_pow(callback.claims)).min(LONGEST_BACKOFF);
+                self.stores.callbacks.postpone(callback.id, delay).await?;
+                Err(error)
+            }
         }
     }
 
-    /// Whether all news found its subject.
-    async fn apply(&self, news: Vec<News>, may_be_early: bool) -> Result<bool, StoreError> {
+    async fn set_aside(&self, id: CallbackId, error: &StoreError) -> Result<(), StoreError> {
+        self.stores.callbacks.set_aside(id).await?;
+        self.report.set_aside(id, error);
+        Ok(())
+    }
+
+    /// What the callback says; what of it is not read is counted, the first time.
+    fn read(&self, callback: &StoredCallback) -> Vec<News> {
+        let body = CallbackBody::read(&callback.body);
+        if callback.attempts == 0 && callback.claims == 0 {
+            match &body {
+                Ok(body) => body.unread.iter().for_each(|unread| self.report.unread(unread)),
+                Err(Unreadable) => self.report.unreadable(callback.id),
+            }
+        }
+        body.unwrap_or_default().news
+    }
+
+    /// Whether all news found its subject. One item that cannot be applied holds up no other.
+    async fn apply(&self, callback: &StoredCallback) -> Result<bool, StoreError> {
+        let may_be_early = callback.attempts < EARLY_RETRIES;
+        let mut progress = Progress::new(callback.claims > 0);
         let mut by_number: BTreeMap<String, Vec<DeliveryNews>> = BTreeMap::new();
         let mut inbound: BTreeMap<String, Vec<InboundNews>> = BTreeMap::new();
-        let mut complete = true;
-        for item in news {
+        for item in self.read(callback) {
             match item {
                 News::Delivery(Delivery { phone_number_id, news }) => {
                     by_number.entry(phone_number_id).or_default().push(news);
@@ -105,21 +146,24 @@ impl Callbacks {
                 News::Inbound(Inbound { phone_number_id, news }) => {
                     inbound.entry(phone_number_id).or_default().push(news);
                 }
-                News::Template(news) => complete &= self.apply_to_template(&news, may_be_early).await?,
+                News::Template(news) => {
+                    let found = self.apply_to_template(&news, may_be_early).await;
+                    progress.complete &= progress.note(found)?.unwrap_or(true);
+                }
             }
         }
         for (number, news) in inbound {
-            self.take_in(&number, &news).await?;
+            self.take_in(&number, &news, &mut progress).await?;
         }
         for (number, news) in by_number {
-            complete &= self.apply_deliveries(&number, news).await?;
+            progress.complete &= self.apply_deliveries(&number, news, &mut progress).await?;
         }
-        Ok(complete)
+        progress.end()
     }
 
     /// Whoever writes to a number writes to every account that connected it.
-    async fn take_in(&self, number: &str, news: &[InboundNews]) -> Result<(), StoreError> {
-        for account in self.callbacks.accounts_of_number(number).await? {
+    async fn take_in(&self, number: &str, news: &[InboundNews], progress: &mut Progress) -> Result<(), StoreError> {
+        for account in self.stores.callbacks.accounts_of_number(number).await? {
             let arrival = |news: &InboundNews| Arrival {
                 news: news.clone(),
                 contact_id: self.ids.next().into(),
@@ -127,25 +171,34 @@ impl Callbacks {
                 message_id: self.ids.next().into(),
             };
             let arrivals: Vec<Arrival> = news.iter().map(arrival).collect();
-            self.inbox.receive(account, number, &arrivals).await?;
+            let received = self.stores.inbox.receive(account, number, &arrivals).await;
+            if !progress.splits(&received, arrivals.len()) {
+                progress.note(received)?;
+                continue;
+            }
+            for arrival in arrivals {
+                let received = self.stores.inbox.receive(account, number, &[arrival]).await;
+                progress.note(received)?;
+            }
         }
         Ok(())
     }
 
     /// A number is usually one account's. Where several connected it, each is offered what the others had not: a send
     /// belongs to one account, so nobody's news reaches anybody else.
-    async fn apply_deliveries(&self, number: &str, mut news: Vec<DeliveryNews>) -> Result<bool, StoreError> {
+    async fn apply_deliveries(
+        &self,
+        number: &str,
+        mut news: Vec<DeliveryNews>,
+        progress: &mut Progress,
+    ) -> Result<bool, StoreError> {
         // Also those that disconnected it since: a status is matched by our id or the platform's, never by the number.
-        let accounts = self.callbacks.accounts_that_had_number(number).await?;
+        let accounts = self.stores.callbacks.accounts_that_had_number(number).await?;
         if accounts.is_empty() {
             return Ok(true);
         }
         for account in accounts {
-            let unmatched = self.deliveries.apply(account, &news).await?;
-            news = unmatched
-                .into_iter()
-                .filter_map(|position| news.get(position).cloned())
-                .collect();
+            news = self.apply_to_sends(account, news, progress).await?;
             if news.is_empty() {
                 return Ok(true);
             }
@@ -153,8 +206,34 @@ impl Callbacks {
         Ok(false)
     }
 
+    /// Applies statuses to the account's messages: at once, or, where that fails, each by itself. Those of no message of
+    /// the account are left.
+    async fn apply_to_sends(
+        &self,
+        account: AccountId,
+        news: Vec<DeliveryNews>,
+        progress: &mut Progress,
+    ) -> Result<Vec<DeliveryNews>, StoreError> {
+        let applied = self.stores.deliveries.apply(account, &news).await;
+        if !progress.splits(&applied, news.len()) {
+            let unmatched = progress.note(applied)?.unwrap_or_default();
+            return Ok(unmatched
+                .into_iter()
+                .filter_map(|position| news.get(position).cloned())
+                .collect());
+        }
+        let mut left = Vec::new();
+        for item in news {
+            let applied = self.stores.deliveries.apply(account, std::slice::from_ref(&item)).await;
+            if progress.note(applied)?.is_some_and(|unmatched| !unmatched.is_empty()) {
+                left.push(item);
+            }
+        }
+        Ok(left)
+    }
+
     async fn apply_to_template(&self, news: &TemplateNews, may_be_early: bool) -> Result<bool, StoreError> {
-        let accounts = self.callbacks.accounts_of_business(&news.waba_id).await?;
+        let accounts = self.stores.callbacks.accounts_of_business(&news.waba_id).await?;
         let mut found = accounts.is_empty();
         for account in accounts {
             found |= self.apply_to_template_of(account, news, may_be_early).await?;
@@ -170,12 +249,17 @@ impl Callbacks {
         may_be_early: bool,
     ) -> Result<bool, StoreError> {
         for _ in 0..VERDICT_ATTEMPTS {
-            let Some(template) = self.templates.find_by_meta_id(account, &news.meta_template_id).await? else {
+            let Some(template) = self
+                .stores
+                .templates
+                .find_by_meta_id(account, &news.meta_template_id)
+                .await?
+            else {
                 return Ok(false);
             };
             // First, and also where nothing else changes: whoever was interrupted between the two does both again.
             if let Some(reason) = stops(&news.change) {
-                self.runs.pause_template(account, template.id, reason).await?;
+                self.stores.runs.pause_template(account, template.id, reason).await?;
             }
             let is_verdict = matches!(news.change, TemplateChange::Verdict { .. });
             if is_verdict && template.meta_status == MetaStatus::Draft {
@@ -184,8 +268,9 @@ impl Callbacks {
             let Some(changed) = after(&template, &news.change, self.clock.now()) else {
                 return Ok(true);
             };
-            let events = verdict_events(&template, &changed);
-            match self.templates.update(&changed, &template, &events).await? {
+            let mut events = verdict_events(&template, &changed);
+            events.extend(category_notifications(&template, &changed));
+            match self.stores.templates.update(&changed, &template, &events).await? {
                 Write::Done => return Ok(true),
                 Write::Missing => return Ok(false),
                 Write::Stale(_) => {}
@@ -211,12 +296,7 @@ fn after(template: &Template, change: &TemplateChange, now: time::OffsetDateTime
             quality_score: Some(score.clone()),
             ..template.clone()
         },
-        // What is a draft again says itself what it is for.
-        TemplateChange::Category(_) if template.meta_status == MetaStatus::Draft => return None,
-        TemplateChange::Category(category) => Template {
-            category: *category,
-            ..template.clone()
-        },
+        TemplateChange::Category(news) => with_category_news(template, news),
     };
     (changed != *template).then_some(Template {
         updated_at: now,

@@ -4,7 +4,7 @@ use serde_json::json;
 use time::macros::datetime;
 use uuid::Uuid;
 
-use super::super::{MockCallbackStore, MockDeliveryStore};
+use super::super::{MockCallbackReport, MockCallbackStore, MockDeliveryStore};
 use super::*;
 use crate::campaigns::MockRunStore;
 use crate::conversations::MockInboxStore;
@@ -21,6 +21,7 @@ fn callback(attempts: u32, field: &str, value: &serde_json::Value) -> StoredCall
         id: CallbackId(Uuid::nil()),
         body: body.to_string().into_bytes(),
         attempts,
+        claims: 0,
     }
 }
 
@@ -45,6 +46,20 @@ fn wired(
     templates: MockTemplateStore,
     runs: MockRunStore,
 ) -> Callbacks {
+    let mut report = MockCallbackReport::new();
+    report.expect_unread().returning(|_| ());
+    report.expect_unreadable().returning(|_| ());
+    reporting(store, deliveries, inbox, templates, runs, report)
+}
+
+fn reporting(
+    store: MockCallbackStore,
+    deliveries: MockDeliveryStore,
+    inbox: MockInboxStore,
+    templates: MockTemplateStore,
+    runs: MockRunStore,
+    report: MockCallbackReport,
+) -> Callbacks {
     let mut ids = MockIds::new();
     let mut next = 0;
     ids.expect_next().returning(move || {
@@ -53,15 +68,14 @@ fn wired(
     });
     let mut clock = MockClock::new();
     clock.expect_now().return_const(datetime!(2026-03-01 12:00 UTC));
-    Callbacks::new(
-        Arc::new(store),
-        Arc::new(deliveries),
-        Arc::new(inbox),
-        Arc::new(templates),
-        Arc::new(runs),
-        Arc::new(clock),
-        Arc::new(ids),
-    )
+    let stores = CallbackStores {
+        callbacks: Arc::new(store),
+        deliveries: Arc::new(deliveries),
+        inbox: Arc::new(inbox),
+        templates: Arc::new(templates),
+        runs: Arc::new(runs),
+    };
+    Callbacks::new(stores, Arc::new(report), Arc::new(clock), Arc::new(ids))
 }
 
 #[tokio::test]
@@ -157,6 +171,120 @@ async fn a_foreign_number_and_a_broken_body_are_forgotten() {
         ..statuses(0)
     };
     callbacks.process(&broken).await.unwrap();
+}
+
+fn corrupt() -> StoreError {
+    StoreError::Corrupt("x".into())
+}
+
+#[tokio::test]
+async fn an_item_that_cannot_be_applied_holds_up_no_other() {
+    let mut store = MockCallbackStore::new();
+    store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
+    store
+        .expect_postpone()
+        .times(1)
+        .withf(|_, delay| *delay == Duration::seconds(8))
+        .returning(|_, _| Ok(()));
+    let mut deliveries = MockDeliveryStore::new();
+    deliveries
+        .expect_apply()
+        .times(2)
+        .withf(|_, news| news.iter().any(|item| item.message_id == "a"))
+        .returning(|_, _| Err(corrupt()));
+    deliveries
+        .expect_apply()
+        .times(1)
+        .withf(|_, news| news.len() == 1 && news[0].message_id == "b")
+        .returning(|_, _| Ok(vec![]));
+    let failed = StoredCallback {
+        claims: 3,
+        ..statuses(0)
+    };
+    callbacks(store, deliveries, MockTemplateStore::new())
+        .process(&failed)
+        .await
+        .unwrap_err();
+}
+
+#[tokio::test]
+async fn an_unavailable_database_ends_the_first_attempt_at_once() {
+    for (claims, calls) in [(0, 1), (1, 3)] {
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
+        store.expect_postpone().times(1).returning(|_, _| Ok(()));
+        let mut deliveries = MockDeliveryStore::new();
+        deliveries
+            .expect_apply()
+            .times(calls)
+            .returning(|_, _| Err(StoreError::Unavailable("away".into())));
+        let callback = StoredCallback { claims, ..statuses(0) };
+        let callbacks = callbacks(store, deliveries, MockTemplateStore::new());
+        callbacks.process(&callback).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_callback_that_always_fails_is_set_aside() {
+    for (claims, applied) in [(MAX_CLAIMS - 1, 3), (MAX_CLAIMS, 0)] {
+        let mut store = MockCallbackStore::new();
+        store.expect_accounts_that_had_number().returning(|_| Ok(vec![A]));
+        store.expect_set_aside().times(1).returning(|_| Ok(()));
+        let mut deliveries = MockDeliveryStore::new();
+        deliveries
+            .expect_apply()
+            .times(applied)
+            .returning(|_, _| Err(corrupt()));
+        let mut report = MockCallbackReport::new();
+        report
+            .expect_set_aside()
+            .times(1)
+            .withf(move |_, error| matches!(error, StoreError::Corrupt(_)) == (applied > 0))
+            .returning(|_, _| ());
+        let callbacks = reporting(
+            store,
+            deliveries,
+            MockInboxStore::new(),
+            MockTemplateStore::new(),
+            MockRunStore::new(),
+            report,
+        );
+        let callback = StoredCallback { claims, ..statuses(0) };
+        callbacks.process(&callback).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_read_is_counted_the_first_time() {
+    for (attempts, claims, counted) in [(0, 0, 1), (1, 0, 0), (0, 1, 0)] {
+        let mut store = MockCallbackStore::new();
+        store.expect_forget().times(2).returning(|_| Ok(()));
+        let mut report = MockCallbackReport::new();
+        report
+            .expect_unread()
+            .times(counted)
+            .withf(|unread| unread.field == "account_alerts" && unread.kind.is_none())
+            .returning(|_| ());
+        report.expect_unreadable().times(counted).returning(|_| ());
+        let callbacks = reporting(
+            store,
+            MockDeliveryStore::new(),
+            MockInboxStore::new(),
+            MockTemplateStore::new(),
+            MockRunStore::new(),
+            report,
+        );
+        let known = StoredCallback {
+            claims,
+            ..callback(attempts, "account_alerts", &json!({}))
+        };
+        callbacks.process(&known).await.unwrap();
+        let broken = StoredCallback {
+            body: b"{".to_vec(),
+            ..known
+        };
+        callbacks.process(&broken).await.unwrap();
+    }
 }
 
 #[tokio::test]

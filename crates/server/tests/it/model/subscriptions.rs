@@ -85,7 +85,11 @@ fn team_limit(plan: &str) -> usize {
 
 /// The better of two plans.
 fn better(plan: &'static str, other: Option<&'static str>) -> &'static str {
-    let rank = |plan| ["free", "starter", "growth", "scale"].iter().position(|one| *one == plan);
+    let rank = |plan| {
+        ["free", "starter", "growth", "scale"]
+            .iter()
+            .position(|one| *one == plan)
+    };
     other.filter(|other| rank(*other) > rank(plan)).unwrap_or(plan)
 }
 
@@ -335,7 +339,10 @@ impl World {
                 one.plan = plan;
                 (plan, None)
             }
-            None => (better(plan, self.paid_for(account)), Some(plan).filter(|plan| *plan != "free")),
+            None => (
+                better(plan, self.paid_for(account)),
+                Some(plan).filter(|plan| *plan != "free"),
+            ),
         };
         (self.accounts[account].plan, self.accounts[account].granted) = (plan, granted);
     }

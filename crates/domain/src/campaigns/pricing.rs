@@ -1,0 +1,188 @@
+//! What WhatsApp says about the price of a message: published with the send or message, and corrected by later statuses.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use super::SendStatus;
+use crate::shared::schema::Timestamp;
+use crate::shared::{Amount, timestamp, words};
+
+words! {
+    /// Where an amount comes from.
+    PricingSource {
+        /// WhatsApp's own status.
+        Platform = "platform",
+        /// A rate card.
+        RateCard = "rate_card",
+        /// There is no amount.
+        None = "none",
+    }
+}
+
+/// The price of a message, in WhatsApp's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Pricing {
+    /// Whether WhatsApp charges for the message.
+    #[schemars(example = true)]
+    pub billable: bool,
+    /// WhatsApp's pricing model, for example `PMP` (a price for each message); null where it names none.
+    #[schemars(example = "PMP")]
+    pub model: Option<String>,
+    /// WhatsApp's type of price, for example `regular` or `free_customer_service`; null where it names none.
+    #[schemars(example = "regular")]
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The category that WhatsApp charges for, for example `marketing` or `utility`; null where it names none.
+    #[schemars(example = "marketing")]
+    pub category: Option<String>,
+    /// The market whose rate applies; null while no rate card applies.
+    #[schemars(example = Value::Null)]
+    pub market: Option<String>,
+    /// The price with at most six decimals: 0 for a message that is not charged for, null where it is unknown.
+    #[schemars(example = 0.0625)]
+    pub amount: Option<Amount>,
+    /// The currency of `amount` as an ISO 4217 code; null where it is unknown.
+    #[schemars(example = "USD")]
+    pub currency: Option<String>,
+    /// Where `amount` comes from: `platform` where WhatsApp's status names it, else `none`.
+    pub source: PricingSource,
+    /// The time of the status that the price was read from.
+    #[schemars(with = "Timestamp")]
+    #[serde(with = "timestamp")]
+    pub priced_at: OffsetDateTime,
+}
+
+/// A price, and the status that told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPricing {
+    /// The price.
+    pub pricing: Pricing,
+    /// The status.
+    pub status: SendStatus,
+}
+
+/// The field that a stored price has beside the published ones.
+const STATUS: &str = "status";
+
+impl StatusPricing {
+    /// Whether this replaces the stored price: it says something else, and its status is not older. Within one second the
+    /// status that is further along is the later one.
+    fn corrects(&self, stored: &Self) -> bool {
+        let (now, before) = (&self.pricing, &stored.pricing);
+        let same = Pricing {
+            priced_at: before.priced_at,
+            ..now.clone()
+        } == *before;
+        let older = match now.priced_at.cmp(&before.priced_at) {
+            std::cmp::Ordering::Less => true,
+            std::cmp::Ordering::Equal => self.status.advance(stored.status).is_some(),
+            std::cmp::Ordering::Greater => false,
+        };
+        !same && !older
+    }
+
+    /// Takes in what a status says; whether that changed the stored price.
+    pub fn learn(stored: &mut Option<Self>, news: Option<Self>) -> bool {
+        let Some(news) = news else { return false };
+        let changes = stored.as_ref().is_none_or(|stored| news.corrects(stored));
+        if changes {
+            *stored = Some(news);
+        }
+        changes
+    }
+
+    /// The stored form: the published fields that are not null, and the status.
+    pub fn to_stored(&self) -> Value {
+        let mut stored = serde_json::json!(self.pricing);
+        if let Some(fields) = stored.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+            fields.insert(STATUS.to_owned(), self.status.as_str().into());
+        }
+        stored
+    }
+
+    /// Reads the stored form.
+    pub fn from_stored(stored: &Value) -> Result<Self, serde_json::Error> {
+        #[derive(Deserialize)]
+        struct Status {
+            status: SendStatus,
+        }
+        Ok(Self {
+            pricing: Pricing::deserialize(stored)?,
+            status: Status::deserialize(stored)?.status,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use time::Duration;
+    use time::macros::datetime;
+
+    use super::*;
+
+    fn told(status: SendStatus, seconds: i64, category: &str) -> StatusPricing {
+        let pricing = Pricing {
+            billable: true,
+            model: Some("PMP".into()),
+            kind: Some("regular".into()),
+            category: Some(category.into()),
+            market: None,
+            amount: Amount::parse("0.0075"),
+            currency: Some("USD".into()),
+            source: PricingSource::Platform,
+            priced_at: datetime!(2026-03-01 12:00 UTC) + Duration::seconds(seconds),
+        };
+        StatusPricing { pricing, status }
+    }
+
+    #[test]
+    fn a_price_is_stored_without_nulls_and_read_back() {
+        let pricing = told(SendStatus::Read, 0, "marketing");
+        let stored = pricing.to_stored();
+        assert_eq!(
+            stored,
+            json!({ "billable": true, "model": "PMP", "type": "regular", "category": "marketing", "amount": 0.0075,
+                "currency": "USD", "source": "platform", "priced_at": "2026-03-01T12:00:00.000Z", "status": "read" })
+        );
+        assert_eq!(StatusPricing::from_stored(&stored).unwrap(), pricing);
+        assert_eq!(json!(pricing.pricing)["market"], Value::Null);
+    }
+
+    #[test]
+    fn a_later_status_corrects_and_the_same_price_changes_nothing() {
+        use SendStatus::{Delivered, Sent};
+        let stored = told(Delivered, 10, "marketing");
+        for (news, corrects) in [
+            (told(Sent, 9, "utility"), false),
+            (told(Sent, 10, "utility"), false),
+            (told(Delivered, 10, "utility"), true),
+            (told(SendStatus::Read, 10, "utility"), true),
+            (told(Sent, 11, "utility"), true),
+            (told(Delivered, 11, "marketing"), false),
+        ] {
+            assert_eq!(news.corrects(&stored), corrects, "{news:?}");
+        }
+    }
+
+    proptest! {
+        /// However often and in whatever order statuses come, the price is that of the latest.
+        #[test]
+        fn the_order_of_arrival_does_not_matter(order in Just(vec![0_usize, 1, 2, 0, 1, 2]).prop_shuffle()) {
+            let all = [
+                told(SendStatus::Sent, 0, "marketing"),
+                told(SendStatus::Delivered, 0, "utility"),
+                told(SendStatus::Read, 5, "service"),
+            ];
+            let mut stored: Option<StatusPricing> = None;
+            for position in order {
+                StatusPricing::learn(&mut stored, Some(all[position].clone()));
+            }
+            prop_assert_eq!(stored.as_ref(), Some(&all[2]));
+        }
+    }
+}

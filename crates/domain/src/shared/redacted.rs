@@ -1,0 +1,232 @@
+//! `Debug` for what must not reach a log: personal data, texts, tokens.
+
+/// Implements `Debug` for a type that holds personal data or secrets. A struct shows the named fields and nothing else,
+/// an enum its variant. A type that only contains such types derives `Debug` as usual.
+#[macro_export]
+macro_rules! redacted_debug {
+    (enum $name:ident { $($variant:ident),+ $(,)? }) => {
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant { .. } => concat!(stringify!($name), "::", stringify!($variant))),+
+                })
+            }
+        }
+    };
+    ($name:ident $(<$lifetime:lifetime>)? { $($field:ident),* $(,)? }) => {
+        impl ::std::fmt::Debug for $name $(<$lifetime>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &self.$field))*
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+pub(crate) use redacted_debug;
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use secrecy::SecretString;
+    use serde_json::json;
+    use time::OffsetDateTime;
+    use uuid::Uuid;
+
+    use crate::accounts::Session;
+    use crate::campaigns::{MessageNews, Recipient, SendContact, SendOutcome, SendStatus};
+    use crate::contacts::{Contact, ContactDraft, ContactInput, Phone, Referral};
+    use crate::conversations::{Direction, InboundMessage, InboundNews, Message, MessageStatus, ReplyResult, Sender};
+    use crate::egress::{AllowList, Target};
+    use crate::mail::Mail;
+    use crate::shared::{Actor, Audit, AuditAction, CallbackId, Event, WebhookKind};
+    use crate::templates::TextParameter;
+    use crate::whatsapp::{Addressee, DeliveryNews, OutboundText, StoredCallback};
+
+    /// What no `Debug` may show.
+    const PLANTED: [&str; 3] = ["+5511961234567", "ana@example.com", "planted words"];
+
+    fn phone() -> String {
+        PLANTED[0].to_owned()
+    }
+
+    fn email() -> String {
+        PLANTED[1].to_owned()
+    }
+
+    fn words() -> String {
+        PLANTED[2].to_owned()
+    }
+
+    #[track_caller]
+    fn hides(value: &dyn Debug) {
+        for shown in [format!("{value:?}"), format!("{value:#?}")] {
+            for planted in PLANTED {
+                assert!(!shown.contains(planted), "{shown}");
+            }
+        }
+    }
+
+    fn sender() -> Sender {
+        Sender {
+            wa_id: Some(phone()),
+            user_id: Some(words()),
+            name: Some(words()),
+        }
+    }
+
+    #[test]
+    fn what_came_from_whatsapp_hides_who_and_what() {
+        let message = InboundMessage {
+            wa_message_id: words(),
+            sender: sender(),
+            at: OffsetDateTime::UNIX_EPOCH,
+            kind: "text".into(),
+            text: Some(words()),
+            said: true,
+            referral: Some(Referral {
+                ctwa_clid: Some(words()),
+                ..Referral::default()
+            }),
+            payload: json!({ "location": PLANTED[2] }),
+        };
+        hides(&InboundNews::Message(message));
+        let (sender, now) = (sender(), sender());
+        hides(&InboundNews::Moved { sender, now });
+        hides(&StoredCallback {
+            id: CallbackId(Uuid::nil()),
+            body: words().into_bytes(),
+            attempts: 0,
+            claims: 0,
+        });
+        let callback = StoredCallback {
+            id: CallbackId(Uuid::nil()),
+            body: b"planted".to_vec(),
+            attempts: 0,
+            claims: 0,
+        };
+        assert!(!format!("{callback:?}").contains("112, 108"), "not as numbers either");
+        hides(&DeliveryNews {
+            send_id: None,
+            message_id: words(),
+            status: SendStatus::Failed,
+            at: OffsetDateTime::UNIX_EPOCH,
+            error_code: Some(1),
+            error_message: Some(words()),
+            pricing: None,
+        });
+    }
+
+    #[test]
+    fn what_goes_to_whatsapp_hides_who_and_what() {
+        hides(&OutboundText {
+            message_id: Uuid::nil().into(),
+            to: Addressee::Phone(phone()),
+            text: words(),
+        });
+        hides(&Addressee::User(words()));
+        hides(&TextParameter {
+            name: None,
+            text: words(),
+        });
+        hides(&Recipient {
+            name: words(),
+            phone: phone(),
+            email: Some(email()),
+            attributes: serde_json::Map::new(),
+        });
+        hides(&SendContact {
+            name: words(),
+            phone: Some(phone()),
+            email: Some(email()),
+        });
+        hides(&SendOutcome::Accepted {
+            message_id: words(),
+            wa_id: Some(phone()),
+        });
+        hides(&ReplyResult::Failed { message: words() });
+        hides(&MessageNews {
+            id: Uuid::nil(),
+            campaign_id: None,
+            conversation_id: None,
+            contact_id: Uuid::nil().into(),
+            wa_message_id: Some(words()),
+            status: SendStatus::Sent,
+            error_code: None,
+            error_message: Some(words()),
+        });
+        hides(&Message {
+            id: Uuid::nil().into(),
+            conversation_id: Uuid::nil().into(),
+            direction: Direction::Outbound,
+            kind: "text".into(),
+            text: Some(words()),
+            status: MessageStatus::Sent,
+            wa_message_id: Some(words()),
+            referral: None,
+            pricing: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+        });
+    }
+
+    #[test]
+    fn people_hide_how_they_are_reached() {
+        hides(&Mail {
+            to: email(),
+            subject: words(),
+            text: words(),
+        });
+        hides(&Phone::parse(PLANTED[0]).unwrap());
+        let draft = ContactDraft {
+            name: words(),
+            phone: Phone::parse(PLANTED[0]),
+            email: Some(email()),
+            ..ContactDraft::default()
+        };
+        hides(&draft);
+        hides(&ContactInput {
+            email: Some(Some(email())),
+            ..ContactInput::default()
+        });
+        hides(&Contact {
+            id: Uuid::nil().into(),
+            name: words(),
+            phone: Some(phone()),
+            email: Some(email()),
+            wa_user_id: Some(words()),
+            attributes: serde_json::Map::new(),
+            tags: vec![],
+            opted_out_at: None,
+            created_at: OffsetDateTime::UNIX_EPOCH,
+            updated_at: OffsetDateTime::UNIX_EPOCH,
+        });
+        hides(&Session {
+            user_id: Uuid::nil().into(),
+            email: email(),
+            name: Some(words()),
+            expires_at: OffsetDateTime::UNIX_EPOCH,
+        });
+        hides(&Actor {
+            user_id: Uuid::nil().into(),
+            ip_address: Some(words()),
+            support_admin: Some(email()),
+        });
+        hides(&Event::webhook(
+            WebhookKind::MessageReceived,
+            vec![json!({ "text": PLANTED[2] })],
+        ));
+        hides(&Event::Audit(Audit {
+            user_id: None,
+            action: AuditAction::Update,
+            entity_type: "invite".into(),
+            entity_id: None,
+            changes: Some(json!({ "email": PLANTED[1] })),
+            ip_address: Some(words()),
+            support_admin: Some(email()),
+        }));
+        hides(&SecretString::from(words()));
+        let target = Target::parse("https://e.example/hook?token=planted%20words", &AllowList::default());
+        assert_eq!(format!("{:?}", target.unwrap()), "Target(\"e.example\")");
+    }
+}

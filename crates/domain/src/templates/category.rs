@@ -1,0 +1,136 @@
+//! The category that WhatsApp puts a template into: announced first, changed a day later.
+
+use serde_json::json;
+
+use super::{Category, CategoryChange, MetaStatus, Template};
+use crate::shared::{Event, Notification, NotificationKind, timestamp};
+
+/// The template with the category that WhatsApp says. A change ends its announcement; the present category, which an old
+/// callback may repeat, changes nothing.
+pub(super) fn with_category(template: &Template, category: Option<Category>) -> Template {
+    match category {
+        Some(category) if category != template.category => Template {
+            category,
+            category_change: None,
+            ..template.clone()
+        },
+        Some(_) | None => template.clone(),
+    }
+}
+
+/// The template after news of its category. A draft says itself what it is for.
+pub fn with_category_news(template: &Template, news: &CategoryNews) -> Template {
+    if template.meta_status == MetaStatus::Draft {
+        return template.clone();
+    }
+    match news {
+        CategoryNews::Changed(category) => with_category(template, Some(*category)),
+        CategoryNews::Announced(change) if change.to == template.category => template.clone(),
+        CategoryNews::Announced(change) => Template {
+            category_change: Some(change.clone()),
+            ..template.clone()
+        },
+    }
+}
+
+/// What WhatsApp says about the category of a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CategoryNews {
+    /// It will be another one.
+    Announced(CategoryChange),
+    /// It is this one now.
+    Changed(Category),
+}
+
+/// The announcement that is new in `after`.
+pub fn announced<'a>(before: &Template, after: &'a Template) -> Option<&'a CategoryChange> {
+    let change = after.category_change.as_ref()?;
+    (before.category_change.as_ref() != Some(change)).then_some(change)
+}
+
+/// Whether WhatsApp changed the category. What a person writes is a draft.
+pub fn has_other_category(before: Category, after: &Template) -> bool {
+    before != after.category && after.meta_status != MetaStatus::Draft
+}
+
+/// What people are told about the category of a template.
+pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event> {
+    let mut events = Vec::new();
+    if has_other_category(before.category, after) {
+        events.push(changed_notification(before.category, after));
+    }
+    if let Some(CategoryChange { to, at }) = announced(before, after) {
+        let (from, at) = (after.category, timestamp::format(*at));
+        events.push(Event::Notification(Notification {
+            kind: NotificationKind::Warning,
+            title: format!("Template category will change: {}", after.name),
+            message: format!("WhatsApp will change its category from {from} to {to} at {at}."),
+            data: json!({ "template_id": after.id, "from": from, "to": to, "at": at }),
+        }));
+    }
+    events
+}
+
+/// What people are told of another category.
+pub fn changed_notification(before: Category, after: &Template) -> Event {
+    let to = after.category;
+    Event::Notification(Notification {
+        kind: NotificationKind::Info,
+        title: format!("Template category changed: {}", after.name),
+        message: format!("WhatsApp has changed its category from {before} to {to}."),
+        data: json!({ "template_id": after.id, "from": before, "to": to }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::super::tests::approved_template;
+    use super::*;
+
+    fn announcement(to: Category) -> CategoryNews {
+        let at = datetime!(2026-03-02 12:00 UTC);
+        CategoryNews::Announced(CategoryChange { to, at })
+    }
+
+    #[test]
+    fn an_announcement_stays_until_the_category_changes() {
+        let template = approved_template("Oi", &[]);
+        let warned = with_category_news(&template, &announcement(Category::Utility));
+        assert_eq!(
+            (warned.category, announced(&template, &warned).is_some()),
+            (Category::Marketing, true)
+        );
+        assert_eq!(category_notifications(&template, &warned).len(), 1);
+        assert_eq!(with_category_news(&warned, &announcement(Category::Utility)), warned);
+        assert_eq!(category_notifications(&warned, &warned), []);
+        // The present category, told again, ends nothing.
+        let same = with_category_news(&warned, &CategoryNews::Changed(Category::Marketing));
+        assert_eq!(same, warned);
+        let changed = with_category_news(&warned, &CategoryNews::Changed(Category::Utility));
+        assert_eq!((changed.category, &changed.category_change), (Category::Utility, &None));
+        assert_eq!(category_notifications(&warned, &changed).len(), 1);
+        // The announcement comes once more, late.
+        assert_eq!(with_category_news(&changed, &announcement(Category::Utility)), changed);
+    }
+
+    #[test]
+    fn a_draft_says_itself_what_it_is_for() {
+        let draft = Template {
+            meta_status: MetaStatus::Draft,
+            ..approved_template("Oi", &[])
+        };
+        for news in [
+            announcement(Category::Utility),
+            CategoryNews::Changed(Category::Utility),
+        ] {
+            assert_eq!(with_category_news(&draft, &news), draft);
+        }
+        let edited = Template {
+            category: Category::Utility,
+            ..draft.clone()
+        };
+        assert_eq!(category_notifications(&draft, &edited), []);
+    }
+}

@@ -1,0 +1,131 @@
+//! Reading the price in a status.
+
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use crate::campaigns::{Pricing, PricingSource};
+use crate::shared::Amount;
+
+/// The longest of WhatsApp's words that is stored.
+const WORD_CHARS: usize = 64;
+
+/// What a status says about the price; none where it says nothing that can be read.
+pub(super) fn pricing(status: &Value, at: OffsetDateTime) -> Option<Pricing> {
+    let given = status.get("pricing")?;
+    let word = |field: &str| given.get(field).and_then(Value::as_str).and_then(word);
+    let (model, kind, category) = (word("pricing_model"), word("type"), word("category"));
+    let billable = given.get("billable").and_then(Value::as_bool);
+    if billable.is_none() && kind.is_none() && category.is_none() {
+        return None;
+    }
+    // WhatsApp is about to drop `billable`: the type says it too.
+    let is_free = kind.as_deref().is_some_and(|kind| kind.starts_with("free_")) || billable == Some(false);
+    let price = price(given);
+    let source = match price {
+        Some(_) => PricingSource::Platform,
+        None => PricingSource::None,
+    };
+    let (amount, currency) = price.unzip();
+    Some(Pricing {
+        billable: !is_free,
+        model,
+        kind,
+        category,
+        market: None,
+        amount: if is_free { Some(Amount::ZERO) } else { amount },
+        currency,
+        source,
+        priced_at: at,
+    })
+}
+
+fn word(text: &str) -> Option<String> {
+    let fits = (1..=WORD_CHARS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+    fits.then(|| text.to_owned())
+}
+
+/// An amount counts only together with its currency.
+fn price(given: &Value) -> Option<(Amount, String)> {
+    let currency = given.get("currency")?.as_str()?;
+    let is_code = currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
+    let amount = given.get("amount").or_else(|| given.get("price"))?;
+    let amount: Amount = serde_json::from_value(amount.clone()).ok()?;
+    Some((amount.price()?, currency.to_owned())).filter(|_| is_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(pricing: &Value) -> Option<Pricing> {
+        super::pricing(&json!({ "pricing": pricing }), OffsetDateTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn an_amount_needs_its_currency() {
+        let amount = |fields: Value| {
+            let mut pricing = json!({ "billable": true, "type": "regular", "category": "marketing" });
+            for (name, value) in fields.as_object().unwrap() {
+                pricing[name] = value.clone();
+            }
+            let pricing = read(&pricing).unwrap();
+            let amount = pricing.amount.map(|amount| amount.to_string());
+            (amount, pricing.currency, pricing.source)
+        };
+        let told = |amount: &str| (Some(amount.to_owned()), Some("USD".to_owned()), PricingSource::Platform);
+        assert_eq!(amount(json!({ "currency": "USD", "price": 0.0075 })), told("0.0075"));
+        assert_eq!(
+            amount(json!({ "currency": "USD", "amount": "0.1234567" })),
+            told("0.123457")
+        );
+        assert_eq!(
+            amount(json!({ "currency": "USD", "amount": 0.000_001 })),
+            told("0.000001")
+        );
+        for odd in [
+            json!({}),
+            json!({ "price": 1 }),
+            json!({ "currency": "USD" }),
+            json!({ "currency": "dollars", "price": 1 }),
+            json!({ "currency": "USD", "price": -1 }),
+            json!({ "currency": "USD", "price": "much" }),
+            json!({ "currency": "USD", "price": 1e20 }),
+        ] {
+            assert_eq!(amount(odd.clone()), (None, None, PricingSource::None), "{odd}");
+        }
+    }
+
+    #[test]
+    fn what_is_free_is_judged_by_the_type_too() {
+        for (pricing, billable) in [
+            (json!({ "billable": true, "type": "regular" }), true),
+            (json!({ "type": "regular" }), true),
+            (json!({ "category": "something_new" }), true),
+            (json!({ "billable": false, "type": "regular" }), false),
+            (json!({ "type": "free_entry_point" }), false),
+            (json!({ "billable": true, "type": "free_customer_service" }), false),
+        ] {
+            let read = read(&pricing).unwrap();
+            assert_eq!(read.billable, billable, "{pricing}");
+            assert_eq!(read.amount, (!billable).then_some(Amount::ZERO), "{pricing}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_no_price() {
+        for odd in [
+            json!(null),
+            json!("x"),
+            json!([1]),
+            json!({}),
+            json!({ "billable": "yes", "type": "", "category": "a b" }),
+            json!({ "pricing_model": "PMP" }),
+        ] {
+            assert_eq!(read(&odd), None, "{odd}");
+        }
+        let odd = read(&json!({ "billable": true, "type": "x\u{0}", "category": "x".repeat(65) })).unwrap();
+        assert_eq!((odd.kind, odd.category), (None, None));
+    }
+}

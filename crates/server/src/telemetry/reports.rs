@@ -1,0 +1,111 @@
+//! What the domain reports instead of failing: swallowed errors, and callbacks that are not or not wholly applied.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metrics::{Counter, counter};
+use recado_domain::shared::{CallbackId, ErrorReport, SideStep, StoreError};
+use recado_domain::whatsapp::{CallbackReport, Unread};
+
+use crate::logging::chain;
+
+/// WhatsApp may name anything: so many names of each label become labels, the others are `other`.
+const NAMES: usize = 64;
+const OTHER: &str = "other";
+
+const UNREAD: &str = "recado_whatsapp_unread_total";
+
+/// Logs and counts. One of a process, so that its threads share the names.
+#[derive(Clone)]
+pub struct Reports(Arc<Counters>);
+
+struct Counters {
+    fields: Mutex<BTreeSet<String>>,
+    kinds: Mutex<BTreeSet<String>>,
+    unreadable: Counter,
+    set_aside: Counter,
+}
+
+impl Default for Reports {
+    fn default() -> Self {
+        for step in SideStep::ALL {
+            counter!("recado_swallowed_errors_total", "step" => step.as_str()).absolute(0);
+        }
+        counter!(UNREAD, "field" => OTHER, "type" => OTHER).absolute(0);
+        let started = |name: &'static str| {
+            let counter = counter!(name);
+            counter.absolute(0);
+            counter
+        };
+        Self(Arc::new(Counters {
+            fields: Mutex::default(),
+            kinds: Mutex::default(),
+            unreadable: started("recado_whatsapp_callbacks_unreadable_total"),
+            set_aside: started("recado_whatsapp_callbacks_set_aside_total"),
+        }))
+    }
+}
+
+impl ErrorReport for Reports {
+    fn swallowed(&self, step: SideStep, error: &StoreError) {
+        tracing::warn!(step = step.as_str(), cause = %chain(error), "a step failed, which does not fail its request");
+        counter!("recado_swallowed_errors_total", "step" => step.as_str()).increment(1);
+    }
+}
+
+impl CallbackReport for Reports {
+    fn unread(&self, unread: &Unread) {
+        let field = label(&self.0.fields, &unread.field);
+        let kind = match &unread.kind {
+            Some(kind) => label(&self.0.kinds, kind),
+            None => String::new(),
+        };
+        counter!(UNREAD, "field" => field, "type" => kind).increment(1);
+    }
+
+    fn unreadable(&self, id: CallbackId) {
+        tracing::warn!(callback = %id, "a signed callback of WhatsApp cannot be read and is dropped");
+        self.0.unreadable.increment(1);
+    }
+
+    fn set_aside(&self, id: CallbackId, error: &StoreError) {
+        let cause = chain(error);
+        tracing::error!(callback = %id, cause, "a callback of WhatsApp cannot be applied and is set aside");
+        self.0.set_aside.increment(1);
+    }
+}
+
+/// The name as a label: as it is while there are few of them.
+fn label(names: &Mutex<BTreeSet<String>>, name: &str) -> String {
+    let is_name = (1..=64).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_name && (names.contains(name) || names.len() < NAMES) {
+        names.insert(name.to_owned());
+        return name.to_owned();
+    }
+    OTHER.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_names_become_labels() {
+        let names = Mutex::default();
+        for number in 0..NAMES {
+            let name = format!("field_{number}");
+            assert_eq!(label(&names, &name), name);
+        }
+        assert_eq!(label(&names, "one_more"), OTHER);
+        assert_eq!(label(&names, "field_0"), "field_0");
+        let names = Mutex::default();
+        for odd in ["", "A B", "x\ny", &"x".repeat(65)] {
+            assert_eq!(label(&names, odd), OTHER, "{odd}");
+        }
+        assert!(names.into_inner().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,2 @@
+ALTER TABLE contacts DROP COLUMN first_referral_at, DROP COLUMN first_referral;
+ALTER TABLE messages DROP COLUMN referral;

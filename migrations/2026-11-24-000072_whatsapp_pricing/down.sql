@@ -1,0 +1,2 @@
+ALTER TABLE messages DROP COLUMN pricing;
+ALTER TABLE campaign_sends DROP COLUMN pricing;

@@ -1,0 +1,1 @@
+ALTER TABLE whatsapp_callbacks DROP COLUMN claims;
