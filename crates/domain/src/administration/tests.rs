@@ -435,7 +435,7 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
             .returning(move |_| found.clone().map(|id| id.map(at_gateway)));
         gateway.expect_cancel().returning(move |_| answer.clone());
         let media = Arc::new(MockMediaStore::new());
-        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), silent(), clock());
+        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), no_report(), clock());
         match deletions.cancel_next().await {
             Ok(_) => assert!(succeeds, "{told}"),
             // Whose fault it is stays known.
@@ -448,7 +448,7 @@ async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
 }
 
 /// Expects that no error is swallowed.
-fn silent() -> Arc<MockErrorReport> {
+fn no_report() -> Arc<MockErrorReport> {
     Arc::new(MockErrorReport::new())
 }
 
@@ -502,13 +502,13 @@ async fn files_that_cannot_be_removed_keep_a_removal_open() {
             .expect_delete_account()
             .returning(move |_| Err(fault.lock().unwrap().take().unwrap()));
         let gateway = Arc::new(MockPaymentGateway::new());
-        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, silent(), clock());
+        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, no_report(), clock());
         assert_eq!(deletions.finish_next().await.is_ok(), ends);
     }
     let mut store = MockDeletionStore::new();
     store.expect_begin().returning(|_, _, _| Ok(false));
     let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
-    let deletions = Deletions::new(Arc::new(store), media, gateway, silent(), clock());
+    let deletions = Deletions::new(Arc::new(store), media, gateway, no_report(), clock());
     assert!(matches!(
         deletions.delete(ACCOUNT).await,
         Err(AdministrationError::NotFound)

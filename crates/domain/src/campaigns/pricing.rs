@@ -28,14 +28,14 @@ pub struct Pricing {
     #[schemars(example = true)]
     pub billable: bool,
     /// WhatsApp's pricing model, for example `PMP` (a price for each message); null where it names none.
-    #[schemars(example = "PMP")]
+    #[schemars(example = &"PMP")]
     pub model: Option<String>,
     /// WhatsApp's type of price, for example `regular` or `free_customer_service`; null where it names none.
-    #[schemars(example = "regular")]
+    #[schemars(example = &"regular")]
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The category that WhatsApp charges for, for example `marketing` or `utility`; null where it names none.
-    #[schemars(example = "marketing")]
+    #[schemars(example = &"marketing")]
     pub category: Option<String>,
     /// The market whose rate applies; null while no rate card applies.
     #[schemars(example = Value::Null)]
@@ -44,7 +44,7 @@ pub struct Pricing {
     #[schemars(example = 0.0625)]
     pub amount: Option<Amount>,
     /// The currency of `amount` as an ISO 4217 code; null where it is unknown.
-    #[schemars(example = "USD")]
+    #[schemars(example = &"USD")]
     pub currency: Option<String>,
     /// Where `amount` comes from: `platform` where WhatsApp's status names it, else `none`.
     pub source: PricingSource,

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Referral {
     /// What led to the message, for example `ad` or `post`; null where WhatsApp does not say.
-    #[schemars(example = "ad")]
+    #[schemars(example = &"ad")]
     pub source_type: Option<String>,
     /// Meta's id of the ad or post; null where WhatsApp does not say.
-    #[schemars(example = "120210000000000001")]
+    #[schemars(example = &"120210000000000001")]
     pub source_id: Option<String>,
     /// The address of the ad or post; null where WhatsApp does not say.
     #[schemars(example = "https://fb.me/3cr4Wqqkv")]
@@ -24,7 +24,7 @@ pub struct Referral {
     #[schemars(example = "Peça pelo WhatsApp")]
     pub body: Option<String>,
     /// The kind of the ad's file, `image` or `video`; null where it has none.
-    #[schemars(example = "image")]
+    #[schemars(example = &"image")]
     pub media_type: Option<String>,
     /// The address of the ad's image; null where it has none.
     #[schemars(example = "https://scontent.example/bolo.jpg")]
@@ -36,7 +36,7 @@ pub struct Referral {
     #[schemars(example = serde_json::Value::Null)]
     pub thumbnail_url: Option<String>,
     /// Meta's id of the click, which its conversions API takes; null where WhatsApp does not say.
-    #[schemars(example = "ARAkLkA8rmlFeiCktEJQ")]
+    #[schemars(example = &"ARAkLkA8rmlFeiCktEJQ")]
     pub ctwa_clid: Option<String>,
 }
 

@@ -121,7 +121,7 @@ pub struct InboundMessage {
     /// Whether `text` is the sender's own words: typed, or the label of a template's button that they pressed.
     pub said: bool,
     /// The ad or post that it came from.
-    pub referral: Option<Referral>,
+    pub referral: Option<Box<Referral>>,
     /// What else it holds: ids of media, a location, what it answers.
     pub payload: Value,
 }

@@ -85,10 +85,10 @@ mod tests {
             kind: "text".into(),
             text: Some(words()),
             said: true,
-            referral: Some(Referral {
+            referral: Some(Box::new(Referral {
                 ctwa_clid: Some(words()),
                 ..Referral::default()
-            }),
+            })),
             payload: json!({ "location": PLANTED[2] }),
         };
         hides(&InboundNews::Message(message));

@@ -96,7 +96,7 @@ fn message(item: &Value, value: &Value) -> Option<InboundNews> {
 }
 
 /// The ad or post that led to a message; none where nothing is known of it.
-fn referral(item: &Value) -> Option<Referral> {
+fn referral(item: &Value) -> Option<Box<Referral>> {
     let given = item.get("referral")?;
     let text = |field: &str| {
         let text = given.get(field)?.as_str()?;
@@ -114,7 +114,7 @@ fn referral(item: &Value) -> Option<Referral> {
         thumbnail_url: text("thumbnail_url"),
         ctwa_clid: text("ctwa_clid"),
     };
-    (referral != Referral::default()).then_some(referral)
+    (referral != Referral::default()).then(|| Box::new(referral))
 }
 
 /// A changed number brings a new user id with it.
@@ -268,6 +268,7 @@ mod tests {
             kind: "text".into(),
             text: Some("Oi!".into()),
             said: true,
+            referral: None,
             payload: json!({ "context": { "id": "wamid.0" } }),
         };
         assert_eq!(message, expected);
@@ -323,6 +324,31 @@ mod tests {
         assert_eq!(large.3, json!({ "too_large": true }));
         let odd = of("order", json!({ "a\u{0}": ["b\u{0}", 1, null] }));
         assert_eq!(odd.3, json!({ "order": { "a": ["b", 1, null] } }));
+    }
+
+    #[test]
+    fn ad_of_a_message_is_read_where_it_is_one() {
+        let of = |referral: Value| {
+            let item = json!({ "from": "551133334444", "id": "m", "timestamp": "1", "type": "text",
+                "text": { "body": "Oi" }, "referral": referral });
+            one(&item).referral
+        };
+        let ad =
+            of(json!({ "source_type": "ad", "headline": "é\u{0}".repeat(3000), "ctwa_clid": "c", "body": 7 })).unwrap();
+        assert_eq!(
+            (ad.source_type.as_deref(), ad.ctwa_clid.as_deref()),
+            (Some("ad"), Some("c"))
+        );
+        assert_eq!((ad.headline, ad.body), (Some("é".repeat(2048)), None));
+        for odd in [
+            json!(null),
+            json!("x"),
+            json!({}),
+            json!({ "source_id": 7 }),
+            json!({ "body": "" }),
+        ] {
+            assert_eq!(of(odd.clone()), None, "{odd}");
+        }
     }
 
     #[test]

@@ -100,6 +100,7 @@ fn inbound(who: u8, ago: i64) -> Arrival {
         kind: "text".into(),
         text: Some("oi".into()),
         said: true,
+        referral: None,
         payload: serde_json::Value::Null,
     };
     Arrival {

@@ -3,8 +3,8 @@
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
 use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
 use recado_domain::templates::{
-    Category, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
-    TemplateStore, TemplateType,
+    Category, CategoryChange, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter,
+    TemplateKey, TemplateSort, TemplateStore, TemplateType,
 };
 use serde_json::json;
 use time::Duration;
