@@ -114,7 +114,7 @@ impl NotificationStore for PgNotifications {
             .bind(account)
             .bind(query.slice.cursor.unwrap_or(Uuid::max()))
             .bind(limit + 1);
-        let rows: Vec<NotificationRow> = self.tenants.read_rows(account, wanted).await?;
+        let rows: Vec<NotificationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Notification::from).collect();
         Ok(Slice::cut(rows, limit, |row: &Notification| row.id))
     }

@@ -11,7 +11,7 @@ use time::Duration;
 use super::{AdministrationError, DeletionStore, GatewayCancellation};
 use crate::billing::{GatewayFault, PaymentGateway};
 use crate::media::{MediaStore, MediaStoreError};
-use crate::shared::{AccountId, Clock, ErrorReport, SideStep, StoreError};
+use crate::shared::{AccountId, Clock, ErrorReport, SideStep};
 
 /// How long the next piece of a removal may take before somebody else goes on with it.
 pub const DELETION_LEASE: Duration = Duration::minutes(2);

@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{StoreError, words};
+use super::words;
 
 /// Tells the time.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -45,7 +45,7 @@ words! {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait ErrorReport: Send + Sync {
     /// A step failed.
-    fn swallowed(&self, step: SideStep, error: &StoreError);
+    fn swallowed(&self, step: SideStep, error: &(dyn std::error::Error + 'static));
 }
 
 /// A secret as it is stored: encrypted and authenticated.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
     Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, ResumeFacts,
@@ -16,7 +16,7 @@ use recado_domain::shared::{
     AccountId, CampaignId, ContactId, Event, ProfileId, SendId, StoreError, TemplateId, Write,
 };
 use recado_domain::whatsapp::STOPPED_MARKETING;
-use time::{Date, Duration, OffsetDateTime};
+use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::contents::Contents;
@@ -24,7 +24,7 @@ use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
 use super::{audience, claims, contents, ending, retries, rows, starting, turns, usage};
 use crate::contacts::{learn_wa_ids, withdraw};
-use crate::errors::{Attempt, word};
+use crate::errors::Attempt;
 use crate::pool::{PlatformPool, TenantPool};
 use crate::sql::{Answer, Id, bare, sql};
 use crate::transactions::{in_platform, in_tenant, on_platform};

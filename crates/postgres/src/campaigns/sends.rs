@@ -18,7 +18,7 @@ use super::usage;
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pricing::stored;
-use crate::sql::{column, sql};
+use crate::sql::{column, key_rows, sql};
 
 #[derive(QueryableByName)]
 struct SendRow {
@@ -223,29 +223,34 @@ pub(crate) struct HeldSends(Vec<HeldSend>);
 /// Locks the sends with these ids or these ids of messages, in the order of their ids; of each the campaign first, as
 /// everybody does.
 ///
-/// The ids are one array and no `IN (SELECT unnest(...))`: a row that somebody else changed while this waited for it is
-/// looked at again, and PostgreSQL then finds the rows of such a subquery for the first of them only. The others would
-/// be left out, and what came of them lost.
+/// The ids are an item of FROM and no `IN (SELECT unnest(...))`: PostgreSQL rechecks a row that another transaction
+/// changed while this one waited for it, and then finds the rows of such a subquery for the first of them only. The
+/// others would be left out, and their results lost.
 pub(crate) async fn lock_sends(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     ids: Vec<Uuid>,
     messages: Vec<String>,
 ) -> Attempt<HeldSends> {
-    let rows: Vec<SendRow> = sql(
+    let rows: Vec<SendRow> = sql(format!(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
            s.error_message, s.wa_message_id, s.pricing, s.never_confirmed, c.status = 'sending' AS sending,
            c.status IN ('sent', 'completed', 'partial') AS finished, coalesce(s.quota_month, c.quota_month) AS quota_month,
-           CASE WHEN s.superseded_wa_message_id IS NULL THEN '{}' ELSE ARRAY (
-             SELECT m.wa_message_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)
-               AND m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
+           CASE WHEN s.superseded_wa_message_id IS NULL THEN '{{}}' ELSE ARRAY (
+             SELECT m.wa_message_id FROM {by_message} k
+             JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id
+             WHERE m.send_id = s.id AND m.wa_message_id IS DISTINCT FROM s.wa_message_id) END AS superseded,
            now() AS now
-         FROM campaign_sends s JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
-         WHERE s.account_id = $1 AND s.id = ANY ($2 || ARRAY (
-           SELECT m.send_id FROM sent_messages m WHERE m.account_id = $1 AND m.wa_message_id = ANY ($3)))
+         FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
+             SELECT m.send_id FROM {by_message} k
+             JOIN sent_messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id) i
+           LIMIT (SELECT cardinality($2) + cardinality($3))) k
+         JOIN campaign_sends s ON s.account_id = $1 AND s.id = k.id
+         JOIN campaigns c ON c.account_id = s.account_id AND c.id = s.campaign_id
          ORDER BY s.id FOR SHARE OF c FOR UPDATE OF s",
-    )
+        by_message = key_rows("$3", "wa_message_id"),
+    ))
     .bind(account)
     .bind(ids)
     .bind(messages)
@@ -382,16 +387,18 @@ fn accepted(status: SendStatus) -> bool {
 async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<HeldSend>) -> Attempt<()> {
     let moments =
         |of: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| of(&send.row)).collect::<Vec<_>>();
-    let query = sql(
+    let query = sql(format!(
         "UPDATE campaign_sends s SET status = w.status, attempts = w.attempts, started_at = w.started_at,
            retry_at = w.retry_at, unknown_at = w.unknown_at, sent_at = w.sent_at, delivered_at = w.delivered_at,
            read_at = w.read_at, failed_at = w.failed_at, error_code = w.error_code, error_message = w.error_message,
            wa_message_id = w.wa_message_id, never_confirmed = w.never_confirmed, pricing = w.pricing
-         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
-           AS w (id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at,
-             error_code, error_message, wa_message_id, never_confirmed, pricing)
-         WHERE s.account_id = $1 AND s.id = w.id",
-    )
+         FROM {keys} w WHERE s.account_id = $1 AND s.id = w.id",
+        keys = key_rows(
+            "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16",
+            "id, status, attempts, started_at, retry_at, unknown_at, sent_at, delivered_at, read_at, failed_at, \
+             error_code, error_message, wa_message_id, never_confirmed, pricing",
+        ),
+    ))
     .bind(account)
     .bind(sends.iter().map(|send| send.row.id).collect::<Vec<_>>())
     .bind(

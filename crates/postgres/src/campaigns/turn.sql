@@ -7,7 +7,7 @@ WITH held AS (
   FOR SHARE OF q
 ), recorded AS (
   UPDATE campaign_sends s SET status = 'sent', sent_at = now(), unknown_at = NULL, wa_message_id = w.message_id
-  FROM unnest($5, $6) AS w (id, message_id)
+  FROM (SELECT * FROM unnest((SELECT $5), (SELECT $6)) AS w (id, message_id) LIMIT (SELECT cardinality($5))) w
   WHERE s.account_id = (SELECT $1) AND s.id = w.id AND s.campaign_id IS NOT DISTINCT FROM $2 AND s.status = 'pending'
     AND s.started_at IS NOT NULL
   RETURNING s.id, s.contact_id, s.wa_message_id, s.quota_month
@@ -49,7 +49,7 @@ WITH held AS (
       SELECT started_at FROM campaign_sends
       WHERE account_id = $1 AND campaign_id = r.campaign_id AND contact_id = s.contact_id OFFSET 0) o
     ) + $7 * interval '1 microsecond' AS free_at
-  FROM unnest($4) AS w (id) JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id
+  FROM (SELECT * FROM unnest((SELECT $4)) AS w (id) LIMIT (SELECT cardinality($4))) w JOIN campaign_sends s ON s.account_id = (SELECT $1) AND s.id = w.id
   WHERE s.campaign_id IS NOT DISTINCT FROM $2 AND EXISTS (SELECT 1 FROM held)
 ), started AS (
   UPDATE campaign_sends s SET started_at = now() FROM next n

@@ -28,7 +28,8 @@ use crate::sql::{bare, sql};
 /// Sends are looked up by their key, each for itself. Whether one is the campaign's is asked in words that no index can
 /// answer: planned before anything is known of a new campaign, that index would seem to lead to a few sends, and leads to
 /// all of them. And so would the account, of which the planner may not know yet: as the result of a query it is any
-/// account's, which has as many sends as they have on the average.
+/// account's, which has as many sends as they have on the average. The arrays, too, are results of queries,
+/// behind a limit that is one: the planner expects one key of them (see `sql::key_rows`).
 const TURN: &str = include_str!("turn.sql");
 
 #[derive(QueryableByName)]

@@ -1,6 +1,6 @@
 //! What sends teach about contacts: how the platform writes their number, and that they want no more messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Timestamptz, Uuid as SqlUuid};
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::told::telling;
 use crate::errors::Attempt;
-use crate::sql::{column, sql};
+use crate::sql::{column, key_rows, sql};
 
 /// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at` and
 /// `consent_at`, of a contact whose values these are. `opted_out` is a boolean expression; null decides nothing. Now is the
@@ -56,12 +56,13 @@ pub(crate) async fn learn_wa_ids(
     taught.sort_unstable();
     taught.dedup_by(|later, earlier| later.0 == earlier.0);
     let (wa_ids, contacts): (Vec<String>, Vec<Uuid>) = taught.into_iter().unzip();
-    sql(
-        "UPDATE contacts c SET wa_id = w.wa_id FROM unnest($2, $3) AS w (id, wa_id)
+    sql(format!(
+        "UPDATE contacts c SET wa_id = w.wa_id FROM {keys} w
          WHERE c.account_id = $1 AND c.id = w.id AND c.wa_id IS DISTINCT FROM w.wa_id
            AND NOT EXISTS (SELECT FROM contacts o
              WHERE o.account_id = $1 AND o.wa_id = w.wa_id AND o.deleted_at IS NULL AND o.id <> w.id)",
-    )
+        keys = key_rows("$2, $3", "id, wa_id"),
+    ))
     .bind(account)
     .bind(contacts)
     .bind(wa_ids)
@@ -89,11 +90,15 @@ pub(crate) async fn withdraw(
     if refusals.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = refusals.iter().map(|(contact, _)| *contact).collect();
-    let rows: Vec<ConsentRow> = sql("SELECT id, opted_out_at, consent_at FROM contacts
-         WHERE account_id = $1 AND id = ANY ($2) ORDER BY id FOR NO KEY UPDATE")
+    let ids: BTreeSet<Uuid> = refusals.iter().map(|(contact, _)| *contact).collect();
+    let rows: Vec<ConsentRow> = sql(format!(
+        "SELECT c.id, c.opted_out_at, c.consent_at
+         FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         ORDER BY c.id FOR NO KEY UPDATE OF c",
+        keys = key_rows("$2", "id"),
+    ))
     .bind(account)
-    .bind(ids)
+    .bind(ids.into_iter().collect::<Vec<_>>())
     .load(&mut *conn)
     .await?;
     let consent = |row: ConsentRow| {
@@ -116,10 +121,13 @@ pub(crate) async fn withdraw(
         .map(|(contact, (before, now))| (contact, now, before.opted_out_at == now.opted_out_at))
         .partition(|(.., repeated)| *repeated);
     if !changed.is_empty() {
-        let statement = "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
+        let statement = format!(
+            "UPDATE contacts c SET opted_out_at = w.opted_out_at, consent_at = w.consent_at,
                updated_at = now(), version = version + 1
-             FROM unnest($2, $3, $4) AS w (id, opted_out_at, consent_at) WHERE c.account_id = $1 AND c.id = w.id";
-        sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+             FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id",
+            keys = key_rows("$2, $3, $4", "id, opted_out_at, consent_at"),
+        );
+        sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
             .bind(account)
             .bind(column(&changed, |(contact, ..)| *contact))
             .bind(column(&changed, |(_, consent, _)| consent.opted_out_at))
@@ -128,8 +136,10 @@ pub(crate) async fn withdraw(
             .await?;
     }
     if !repeated.is_empty() {
-        sql("UPDATE contacts c SET consent_at = w.consent_at
-             FROM unnest($2, $3) AS w (id, consent_at) WHERE c.account_id = $1 AND c.id = w.id")
+        sql(format!(
+            "UPDATE contacts c SET consent_at = w.consent_at FROM {keys} w WHERE c.account_id = $1 AND c.id = w.id",
+            keys = key_rows("$2, $3", "id, consent_at"),
+        ))
         .bind(account)
         .bind(column(&repeated, |(contact, ..)| *contact))
         .bind(column(&repeated, |(_, consent, _)| consent.said_at))

@@ -142,18 +142,17 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
          FROM contacts c {own} WHERE c.account_id = $1 AND c.deleted_at IS NULL AND c.id < $2
            AND ($3 IS NULL OR c.name ILIKE $3 OR c.phone ILIKE $3 OR c.email ILIKE $3 OR c.phone LIKE ANY ($4))
            AND ($5 IS NULL OR EXISTS (SELECT 1 FROM contact_tags l
-             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5))
+             WHERE l.account_id = $1 AND l.contact_id = c.id AND l.tag_id = $5 OFFSET 0))
            AND {belongs}
          ORDER BY c.id DESC"
     );
     let text = format!(
         "WITH part AS MATERIALIZED ({part})
-         SELECT {COLUMNS}, tags FROM part LEFT JOIN (
-           SELECT l.contact_id, json_agg(json_build_object('id', t.id, 'name', t.name, 'color', t.color)
+         SELECT {COLUMNS}, tags FROM part LEFT JOIN LATERAL (
+           SELECT json_agg(json_build_object('id', t.id, 'name', t.name, 'color', t.color)
              ORDER BY lower(t.name), t.id) AS tags
            FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
-           WHERE l.account_id = $1 AND l.contact_id = ANY (ARRAY (SELECT id FROM part))
-           GROUP BY l.contact_id) w ON w.contact_id = part.id
+           WHERE l.account_id = $1 AND l.contact_id = part.id) w ON true
          ORDER BY id DESC",
         part = first(ordered, "$7")
     );
@@ -334,7 +333,7 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId,
 #[async_trait]
 impl ContactStore for PgContacts {
     async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError> {
-        let rows: Vec<ListedRow> = self.0.read_rows(account, list(account, query)).await?;
+        let rows: Vec<ListedRow> = self.0.in_index_order().read_rows(account, list(account, query)).await?;
         let contacts = rows.into_iter().map(Contact::try_from).collect::<Result<_, _>>()?;
         Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| contact.id))
     }

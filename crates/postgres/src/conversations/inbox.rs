@@ -20,7 +20,7 @@ use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
 use crate::errors::{Attempt, word};
 use crate::pool::TenantPool;
-use crate::sql::{Word, bare, column, sql};
+use crate::sql::{Word, bare, column, key_rows, sql};
 use crate::transactions::in_tenant;
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
@@ -194,29 +194,48 @@ async fn queue_up(
     Ok(rows.into_iter().find(|row| row.wanted).map(|row| row.id.into()))
 }
 
+/// Contacts by phone, by WhatsApp id or by user id, which another transaction may change until they are locked.
+fn people() -> String {
+    let by = |array: &str, column: &str| {
+        format!(
+            "SELECT c.id FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.{column} = k.value
+             WHERE c.deleted_at IS NULL",
+            keys = key_rows(array, "value")
+        )
+    };
+    format!(
+        "SELECT c.id, c.name, c.phone, c.wa_id, c.wa_user_id, c.opted_out_at, c.consent_at
+         FROM (SELECT i.id FROM ({phones} UNION {wa_ids} UNION {user_ids}) i
+           LIMIT (SELECT cardinality($2) + cardinality($3) + cardinality($4))) k
+         JOIN contacts c ON c.account_id = $1 AND c.id = k.id
+         WHERE c.deleted_at IS NULL AND (c.phone = ANY ($2) OR c.wa_id = ANY ($3) OR c.wa_user_id = ANY ($4))
+         ORDER BY c.id FOR NO KEY UPDATE OF c",
+        phones = by("$2", "phone"),
+        wa_ids = by("$3", "wa_id"),
+        user_ids = by("$4", "wa_user_id"),
+    )
+}
+
 /// Whoever and whatever the batch may touch, and the statuses of the conversations.
 async fn load(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     keys: &InboxKeys,
 ) -> Attempt<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
-    let people: Vec<PersonRow> = sql(
-        "SELECT id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at FROM contacts
-         WHERE account_id = $1 AND deleted_at IS NULL
-           AND (phone = ANY ($2) OR wa_id = ANY ($3) OR wa_user_id = ANY ($4))
-         ORDER BY id FOR NO KEY UPDATE",
-    )
-    .bind(account)
-    .bind(keys.phones.clone())
-    .bind(keys.wa_ids.clone())
-    .bind(keys.user_ids.clone())
-    .load(&mut *conn)
-    .await?;
+    let people: Vec<PersonRow> = sql(people())
+        .bind(account)
+        .bind(keys.phones.clone())
+        .bind(keys.wa_ids.clone())
+        .bind(keys.user_ids.clone())
+        .load(&mut *conn)
+        .await?;
     let people: Vec<Person> = people.into_iter().map(Person::from).collect();
-    let threads: Vec<ThreadRow> = sql(
-        "SELECT id, contact_id, profile_id, status, last_message_at, last_inbound_at FROM conversations
-         WHERE account_id = $1 AND contact_id = ANY ($2) ORDER BY id FOR NO KEY UPDATE",
-    )
+    let threads: Vec<ThreadRow> = sql(format!(
+        "SELECT v.id, v.contact_id, v.profile_id, v.status, v.last_message_at, v.last_inbound_at
+         FROM {keys} k JOIN conversations v ON v.account_id = $1 AND v.contact_id = k.contact_id
+         ORDER BY v.id FOR NO KEY UPDATE OF v",
+        keys = key_rows("$2", "contact_id"),
+    ))
     .bind(account)
     .bind(people.iter().map(|person| person.id.0).collect::<Vec<_>>())
     .load(&mut *conn)
@@ -224,8 +243,11 @@ async fn load(
     let threads = threads.into_iter().map(Thread::try_from);
     let threads: Vec<Thread> = threads.collect::<Result<_, StoreError>>()?;
     let statuses = threads.iter().map(|thread| (thread.id, thread.status)).collect();
-    let seen: Vec<Word> = sql("SELECT wa_message_id AS word FROM messages
-         WHERE account_id = $1 AND wa_message_id = ANY ($2)")
+    let seen: Vec<Word> = sql(format!(
+        "SELECT m.wa_message_id AS word FROM {keys} k
+         JOIN messages m ON m.account_id = $1 AND m.wa_message_id = k.wa_message_id",
+        keys = key_rows("$2", "wa_message_id"),
+    ))
     .bind(account)
     .bind(keys.messages.clone())
     .load(conn)
@@ -284,11 +306,16 @@ async fn change(
     if changed.is_empty() {
         return Ok(());
     }
-    let statement = "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
+    let statement = format!(
+        "UPDATE contacts c SET phone = m.phone, wa_id = m.wa_id, wa_user_id = m.wa_user_id,
            opted_out_at = m.opted_out_at, consent_at = m.consent_at, updated_at = now(), version = version + 1
-         FROM unnest($2, $3, $4, $5, $6, $7) AS m (id, phone, wa_id, wa_user_id, opted_out_at, consent_at)
-         WHERE c.account_id = $1 AND c.id = m.id";
-    sql(telling(statement, "c", "contact.updated", "c.id", "id"))
+         FROM {keys} m WHERE c.account_id = $1 AND c.id = m.id",
+        keys = key_rows(
+            "$2, $3, $4, $5, $6, $7",
+            "id, phone, wa_id, wa_user_id, opted_out_at, consent_at"
+        )
+    );
+    sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
         .bind(account)
         .bind(column(changed, |person| person.id.0))
         .bind(column(changed, |person| person.phone.clone()))
@@ -352,7 +379,8 @@ const WRITE_MESSAGES: &str = "WITH written AS (
          jsonb_build_object('id', w.id, 'conversation_id', w.conversation_id, 'contact_id', c.contact_id,
            'profile_id', c.profile_id, 'type', w.type, 'text', w.text, 'wa_message_id', w.wa_message_id,
            'referral', w.referral, 'created_at', published_moment(w.created_at)) ORDER BY w.created_at, w.id))
-       FROM written w JOIN conversations c ON c.account_id = $1 AND c.id = w.conversation_id
+       FROM written w CROSS JOIN LATERAL (
+         SELECT contact_id, profile_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
        WHERE (SELECT webhook_listens($1, 'message.received'))
        HAVING count(*) > 0)
      SELECT id FROM written";

@@ -16,7 +16,7 @@ use crate::analytics::count_messages;
 use crate::errors::{Attempt, corrupt, word};
 use crate::outbox;
 use crate::pricing::{published, stored};
-use crate::sql::sql;
+use crate::sql::{key_rows, sql};
 
 /// The columns of a message, in whatever statement names it `m`.
 pub(super) const COLUMNS: &str =
@@ -148,9 +148,14 @@ pub(crate) async fn lock_messages(
     let query = sql(format!(
         "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
            WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
-         FROM messages m
-         WHERE m.account_id = $1 AND m.direction = 'outbound' AND (m.id = ANY ($2) OR m.wa_message_id = ANY ($3))
-         ORDER BY m.id FOR NO KEY UPDATE"
+         FROM (SELECT i.id FROM (SELECT unnest($2) AS id UNION
+             SELECT o.id FROM {by_message} k
+             JOIN messages o ON o.account_id = $1 AND o.wa_message_id = k.wa_message_id) i
+           LIMIT (SELECT cardinality($2) + cardinality($3))) k
+         JOIN messages m ON m.account_id = $1 AND m.id = k.id
+         WHERE m.direction = 'outbound'
+         ORDER BY m.id FOR NO KEY UPDATE OF m",
+        by_message = key_rows("$3", "wa_message_id"),
     ))
     .bind(account)
     .bind(ids)
@@ -207,15 +212,18 @@ pub(crate) async fn write_messages(
     let prices = changed
         .iter()
         .map(|one| one.pricing.as_ref().map(StatusPricing::to_stored));
-    sql(
+    sql(format!(
         "UPDATE messages m SET status = w.status, error_message = coalesce(w.error_message, m.error_message),
            pricing = w.pricing,
            wa_message_id = CASE WHEN m.wa_message_id IS NULL AND NOT EXISTS (SELECT FROM messages o
              WHERE o.account_id = $1 AND o.wa_message_id = w.wa_message_id) THEN w.wa_message_id
              ELSE m.wa_message_id END
-         FROM unnest($2, $3, $4, $5, $6) AS w (id, status, wa_message_id, error_message, pricing)
-         WHERE m.account_id = $1 AND m.id = w.id",
-    )
+         FROM {keys} w WHERE m.account_id = $1 AND m.id = w.id",
+        keys = key_rows(
+            "$2, $3, $4, $5, $6",
+            "id, status, wa_message_id, error_message, pricing"
+        ),
+    ))
     .bind(account)
     .bind(ids)
     .bind(statuses)

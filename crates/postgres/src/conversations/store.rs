@@ -305,7 +305,7 @@ struct PendingRow {
 impl ConversationStore for PgConversations {
     async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
         let wanted = page(account, query);
-        let rows: Vec<ConversationRow> = self.tenants.read_rows(account, wanted).await?;
+        let rows: Vec<ConversationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Conversation::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
         Ok(Slice::cut(rows, query.slice.limit, |row| Moment {
@@ -323,6 +323,7 @@ impl ConversationStore for PgConversations {
         let (one, part) = (one(account, id, ""), messages(account, id, query));
         let (found, rows) = self
             .tenants
+            .in_index_order()
             .read_both::<ConversationRow, MessageRow, _, _>(account, one, part)
             .await?;
         if found.is_empty() {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::orders::amount;
 use super::{references, rollups};
 use crate::errors::{Attempt, overtaken, word};
-use crate::sql::{column, sql};
+use crate::sql::{column, key_rows, sql};
 
 /// Platform and external id.
 type Key = (String, String);
@@ -90,12 +90,13 @@ pub(super) async fn record(
 }
 
 async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> Attempt<HashMap<Key, Cart>> {
-    let rows: Vec<CartRow> = sql(
+    let rows: Vec<CartRow> = sql(format!(
         "SELECT c.id, c.platform, c.external_id, c.contact_id, c.total::text AS total, c.status, c.created_at
-         FROM unnest($2, $3) AS k (platform, external_id)
+         FROM {keys} k
          JOIN carts c ON c.account_id = $1 AND c.platform = k.platform AND c.external_id = k.external_id
          ORDER BY c.platform, c.external_id FOR UPDATE OF c",
-    )
+        keys = key_rows("$2, $3", "platform, external_id"),
+    ))
     .bind(account)
     .bind(column(keys, |key| key.0.clone()))
     .bind(column(keys, |key| key.1.clone()))
@@ -148,12 +149,12 @@ async fn update(
     if changed.is_empty() {
         return Ok(());
     }
-    sql(
+    sql(format!(
         "UPDATE carts c SET contact_id = d.contact_id, total = d.total::numeric, status = d.status,
            created_at = d.created_at, updated_at = $7
-         FROM unnest($2, $3, $4, $5, $6) AS d (id, contact_id, total, status, created_at)
-         WHERE c.account_id = $1 AND c.id = d.id",
-    )
+         FROM {keys} d WHERE c.account_id = $1 AND c.id = d.id",
+        keys = key_rows("$2, $3, $4, $5, $6", "id, contact_id, total, status, created_at"),
+    ))
     .bind(account)
     .bind(column(changed, |(_, cart)| Uuid::from(cart.id)))
     .bind(column(changed, |(_, cart)| cart.contact_id.map(Uuid::from)))

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::references;
 use crate::errors::Attempt;
 use crate::outbox;
-use crate::sql::{Id, column, sql};
+use crate::sql::{Id, column, key_rows, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,
@@ -116,10 +116,11 @@ async fn last_events(
     if keys.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let rows: Vec<LastEvent> = sql(
-        "SELECT m.metric_name, m.contact_id, m.last_event_at FROM unnest($2, $3) AS k (name, contact_id)
+    let rows: Vec<LastEvent> = sql(format!(
+        "SELECT m.metric_name, m.contact_id, m.last_event_at FROM {keys} k
          JOIN metric_contacts m ON m.account_id = $1 AND m.metric_name = k.name AND m.contact_id = k.contact_id",
-    )
+        keys = key_rows("$2, $3", "name, contact_id"),
+    ))
     .bind(account)
     .bind(column(&keys, |key| key.0.clone()))
     .bind(column(&keys, |key| Uuid::from(key.1)))
@@ -144,13 +145,16 @@ async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTa
 
 async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
     let rows: Vec<_> = tally.metrics.iter().collect();
-    sql(
+    sql(format!(
         "UPDATE metrics m SET total_events = m.total_events + d.events, total_value = m.total_value + d.value::numeric,
            last_event_at = greatest(m.last_event_at, d.last_event_at),
            display_name = coalesce(d.display_name, m.display_name), category = coalesce(d.category, m.category)
-         FROM unnest($2, $3, $4, $5, $6, $7) AS d (name, events, value, last_event_at, display_name, category)
-         WHERE m.account_id = $1 AND m.metric_name = d.name",
-    )
+         FROM {keys} d WHERE m.account_id = $1 AND m.metric_name = d.name",
+        keys = key_rows(
+            "$2, $3, $4, $5, $6, $7",
+            "name, events, value, last_event_at, display_name, category"
+        ),
+    ))
     .bind(account)
     .bind(column(&rows, |(name, _)| (*name).clone()))
     .bind(column(&rows, |(_, totals)| totals.events))

@@ -15,7 +15,7 @@ use super::references::{self, OrderReferences};
 use super::rollups;
 use crate::errors::{Attempt, Fault, corrupt, overtaken, word};
 use crate::outbox;
-use crate::sql::{column, sql};
+use crate::sql::{column, key_rows, sql};
 
 /// Platform and external id.
 type Key = (String, String);
@@ -180,13 +180,14 @@ async fn known(
     told: &BTreeMap<Key, Telling<'_>>,
 ) -> Attempt<HashMap<Key, Order>> {
     let keys: Vec<&Key> = told.keys().collect();
-    let rows: Vec<OrderRow> = sql(
+    let rows: Vec<OrderRow> = sql(format!(
         "SELECT o.id, o.platform, o.external_id, o.contact_id, o.status, o.total::text AS total,
            o.gateway_fee::text AS gateway_fee, o.campaign_id, o.automation_id, o.link_id, o.placed_at, o.paid_at
-         FROM unnest($2, $3) AS k (platform, external_id)
+         FROM {keys} k
          JOIN orders o ON o.account_id = $1 AND o.platform = k.platform AND o.external_id = k.external_id
          ORDER BY o.platform, o.external_id FOR UPDATE OF o",
-    )
+        keys = key_rows("$2, $3", "platform, external_id"),
+    ))
     .bind(account)
     .bind(column(&keys, |key| key.0.clone()))
     .bind(column(&keys, |key| key.1.clone()))
@@ -209,10 +210,13 @@ async fn items(
     account: AccountId,
     orders: &[OrderRow],
 ) -> Attempt<HashMap<Uuid, Vec<OrderItem>>> {
-    let rows: Vec<ItemRow> = sql(
-        "SELECT order_id, product_id, name, quantity::text AS quantity, price::text AS price, cost::text AS cost
-         FROM order_items WHERE account_id = $1 AND order_id = ANY($2) ORDER BY order_id, position",
-    )
+    let rows: Vec<ItemRow> = sql(format!(
+        "SELECT i.order_id, i.product_id, i.name, i.quantity::text AS quantity, i.price::text AS price,
+           i.cost::text AS cost
+         FROM {keys} k JOIN order_items i ON i.account_id = $1 AND i.order_id = k.order_id
+         ORDER BY i.order_id, i.position",
+        keys = key_rows("$2", "order_id"),
+    ))
     .bind(account)
     .bind(column(orders, |order| order.id))
     .load(conn)
@@ -326,14 +330,16 @@ async fn update(
     if changed.is_empty() {
         return Ok(());
     }
-    sql(
+    sql(format!(
         "UPDATE orders o SET contact_id = d.contact_id, status = d.status, total = d.total::numeric,
            gateway_fee = d.fee::numeric, campaign_id = d.campaign_id, automation_id = d.automation_id,
            link_id = d.link_id, placed_at = d.placed_at, paid_at = d.paid_at, updated_at = $12
-         FROM unnest($2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-           AS d (id, contact_id, status, total, fee, campaign_id, automation_id, link_id, placed_at, paid_at)
-         WHERE o.account_id = $1 AND o.id = d.id",
-    )
+         FROM {keys} d WHERE o.account_id = $1 AND o.id = d.id",
+        keys = key_rows(
+            "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11",
+            "id, contact_id, status, total, fee, campaign_id, automation_id, link_id, placed_at, paid_at",
+        ),
+    ))
     .bind(account)
     .bind(column(changed, |(_, order)| Uuid::from(order.id)))
     .bind(column(changed, |(_, order)| order.contact_id.map(Uuid::from)))
@@ -348,11 +354,14 @@ async fn update(
     .bind(now)
     .execute(&mut *conn)
     .await?;
-    sql("DELETE FROM order_items WHERE account_id = $1 AND order_id = ANY($2)")
-        .bind(account)
-        .bind(column(changed, |(_, order)| Uuid::from(order.id)))
-        .execute(conn)
-        .await?;
+    sql(format!(
+        "DELETE FROM order_items i USING {keys} k WHERE i.account_id = $1 AND i.order_id = k.order_id",
+        keys = key_rows("$2", "order_id"),
+    ))
+    .bind(account)
+    .bind(column(changed, |(_, order)| Uuid::from(order.id)))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 

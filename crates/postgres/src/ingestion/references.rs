@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::Attempt;
-use crate::sql::{column, sql};
+use crate::sql::{column, key_rows, sql};
 
 /// What an order names.
 #[derive(QueryableByName)]
@@ -59,18 +59,19 @@ pub(super) async fn of_orders(
     account: AccountId,
     drafts: &[OrderDraft],
 ) -> Attempt<Result<Vec<OrderReferences>, Vec<Dangling>>> {
-    let references: Vec<OrderReferences> = sql(
+    let references: Vec<OrderReferences> = sql(format!(
         "SELECT c.id AS contact_id, l.id AS link_id, l.campaign_id AS link_campaign_id,
            d.campaign_id IS NOT NULL AND k.id IS NULL AS campaign_dangles,
            d.automation_id IS NOT NULL AND a.id IS NULL AS automation_dangles,
            d.link_code IS NOT NULL AND l.id IS NULL AS link_dangles
-         FROM unnest($2, $3, $4, $5) WITH ORDINALITY AS d (phone, campaign_id, automation_id, link_code, position)
+         FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
          LEFT JOIN campaigns k ON k.account_id = $1 AND k.id = d.campaign_id AND k.deleted_at IS NULL
          LEFT JOIN automations a ON a.account_id = $1 AND a.id = d.automation_id
          LEFT JOIN links l ON l.account_id = $1 AND l.short_code = d.link_code
          ORDER BY d.position",
-    )
+        keys = key_rows("$2, $3, $4, $5", "phone, campaign_id, automation_id, link_code"),
+    ))
     .bind(account)
     .bind(column(drafts, |draft| digits(draft.phone.as_ref())))
     .bind(column(drafts, |draft| draft.campaign_id.map(Uuid::from)))
@@ -99,11 +100,12 @@ pub(super) async fn by_phone(
     account: AccountId,
     phones: Vec<Option<String>>,
 ) -> Attempt<Vec<Option<ContactId>>> {
-    let found: Vec<Found> = sql(
-        "SELECT c.id AS contact_id FROM unnest($2) WITH ORDINALITY AS d (phone, position)
+    let found: Vec<Found> = sql(format!(
+        "SELECT c.id AS contact_id FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
          ORDER BY d.position",
-    )
+        keys = key_rows("$2", "phone"),
+    ))
     .bind(account)
     .bind(phones)
     .load(conn)
@@ -125,11 +127,13 @@ pub(super) async fn of_events(
         Who::Contact(_) => None,
         Who::Phone(phone) => digits(Some(phone)),
     };
-    let found: Vec<Found> = sql("SELECT coalesce(c.id, p.id) AS contact_id
-         FROM unnest($2, $3) WITH ORDINALITY AS d (id, phone, position)
+    let found: Vec<Found> = sql(format!(
+        "SELECT coalesce(c.id, p.id) AS contact_id FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.id = d.id AND c.deleted_at IS NULL
          LEFT JOIN contacts p ON p.account_id = $1 AND p.phone = d.phone AND p.deleted_at IS NULL
-         ORDER BY d.position")
+         ORDER BY d.position",
+        keys = key_rows("$2, $3", "id, phone"),
+    ))
     .bind(account)
     .bind(column(drafts, id))
     .bind(column(drafts, phone))

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::membership::{CONDITIONS, count};
 use crate::errors::{Attempt, Fault, corrupt, failed};
 use crate::pool::TenantPool;
-use crate::sql::{Id, Number, Sql, bare, sql};
+use crate::sql::{Id, Number, Sql, bare, key_rows, sql};
 use crate::transactions::in_tenant;
 
 /// Segments.
@@ -156,12 +156,13 @@ async fn add_members(
     id: SegmentId,
     contacts: &[ContactId],
 ) -> Attempt<MembersAdded> {
-    let unknown: Vec<Number> = sql(
-        "SELECT i.position - 1 AS n FROM unnest($2) WITH ORDINALITY AS i (id, position)
+    let unknown: Vec<Number> = sql(format!(
+        "SELECT i.position - 1 AS n FROM {keys} i
          WHERE NOT EXISTS (SELECT 1 FROM contacts c
            WHERE c.account_id = $1 AND c.id = i.id AND c.deleted_at IS NULL)
          ORDER BY i.position",
-    )
+        keys = key_rows("$2", "id"),
+    ))
     .bind(account)
     .bind(bare(contacts))
     .load(&mut *conn)
@@ -194,12 +195,16 @@ async fn remove_members(
     if !hold(conn, account, id).await? {
         return Ok(false);
     }
-    sql("DELETE FROM segment_members WHERE account_id = $1 AND segment_id = $2 AND contact_id = ANY ($3)")
-        .bind(account)
-        .bind(id)
-        .bind(bare(contacts))
-        .execute(&mut *conn)
-        .await?;
+    sql(format!(
+        "DELETE FROM segment_members m USING {keys} k
+         WHERE m.account_id = $1 AND m.segment_id = $2 AND m.contact_id = k.contact_id",
+        keys = key_rows("$3", "contact_id"),
+    ))
+    .bind(account)
+    .bind(id)
+    .bind(bare(contacts))
+    .execute(&mut *conn)
+    .await?;
     Ok(true)
 }
 

@@ -100,7 +100,7 @@ fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Ev
     for row in before {
         let category: Category = word(&row.category)?;
         let template = changed.iter().find(|template| template.id.0 == row.id);
-        if let Some((template, _)) = template.filter(|template| has_other_category(category, template)) {
+        if let Some(template) = template.filter(|template| has_other_category(category, template)) {
             events.push(changed_notification(category, template));
         }
     }

@@ -126,7 +126,7 @@ pub(super) async fn logs(
     if let Some(kind) = query.event_type.clone() {
         statement = statement.bind(kind);
     }
-    let rows: Vec<LogRow> = pool.read_rows(account, statement).await?;
+    let rows: Vec<LogRow> = pool.in_index_order().read_rows(account, statement).await?;
     rows.into_iter().map(|row| row.log(account)).collect()
 }
 
@@ -161,7 +161,8 @@ fn looking(for_kind: bool) -> String {
         "WITH start AS MATERIALIZED (
            SELECT coalesce(
              (SELECT position FROM webhook_events WHERE account_id = $1 AND id = $2),
-             (SELECT min(position) - 1 FROM webhook_events WHERE account_id = $1 AND id > $2 AND position IS NOT NULL),
+             (SELECT e.position - 1 FROM (SELECT position, id FROM webhook_events
+               WHERE account_id = $1 AND position IS NOT NULL ORDER BY position OFFSET 0) e WHERE e.id > $2 LIMIT 1),
              (SELECT max(position) FROM webhook_events WHERE account_id = $1), 0) AS position),
          seen AS MATERIALIZED ({seen}),
          numbered AS (
@@ -187,7 +188,7 @@ pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQue
     if let Some(kind) = query.kind.clone() {
         statement = statement.bind(kind);
     }
-    let rows: Vec<EventRow> = pool.read_rows(account, statement).await?;
+    let rows: Vec<EventRow> = pool.in_index_order().read_rows(account, statement).await?;
     let last = rows.as_slice().last();
     Ok(Slice {
         next_cursor: last

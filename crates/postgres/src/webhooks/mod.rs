@@ -4,7 +4,8 @@
 ///
 /// The planner expects ten elements of an array that it has not seen, and a tenth of the rows behind an unknown limit. So
 /// it expects one key, and looks each up in the primary key. Joined to the CTE itself it could expect thousands, or one
-/// row of the whole account, and read all of them.
+/// row of the whole account, and read all of them. The endpoint is compared by `IS NOT DISTINCT FROM`, which no index
+/// answers: another index leads from it to all deliveries of the endpoint, of which the planner may expect one, too.
 macro_rules! keys_of {
     ($rows:literal) => {
         concat!(

@@ -55,7 +55,7 @@ const CLAIM: &str = concat!(
        SET leased = true, claim = d.claim + 1, next_attempt_at = now() + $5 * interval '1 microsecond'
        FROM ",
     keys_of!("due"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
        RETURNING d.account_id, d.event_id, d.endpoint_id, d.claim, d.attempt)
      SELECT c.*, e.name, e.url, e.secret, CASE WHEN e.previous_secret_until > now() THEN e.previous_secret END AS previous_secret,
        e.previous_secret_until, e.failing_since, e.last_failed_at, v.type AS kind, v.payload AS data, v.occurred_at
@@ -140,13 +140,14 @@ const FINISH: &str = concat!(
        SELECT m.account_id, m.event_id, m.endpoint_id, m.state AS next, m.number, m.at, m.delay
        FROM made m CROSS JOIN LATERAL (
          SELECT FROM webhook_deliveries q
-         WHERE q.account_id = m.account_id AND q.event_id = m.event_id AND q.endpoint_id = m.endpoint_id
+         WHERE q.account_id = m.account_id AND q.event_id = m.event_id
+           AND q.endpoint_id IS NOT DISTINCT FROM m.endpoint_id
            AND q.claim = m.claim AND (q.leased OR m.state = 'delivered')
          FOR UPDATE) d),
      delivered AS (
        DELETE FROM webhook_deliveries d USING ",
     keys_of!("held WHERE next = 'delivered'"),
-    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
+    " WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
        RETURNING 1),
      others AS (
        UPDATE webhook_deliveries d
@@ -155,7 +156,7 @@ const FINISH: &str = concat!(
        FROM ",
     keys_of!("held WHERE next <> 'delivered'"),
     " JOIN held h USING (account_id, event_id, endpoint_id)
-       WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id = k.endpoint_id
+       WHERE d.account_id = k.account_id AND d.event_id = k.event_id AND d.endpoint_id IS NOT DISTINCT FROM k.endpoint_id
        RETURNING 1),
      recovered AS (
        UPDATE webhook_endpoints e SET failing_since = NULL, last_failed_at = NULL
@@ -279,8 +280,9 @@ async fn settle(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> 
 
 /// A claim without an attempt leaves nothing behind.
 const RELEASE: &str = "UPDATE webhook_deliveries d SET leased = false, next_attempt_at = now()
-     FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
-     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id = r.endpoint_id
+     FROM (SELECT * FROM unnest($1, $2, $3, $4) AS r (account_id, event_id, endpoint_id, claim)
+       LIMIT (SELECT cardinality($1))) r
+     WHERE d.account_id = r.account_id AND d.event_id = r.event_id AND d.endpoint_id IS NOT DISTINCT FROM r.endpoint_id
        AND d.claim = r.claim AND d.leased";
 
 const SWEEP_LOGS: &str = "WITH old AS MATERIALIZED (

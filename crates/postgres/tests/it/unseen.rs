@@ -1,8 +1,9 @@
 //! What is asked about some of an account's rows, by their keys or as a page, where the planner has not seen the account:
 //! planned for its values, a statement expects one row of it, so that going through all of them looks cheaper than
-//! looking each up by its key.
+//! looking each up by its key. Planned for all accounts, it expects what the average account has, which may be as few.
+//! So each is asked under the statistics of one large account, and of many small ones.
 
-use std::time::{Duration, Instant};
+mod world;
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
 use recado_domain::contacts::{ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone};
@@ -12,13 +13,14 @@ use recado_domain::conversations::{
 use recado_domain::ingestion::{CartDraft, CartStatus, EventDraft, IngestionStore, OrderDraft, OrderStatus, Who};
 use recado_domain::notifications::{NotificationQuery, NotificationStore};
 use recado_domain::segments::{MembersAdded, SegmentStore};
-use recado_domain::shared::{AccountId, Amount, ContactId, Moment, SendId, SliceQuery};
+use recado_domain::shared::{Amount, ContactId, SendId};
 use recado_domain::webhooks::{DeliveryQueue, FeedQuery, LogQuery, Settlement, Wanted, WebhookStore};
 use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
 use uuid::Uuid;
+use world::{Known, PART, SLICE, newest, unseen};
 
 use crate::contacts::{draft, upserted};
 use crate::deliveries::news;
@@ -27,151 +29,31 @@ use crate::support::{LEASE, NOW, World, id};
 use crate::webhooks::made;
 use crate::whatsapp::profile;
 
-/// How many rows of each table the account has, and how many of them are asked about.
-const ROWS: usize = 2000;
-const PART: usize = 40;
-
-const SLICE: SliceQuery = SliceQuery {
-    cursor: None,
-    limit: 40,
-};
-
-fn newest() -> SliceQuery<Moment> {
-    SliceQuery {
-        cursor: None,
-        limit: SLICE.limit,
-    }
-}
-
-/// Of this account there are so many rows of every table, but a few tags: their names are no keys, since no index may
-/// tell a tenant of them (`lower` could).
-fn rows_of(account: impl ToString, rows: usize) -> String {
-    "INSERT INTO contacts (account_id, id, name, phone, wa_id)
-       SELECT 'A', key('A', i), 'Ana', '+55119' || lpad(i::text, 8, '0'), '55119' || lpad(i::text, 8, '0') FROM i;
-     INSERT INTO tags (account_id, id, name) SELECT 'A', key('A', i), 'tag ' || i FROM i WHERE i <= 10;
-     INSERT INTO contact_tags (account_id, contact_id, tag_id) SELECT 'A', key('A', i), key('A', i % 10 + 1) FROM i;
-     INSERT INTO segment_members (account_id, segment_id, contact_id) SELECT 'A', key('A', i / 1000), key('A', i) FROM i;
-     INSERT INTO campaigns (account_id, id, name, status, quota_month)
-       SELECT 'A', key('A', i), 'x', 'sending', '2026-03-01' FROM i;
-     INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, wa_message_id, started_at)
-       SELECT 'A', key('A', i), key('A', 1), key('A', i), 's' || i, now() FROM i;
-     INSERT INTO sent_messages (account_id, wa_message_id, send_id) SELECT 'A', 's' || i, key('A', i) FROM i;
-     INSERT INTO conversations (account_id, id, contact_id, last_message_at)
-       SELECT 'A', key('A', i), key('A', i), now() FROM i;
-     INSERT INTO messages (account_id, id, conversation_id, direction, type, status, wa_message_id, created_at)
-       SELECT 'A', key('A', i), key('A', i), 'outbound', 'text', 'sent', 'm' || i, now() FROM i;
-     INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
-       SELECT 'A', key('A', i), 'loja', i::text, 'pending', 1, now() FROM i;
-     INSERT INTO order_items (account_id, order_id, position, product_id, name, quantity, price)
-       SELECT 'A', key('A', i), 0, 'p', 'Bolo', 1, 1 FROM i;
-     INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
-       SELECT 'A', key('A', i), 'loja', i::text, 1, 'abandoned', now() FROM i;
-     INSERT INTO metrics (account_id, metric_name) SELECT 'A', 'metric ' || i FROM i;
-     INSERT INTO metric_contacts (account_id, metric_name, contact_id)
-       SELECT 'A', 'metric ' || i, key('A', i) FROM i;
-     INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
-       SELECT 'A', key('A', i), 'metric ' || i, key('A', i), 'site', now() FROM i;
-     INSERT INTO notifications (account_id, id, type, title, message, place)
-       SELECT 'A', key('A', i), 'info', 'x', 'y', i FROM i;
-     INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
-       SELECT 'A', key('A', i), 'message.sent', '{}', now(), i FROM i;
-     INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
-       VALUES ('A', key('A', 1), 'x', 'outbound', 'https://e.example', '{*}', '', '');
-     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
-       SELECT 'A', key('A', i), key('A', 1) FROM i;
-     INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id, created_at)
-       SELECT 'A', key('A', i), key('A', 1), 'outbound', 'message.sent', i::text, key('A', i),
-         now() - i % 1000 * interval '1 s' FROM i;"
-        .replace("FROM i", &format!("FROM generate_series(1, {rows}) i"))
-        .replace("'A'", &format!("'{}'", account.to_string()))
-}
-
-/// An account that the planner has not seen; another one has ten times its rows, which it has.
-async fn unseen() -> World {
-    let world = World::new().await;
-    let other = world.another_account().await;
-    let (seen, unseen) = (rows_of(other, 10 * ROWS), rows_of(world.account, ROWS));
-    world
-        .sql(&format!(
-            "CREATE FUNCTION key(account text, i int) RETURNS uuid LANGUAGE sql IMMUTABLE
-               AS 'SELECT md5(account || i)::uuid';
-             SET session_replication_role = replica;
-             INSERT INTO segments (account_id, id, name) VALUES ('{0}', key('{0}', 0), 'full'), ('{0}', key('{0}', 3), 'empty');
-             INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, total, pending)
-               VALUES ('{0}', key('{0}', 1), 0, {ROWS}, {ROWS});
-             {seen} ANALYZE; {unseen}
-             SET session_replication_role = origin;",
-            world.account
-        ))
-        .await;
-    world
-}
-
-impl World {
-    /// The account's row with this number, of whatever table.
-    async fn key(&self, i: usize) -> Uuid {
-        let key = self.text(&format!("key('{}', {i})", self.account)).await.unwrap();
-        key.parse().unwrap()
-    }
-
-    async fn keys(&self) -> Vec<Uuid> {
-        let mut keys = vec![];
-        for i in 1..=PART {
-            keys.push(self.key(i).await);
+macro_rules! under_statistics {
+    ($($known:ident as $name:ident: $($test:ident)+;)+) => {$(
+        mod $name {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    super::$test(super::unseen(super::Known::$known).await).await;
+                }
+            )+
         }
-        keys
-    }
+    )+};
+}
 
-    /// From here on it is counted what connections read that are opened later.
-    async fn count_reads(&mut self) {
-        self.close().await;
-        self.sql("SELECT pg_stat_force_next_flush()").await;
-        self.sql("SELECT pg_stat_reset()").await;
-    }
-
-    /// A connection tells what it read when it ends.
-    async fn close(&mut self) {
-        (self.tenants, self.platform) = (self.db.tenant_pool(), self.db.platform_pool());
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let open = "SELECT count(*) FROM pg_stat_activity
-          WHERE datname = current_database() AND application_name LIKE 'recado %'";
-        while self.number(open).await > 0 {
-            assert!(Instant::now() < deadline, "connections stay open");
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        self.sql("SELECT pg_stat_clear_snapshot()").await;
-    }
-
-    /// Something was read, and of no table all rows of the account.
-    async fn assert_looked_up(&mut self, what: &str) {
-        self.assert_few_of(ROWS, what).await;
-    }
-
-    /// The same, of an account that has so many.
-    async fn assert_few_of(&mut self, rows: usize, what: &str) {
-        self.close().await;
-        let read =
-            "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS n, relname FROM pg_stat_user_tables";
-        let some = self
-            .number(&format!("SELECT count(*) FROM ({read}) r WHERE n >= {PART}"))
-            .await;
-        assert!(some > 0, "{what}: nothing was looked up");
-        let many = format!("SELECT string_agg(relname || ' ' || n, ', ') FROM ({read}) r WHERE n >= {rows}");
-        assert_eq!(
-            self.text(&many).await,
-            None,
-            "{what}: all rows were read to find {PART}"
-        );
-    }
+under_statistics! {
+    Large as of_a_large_account:
+        statuses_of_messages results_of_a_run sends_that_start contacts_of_an_import messages_that_arrive orders_carts_and_events members_of_a_segment pages_of_people pages_of_what_happened deliveries_of_webhooks;
+    Small as of_small_accounts:
+        statuses_of_messages results_of_a_run sends_that_start contacts_of_an_import messages_that_arrive orders_carts_and_events members_of_a_segment pages_of_people pages_of_what_happened deliveries_of_webhooks;
 }
 
 fn phone(i: usize) -> Phone {
     Phone::parse(&format!("+55119{i:08}")).unwrap()
 }
 
-#[tokio::test]
-async fn statuses_of_messages() {
-    let mut world = unseen().await;
+async fn statuses_of_messages(mut world: World) {
     world.count_reads().await;
     let by_message: Vec<_> = (1..=PART)
         .map(|i| news(None, &format!("s{i}"), SendStatus::Read))
@@ -197,9 +79,7 @@ async fn statuses_of_messages() {
     world.assert_looked_up("statuses of replies").await;
 }
 
-#[tokio::test]
-async fn results_of_a_run() {
-    let mut world = unseen().await;
+async fn results_of_a_run(mut world: World) {
     let keys = world.keys().await;
     let run = QueuedRun {
         account_id: world.account,
@@ -230,9 +110,7 @@ async fn results_of_a_run() {
     );
 }
 
-#[tokio::test]
-async fn sends_that_start() {
-    let mut world = unseen().await;
+async fn sends_that_start(mut world: World) {
     let worker = id();
     let run = QueuedRun {
         account_id: world.account,
@@ -252,9 +130,7 @@ async fn sends_that_start() {
     world.assert_looked_up("sends that start").await;
 }
 
-#[tokio::test]
-async fn contacts_of_an_import() {
-    let mut world = unseen().await;
+async fn contacts_of_an_import(mut world: World) {
     let rows: Vec<_> = (1..=PART)
         .map(|i| ImportRow {
             contact: ContactDraft {
@@ -271,9 +147,7 @@ async fn contacts_of_an_import() {
     world.assert_looked_up("contacts of an import").await;
 }
 
-#[tokio::test]
-async fn messages_that_arrive() {
-    let mut world = unseen().await;
+async fn messages_that_arrive(mut world: World) {
     PgProfiles::new(world.tenants.clone())
         .insert(world.account, &profile("111"))
         .await
@@ -312,9 +186,7 @@ async fn messages_that_arrive() {
     );
 }
 
-#[tokio::test]
-async fn orders_carts_and_events() {
-    let mut world = unseen().await;
+async fn orders_carts_and_events(mut world: World) {
     let keys = world.keys().await;
     let store = |world: &World| PgIngestion::new(world.tenants.clone());
     let orders: Vec<_> = (1..=PART)
@@ -354,9 +226,7 @@ async fn orders_carts_and_events() {
     world.assert_looked_up("events").await;
 }
 
-#[tokio::test]
-async fn members_of_a_segment() {
-    let mut world = unseen().await;
+async fn members_of_a_segment(mut world: World) {
     let keys = world.keys().await;
     let (full, empty) = (world.key(0).await, world.key(3).await);
     let contacts: Vec<ContactId> = keys.iter().map(|&key| key.into()).collect();
@@ -378,17 +248,8 @@ async fn members_of_a_segment() {
     world.assert_looked_up("members that come").await;
 }
 
-/// The account that the planner has not seen, and the one that has most of all rows; how many each has.
-async fn both(world: &World) -> [(AccountId, usize); 2] {
-    let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
-    let seen: Uuid = world.text(&format!("({most})")).await.unwrap().parse().unwrap();
-    [(world.account, ROWS), (seen.into(), 10 * ROWS)]
-}
-
-#[tokio::test]
-async fn pages_of_people() {
-    let mut world = unseen().await;
-    for (account, rows) in both(&world).await {
+async fn pages_of_people(mut world: World) {
+    for (account, rows) in world.both().await {
         let tag = world.text(&format!("key('{account}', 1)")).await.unwrap();
         for tag_id in [None, Some(tag.parse::<Uuid>().unwrap().into())] {
             let filter = ContactFilter {
@@ -416,10 +277,8 @@ async fn pages_of_people() {
     }
 }
 
-#[tokio::test]
-async fn pages_of_what_happened() {
-    let mut world = unseen().await;
-    for (account, rows) in both(&world).await {
+async fn pages_of_what_happened(mut world: World) {
+    for (account, rows) in world.both().await {
         world.count_reads().await;
         let notifications = PgNotifications::new(world.tenants.clone(), world.platform.clone());
         let query = NotificationQuery {
@@ -453,11 +312,9 @@ async fn pages_of_what_happened() {
 }
 
 /// Asked for all accounts at once, of each line as many as are wanted.
-#[tokio::test]
-async fn deliveries_of_webhooks() {
-    let mut world = unseen().await;
+async fn deliveries_of_webhooks(mut world: World) {
     let queue = |world: &World| PgDeliveryQueue::new(world.platform.clone());
-    for (account, rows) in both(&world).await {
+    for (account, rows) in world.both().await {
         let line = world.text(&format!("key('{account}', 1)")).await.unwrap();
         let wanted = Wanted {
             lines: vec![(line.parse::<Uuid>().unwrap().into(), 2 * SLICE.limit)],

@@ -1,0 +1,176 @@
+//! An account that the planner has not seen, and what is read of it.
+
+use std::time::{Duration, Instant};
+
+use recado_domain::shared::{AccountId, Moment, SliceQuery};
+use uuid::Uuid;
+
+use crate::support::World;
+
+/// How many rows of each table the account has, and how many of them are asked about.
+pub(super) const ROWS: usize = 2000;
+pub(super) const PART: usize = 40;
+
+pub(super) const SLICE: SliceQuery = SliceQuery {
+    cursor: None,
+    limit: 40,
+};
+
+pub(super) fn newest() -> SliceQuery<Moment> {
+    SliceQuery {
+        cursor: None,
+        limit: SLICE.limit,
+    }
+}
+
+/// What the planner knows when the account arrives.
+#[derive(Clone, Copy)]
+pub(super) enum Known {
+    /// One account with ten times the rows.
+    Large,
+    /// Many accounts with a few rows each: the average account is smaller than a batch of keys.
+    Small,
+}
+
+/// How many small accounts there are, and how many rows of each table each has.
+const SMALL_ACCOUNTS: usize = 300;
+const SMALL_ROWS: usize = 5;
+
+/// Of these accounts (`a`) there are so many rows of every table, but a few tags: their names are no keys, since no
+/// index may tell a tenant of them (`lower` could).
+fn rows_of(accounts: &str, rows: usize) -> String {
+    "INSERT INTO contacts (account_id, id, name, phone, wa_id)
+       SELECT a, key(a, i), 'Ana', '+55119' || lpad(i::text, 8, '0'), '55119' || lpad(i::text, 8, '0') FROM i;
+     INSERT INTO tags (account_id, id, name) SELECT a, key(a, i), 'tag ' || i FROM i WHERE i <= 10;
+     INSERT INTO contact_tags (account_id, contact_id, tag_id) SELECT a, key(a, i), key(a, i % 10 + 1) FROM i;
+     INSERT INTO segment_members (account_id, segment_id, contact_id) SELECT a, key(a, i / 1000), key(a, i) FROM i;
+     INSERT INTO campaigns (account_id, id, name, status, quota_month)
+       SELECT a, key(a, i), 'x', 'sending', '2026-03-01' FROM i;
+     INSERT INTO campaign_sends (account_id, id, campaign_id, contact_id, wa_message_id, started_at)
+       SELECT a, key(a, i), key(a, 1), key(a, i), 's' || i, now() FROM i;
+     INSERT INTO sent_messages (account_id, wa_message_id, send_id) SELECT a, 's' || i, key(a, i) FROM i;
+     INSERT INTO conversations (account_id, id, contact_id, last_message_at)
+       SELECT a, key(a, i), key(a, i), now() FROM i;
+     INSERT INTO messages (account_id, id, conversation_id, direction, type, status, wa_message_id, created_at)
+       SELECT a, key(a, i), key(a, i), 'outbound', 'text', 'sent', 'm' || i, now() FROM i;
+     INSERT INTO orders (account_id, id, platform, external_id, status, total, placed_at)
+       SELECT a, key(a, i), 'loja', i::text, 'pending', 1, now() FROM i;
+     INSERT INTO order_items (account_id, order_id, position, product_id, name, quantity, price)
+       SELECT a, key(a, i), 0, 'p', 'Bolo', 1, 1 FROM i;
+     INSERT INTO carts (account_id, id, platform, external_id, total, status, created_at)
+       SELECT a, key(a, i), 'loja', i::text, 1, 'abandoned', now() FROM i;
+     INSERT INTO metrics (account_id, metric_name) SELECT a, 'metric ' || i FROM i;
+     INSERT INTO metric_contacts (account_id, metric_name, contact_id)
+       SELECT a, 'metric ' || i, key(a, i) FROM i;
+     INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
+       SELECT a, key(a, i), 'metric ' || i, key(a, i), 'site', now() FROM i;
+     INSERT INTO notifications (account_id, id, type, title, message, place)
+       SELECT a, key(a, i), 'info', 'x', 'y', i FROM i;
+     INSERT INTO webhook_events (account_id, id, type, payload, occurred_at, position)
+       SELECT a, key(a, i), 'message.sent', '{}', now(), i FROM i;
+     INSERT INTO webhook_endpoints (account_id, id, name, direction, url, events, secret, secret_hint)
+       SELECT a, key(a, 1), 'x', 'outbound', 'https://e.example', '{*}', '', '' FROM a;
+     INSERT INTO webhook_deliveries (account_id, event_id, endpoint_id)
+       SELECT a, key(a, i), key(a, 1) FROM i;
+     INSERT INTO webhook_logs (account_id, id, endpoint_id, direction, event_type, message_id, event_id, created_at)
+       SELECT a, key(a, i), key(a, 1), 'outbound', 'message.sent', i::text, key(a, i),
+         now() - i % 1000 * interval '1 s' FROM i;"
+        .replace("FROM i", &format!("FROM a, generate_series(1, {rows}) i"))
+        .replace("FROM a", &format!("FROM ({accounts}) s (a)"))
+}
+
+/// An account that the planner has not seen; it knows others. Keys grow with time, as those that the product makes.
+pub(super) async fn unseen(known: Known) -> World {
+    let world = World::new().await;
+    let seen = match known {
+        Known::Large => rows_of(&format!("SELECT '{}'::uuid", world.another_account().await), 10 * ROWS),
+        Known::Small => {
+            let accounts = format!("SELECT md5('small' || n)::uuid FROM generate_series(1, {SMALL_ACCOUNTS}) n");
+            rows_of(&accounts, SMALL_ROWS)
+        }
+    };
+    let unseen = rows_of(&format!("SELECT '{}'::uuid", world.account), ROWS);
+    world
+        .sql(&format!(
+            "CREATE FUNCTION key(account uuid, i int) RETURNS uuid LANGUAGE sql IMMUTABLE
+               AS 'SELECT (lpad(to_hex(i), 12, ''0'') || substr(md5(account::text || i), 13))::uuid';
+             SET session_replication_role = replica;
+             INSERT INTO segments (account_id, id, name) VALUES ('{0}', key('{0}', 0), 'full'), ('{0}', key('{0}', 3), 'empty');
+             INSERT INTO campaign_counter_slots (account_id, campaign_id, slot, total, pending)
+               VALUES ('{0}', key('{0}', 1), 0, {ROWS}, {ROWS});
+             {seen} ANALYZE; {unseen}
+             SET session_replication_role = origin;",
+            world.account
+        ))
+        .await;
+    world
+}
+
+impl World {
+    /// The account that the planner has not seen and, if another one has more rows, that one; how many each has.
+    pub(super) async fn both(&self) -> Vec<(AccountId, usize)> {
+        let most = "SELECT account_id FROM contacts GROUP BY 1 ORDER BY count(*) DESC LIMIT 1";
+        let most: Uuid = self.text(&format!("({most})")).await.unwrap().parse().unwrap();
+        let mut accounts = vec![(self.account, ROWS)];
+        if most != self.account.0 {
+            accounts.push((most.into(), 10 * ROWS));
+        }
+        accounts
+    }
+
+    /// The account's row with this number, of whatever table.
+    pub(super) async fn key(&self, i: usize) -> Uuid {
+        let key = self.text(&format!("key('{}', {i})", self.account)).await.unwrap();
+        key.parse().unwrap()
+    }
+
+    pub(super) async fn keys(&self) -> Vec<Uuid> {
+        let mut keys = vec![];
+        for i in 1..=PART {
+            keys.push(self.key(i).await);
+        }
+        keys
+    }
+
+    /// From here on it is counted what connections read that are opened later.
+    pub(super) async fn count_reads(&mut self) {
+        self.close().await;
+        self.sql("SELECT pg_stat_force_next_flush()").await;
+        self.sql("SELECT pg_stat_reset()").await;
+    }
+
+    /// A connection tells what it read when it ends.
+    pub(crate) async fn close(&mut self) {
+        (self.tenants, self.platform) = (self.db.tenant_pool(), self.db.platform_pool());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let open = "SELECT count(*) FROM pg_stat_activity
+          WHERE datname = current_database() AND application_name LIKE 'recado %'";
+        while self.number(open).await > 0 {
+            assert!(Instant::now() < deadline, "connections stay open");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        self.sql("SELECT pg_stat_clear_snapshot()").await;
+    }
+
+    /// Something was read, and of no table all rows of the account.
+    pub(super) async fn assert_looked_up(&mut self, what: &str) {
+        self.assert_few_of(ROWS, what).await;
+    }
+
+    /// The same, of an account that has so many.
+    pub(super) async fn assert_few_of(&mut self, rows: usize, what: &str) {
+        self.close().await;
+        let read =
+            "SELECT coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) AS n, relname FROM pg_stat_user_tables";
+        let some = self
+            .number(&format!("SELECT count(*) FROM ({read}) r WHERE n >= {PART}"))
+            .await;
+        assert!(some > 0, "{what}: nothing was looked up");
+        let many = format!("SELECT string_agg(relname || ' ' || n, ', ') FROM ({read}) r WHERE n >= {rows}");
+        assert_eq!(
+            self.text(&many).await,
+            None,
+            "{what}: all rows were read to find {PART}"
+        );
+    }
+}
