@@ -68,8 +68,15 @@ fn adds_up(retry: &Value, failed: &Value) {
 
 fn calls_to(server: &Server, numbers: &[usize]) -> Vec<usize> {
     let calls: BTreeMap<String, usize> = calls(server);
-    let of = |number: &usize| calls.get(phone(*number).trim_start_matches('+')).copied().unwrap_or(0);
-    numbers.iter().map(of).collect()
+    let to = |number: &usize| {
+        calls
+            .iter()
+            .filter(|(to, _)| phone(*number).ends_with(to.trim_start_matches('+')))
+    };
+    numbers
+        .iter()
+        .map(|number| to(number).map(|(_, count)| count).sum())
+        .collect()
 }
 
 /// Class and time of the failed send to a contact.
@@ -93,9 +100,9 @@ fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
             (1, 131_049),
             (2, 131_026),
             (3, 131_047),
-            (4, 131_000),
+            (4, 131_051),
             (5, 131_050),
-            (6, 131_000),
+            (6, 131_051),
         ],
     );
     server.db.run(&format!(
@@ -125,7 +132,7 @@ fn a_retry_without_a_body_leaves_out_by_code_and_adds_up() {
         of("later", 131_049, 1),
         of("never", 131_047, 1),
         of("never", 131_050, 1),
-        of("opted_out", 131_000, 1),
+        of("opted_out", 131_051, 1),
     ];
     assert_eq!(
         (&again["retry"]["tried"], left_out(&again["retry"])),
@@ -226,7 +233,7 @@ fn an_opt_out_that_the_account_took_back_is_an_opt_in() {
 fn of_two_retries_at_once_one_works_and_each_recipient_is_called_once() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "200"));
     let (other, ana) = (server.sibling(), server.owner());
-    let codes: Vec<(usize, u32)> = (0..10).map(|number| (number, 131_000)).collect();
+    let codes: Vec<(usize, u32)> = (0..10).map(|number| (number, 131_051)).collect();
     let id = ended_with(&ana, 10, &codes);
     let path = format!("/api/campaigns/{id}/retry-failed");
     let requests = [
@@ -275,7 +282,7 @@ fn a_request_for_a_retry_is_checked_by_field() {
 fn a_scheduled_retry_starts_by_itself_and_can_be_replaced_or_given_up() {
     let server = Server::start(silent());
     let ana = server.owner();
-    let id = ended_with(&ana, 2, &[(0, 131_000)]);
+    let id = ended_with(&ana, 2, &[(0, 131_051)]);
     let path = format!("/api/campaigns/{id}");
     let stored = |field: &str| ana.get(&path).ok()[field].clone();
     let far = retry(&ana, &id, json!({ "not_before": seconds_ahead(86_400) })).ok();
