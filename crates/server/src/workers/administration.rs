@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{SWEEP_BATCH, rounds};
+use super::SWEEP_BATCH;
+use super::rounds::{self, Rest};
 use crate::wiring::{Shared, Stores};
 
 /// How long each kind of round rests when there was nothing to do. A membership that is over counts for nothing before
@@ -29,12 +30,13 @@ pub(super) fn start(
     });
     let deletions = Arc::new(stores.deletions(shared)?);
     let cancellations = deletions.clone();
-    rounds::spawn(tasks, stop, "account removals", LOOK_FOR_DELETIONS, move || {
+    let rest = Rest::idle(LOOK_FOR_DELETIONS);
+    rounds::spawn_any(tasks, stop, "account removals", rest, move || {
         let deletions = deletions.clone();
         async move { deletions.finish_next().await }
     });
-    let idle = LOOK_FOR_CANCELLATIONS;
-    rounds::spawn(tasks, stop, "gateway cancellations", idle, move || {
+    let rest = Rest::idle(LOOK_FOR_CANCELLATIONS);
+    rounds::spawn_any(tasks, stop, "gateway cancellations", rest, move || {
         let deletions = cancellations.clone();
         async move { deletions.cancel_next().await }
     });

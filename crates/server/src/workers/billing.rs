@@ -52,11 +52,11 @@ pub(super) fn start(
         }
     });
     let intents = settlement.clone();
-    tasks.spawn(rounds::run("billing intents", INTENTS, stop.clone(), None, move || {
+    rounds::spawn_any(tasks, stop, "billing intents", INTENTS, move || {
         let settlement = intents.clone();
         async move { settlement.settle_next().await }
-    }));
-    rounds::spawn(tasks, stop, "billing checks", LOOK_FOR_SILENCE, {
+    });
+    rounds::spawn_any(tasks, stop, "billing checks", Rest::idle(LOOK_FOR_SILENCE), {
         let settlement = settlement.clone();
         move || {
             let settlement = settlement.clone();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use recado_domain::shared::StoreError;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -34,23 +35,45 @@ impl Rest {
 }
 
 /// Starts a worker that nobody wakes.
-pub(super) fn spawn<F, Fut, E>(
+pub(super) fn spawn<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
+where
+    F: FnMut() -> Fut + Send + 'static,
+    Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
+{
+    tasks.spawn(run(name, Rest::idle(idle), stop.clone(), None, round));
+}
+
+/// The same, for work that fails in more ways than the store does.
+pub(super) fn spawn_any<F, Fut, E>(
     tasks: &TaskTracker,
     stop: &CancellationToken,
     name: &'static str,
-    idle: Duration,
+    rest: Rest,
     round: F,
 ) where
     F: FnMut() -> Fut + Send + 'static,
     Fut: Future<Output = Result<bool, E>> + Send + 'static,
     E: std::error::Error + Send + 'static,
 {
-    tasks.spawn(run(name, Rest::idle(idle), stop.clone(), None, round));
+    tasks.spawn(run_any(name, rest, stop.clone(), None, round));
 }
 
 /// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
 /// until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
-pub(super) async fn run<F, Fut, E>(
+pub(super) async fn run<F, Fut>(
+    name: &'static str,
+    rest: Rest,
+    stop: CancellationToken,
+    wake: Option<Arc<Notify>>,
+    round: F,
+) where
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<bool, StoreError>>,
+{
+    run_any(name, rest, stop, wake, round).await;
+}
+
+async fn run_any<F, Fut, E>(
     name: &'static str,
     rest: Rest,
     stop: CancellationToken,
@@ -119,8 +142,6 @@ pub(super) async fn keep_up<Fut: Future<Output = ()>>(name: &'static str, figure
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use recado_domain::shared::StoreError;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -170,7 +191,7 @@ mod tests {
             async move {
                 assert!(round > 2, "the round panics");
                 stop.cancel();
-                Ok::<_, StoreError>(false)
+                Ok(false)
             }
         })
         .await;

@@ -303,16 +303,16 @@ fn of_twenty_at_once_one_subscribes() {
         let request = ana.request("POST", "/api/billing/subscribe").json(&order("PIX"));
         let ask = || {
             let request = request.clone();
-            scope.spawn(move || request.send().status)
+            scope.spawn(move || request.send_until_served().status)
         };
         let threads: Vec<_> = (0..20).map(|_| ask()).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(
-        statuses.iter().filter(|status| **status == 201).count(),
-        1,
-        "{statuses:?}"
-    );
+    // Who was told to come back by the time it was done finds it done.
+    let made = statuses.iter().filter(|status| **status == 201).count();
+    assert!(made <= 1, "{statuses:?}");
+    assert_eq!(standing(&ana)["subscription"]["status"], "pending");
+    assert_eq!(server.db.count("FROM subscriptions"), 1);
     assert!(
         statuses.iter().all(|status| [201, 422].contains(status)),
         "{statuses:?}"

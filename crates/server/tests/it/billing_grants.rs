@@ -62,7 +62,7 @@ fn a_former_customer_can_use_what_is_granted() {
     let listed = root.get("/api/admin/accounts?plan=growth").ok();
     assert_eq!((&listed["total"], &listed["data"][0]["mrr"]), (&json!(1), &json!(0)));
     let account = root.get(&format!("/api/admin/accounts/{}", ana.account)).ok();
-    assert_eq!(account["account"]["plan"], "growth");
+    assert_eq!(account["plan"], "growth");
     // Taken back, it is the free plan again.
     grant(&root, &ana.account, "free");
     assert_eq!(

@@ -65,7 +65,7 @@ fn after_a_lost_answer_the_worker_settles_alone() {
     change(&ana, "growth").refused(502, "PAYMENT_ERROR");
     let asks = "SELECT intent_check_at <= updated_at + interval '60 s' AND intent_check_at <= now() + interval '30 s'
                 FROM subscriptions";
-    assert_eq!(server.db.text(asks), "true");
+    assert_eq!(server.db.text(asks), "t");
     server.db.run("UPDATE subscriptions SET intent_check_at = now()");
     until("the plan is changed", || plan(&ana) == "growth");
     assert_eq!(asked(&server, "PUT"), 1);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::harness::client::Reply;
 use crate::harness::people::User;
 use crate::harness::setting::{calls, ended, silent, usage};
 use crate::harness::{Server, text, until};
@@ -19,6 +20,25 @@ fn use_up(user: &User<'_>, messages: usize) {
            VALUES ('{}', date_trunc('month', now() AT TIME ZONE 'UTC')::date, {messages})",
         user.account
     ));
+}
+
+/// The answer to an execution, asked for again where a busy machine gave none (each time by a server that has not counted
+/// the account's executions of this minute). None: it had begun all the same, and is over.
+fn decided(server: &Server, user: &User<'_>, campaign: &str, reply: Reply) -> Option<Reply> {
+    if reply.status != 503 {
+        return Some(reply);
+    }
+    let mut status = String::new();
+    until("what had begun is over", || {
+        status = user.status(campaign);
+        status != "sending"
+    });
+    if status == "completed" {
+        return None;
+    }
+    let path = format!("/api/campaigns/{campaign}/execute");
+    let again = server.sibling().request("POST", &path).bearer(&user.token).send();
+    decided(server, user, campaign, again)
 }
 
 /// F14.
@@ -50,6 +70,11 @@ fn of_ten_campaigns_at_once_two_fit_and_the_others_send_nothing() {
     });
     let mut ran = 0;
     for (id, reply) in campaigns.iter().zip(replies) {
+        let Some(reply) = decided(&server, &ana, id, reply) else {
+            ran += 1;
+            assert_eq!(ana.stats(id)["total"], 5);
+            continue;
+        };
         if reply.status == 200 {
             ran += 1;
             assert_eq!(reply.ok()["sent"], 5);

@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{DEADLINE, reference};
+use super::{DEADLINE, eventually, reference};
 
 /// A request to be sent.
 #[derive(Clone)]
@@ -86,6 +87,21 @@ impl Request {
     pub fn send(self) -> Reply {
         let line = format!("{} {}", self.method, self.path);
         self.try_send().unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    /// Sends it as a client does that is told to come back: a server on a busy machine may answer 503 before it has begun,
+    /// or when it is done; the last answer is the one that counts.
+    #[track_caller]
+    pub fn send_until_served(self) -> Reply {
+        eventually("the server is not too busy", || {
+            let reply = self.clone().send();
+            if reply.status == 503 {
+                assert!(reply.header("retry-after").is_some(), "{}", reply.text);
+                std::thread::sleep(Duration::from_millis(500));
+                return None;
+            }
+            Some(reply)
+        })
     }
 
     /// The answer, or a fault of the connection.
