@@ -40,12 +40,17 @@ impl Scratch {
 
     /// In memory where there is room, else as the others.
     pub(crate) fn in_memory() -> Result<Self> {
+        Self::in_memory_called("run")
+    }
+
+    /// One of several of this process.
+    pub(crate) fn in_memory_called(name: &str) -> Result<Self> {
         match paths::in_memory()? {
             Some(memory) => {
                 sweep(&memory);
-                Self::within(&memory, "run")
+                Self::within(&memory, name)
             }
-            None => Self::new(),
+            None => Self::called(name),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::tools;
 use crate::error::Result;
+use crate::test::plans;
 
 /// One statement about the product.
 pub(super) struct Proof {
@@ -214,6 +215,11 @@ pub(super) const PROOFS: &[Proof] = &[
         "the time of a refusal tells nothing of the gateway's token",
         &inside("requests of each kind", 20_000, 100_000),
         &[measured(&["faults::timing"])],
+    ),
+    tool(
+        "versions",
+        "no version of PostgreSQL reads all rows of an account to find a few",
+        plans::prove,
     ),
     tool(
         "supply",

@@ -114,7 +114,10 @@ fn unpack(dir: &Path) -> Result<()> {
 }
 
 /// Python's unzip drops the permissions; and another user than ourselves may have to run the programs.
-fn open_up(path: &Path) -> Result<()> {
+pub(super) fn open_up(path: &Path) -> Result<()> {
+    if path.is_symlink() {
+        return Ok(());
+    }
     fs::set_permissions(path, fs::Permissions::from_mode(0o755))
         .context(|| format!("cannot open {}", path.display()))?;
     if path.is_dir() {

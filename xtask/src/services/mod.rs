@@ -7,6 +7,7 @@ mod install;
 mod owner;
 pub(crate) mod postgres;
 pub(crate) mod redis;
+pub(crate) mod versions;
 
 pub(crate) use find::{postgres as find_postgres, wrk_or_install};
 

@@ -36,7 +36,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Starts the cluster of this directory, made if it is new. One that an earlier run left behind is taken over.
     pub(crate) fn start(home: &Path, purpose: Purpose) -> Result<Self> {
-        let bin = find::postgres_or_install()?;
+        Self::start_with(find::postgres_or_install()?, home, purpose)
+    }
+
+    /// The same, with the binaries of this directory.
+    pub(crate) fn start_with(bin: PathBuf, home: &Path, purpose: Purpose) -> Result<Self> {
         let owner = Owner::detect()?;
         owner.private_dir(home)?;
         let mut cluster = Self {

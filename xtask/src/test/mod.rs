@@ -5,6 +5,7 @@
 
 pub(crate) mod counts;
 mod migrations;
+pub(crate) mod plans;
 pub(crate) mod rig;
 mod schema;
 
@@ -61,6 +62,11 @@ const STEPS: &[Step] = &[
     Step {
         name: "unit",
         run: unit,
+        services: true,
+    },
+    Step {
+        name: "plans",
+        run: plans,
         services: true,
     },
     Step {
@@ -209,6 +215,13 @@ fn unit(run: &mut Run) -> Result<()> {
         test.env(name, value);
     }
     counted(&mut test, run.counts.get_or_insert_default())
+}
+
+fn plans(run: &mut Run) -> Result<()> {
+    if run.build_failed {
+        return fail("not run, since the build failed");
+    }
+    plans::check(rig(run)?)
 }
 
 /// Runs `cargo test`, shows what it says, and adds up its results.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::support::World;
 
 /// How many rows of each table the account has, and how many of them are asked about.
-pub(super) const ROWS: usize = 2000;
+pub(super) const ROWS: usize = 1000;
 pub(super) const PART: usize = 40;
 
 pub(super) const SLICE: SliceQuery = SliceQuery {
