@@ -219,7 +219,8 @@ async fn writes_are_guarded_by_the_status() {
     assert_eq!(outbox(&world).await, 0);
     assert_eq!(update(&world, &renamed, CampaignStatus::Draft).await, Write::Done);
     let stored = world.campaigns().find(world.account, draft.id).await.unwrap();
-    assert_eq!(stored, Some(renamed));
+    let version = draft.version + 1;
+    assert_eq!(stored, Some(Campaign { version, ..renamed }));
     assert_eq!(outbox(&world).await, 1);
 }
 
