@@ -45,7 +45,7 @@ words! {
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 pub trait ErrorReport: Send + Sync {
     /// A step failed.
-    fn swallowed(&self, step: SideStep, error: &(dyn std::error::Error + 'static));
+    fn swallowed(&self, step: SideStep, error: &dyn std::error::Error);
 }
 
 /// A secret as it is stored: encrypted and authenticated.

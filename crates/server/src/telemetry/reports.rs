@@ -47,7 +47,7 @@ impl Default for Reports {
 }
 
 impl ErrorReport for Reports {
-    fn swallowed(&self, step: SideStep, error: &(dyn std::error::Error + 'static)) {
+    fn swallowed(&self, step: SideStep, error: &dyn std::error::Error) {
         tracing::warn!(step = step.as_str(), cause = %chain(error), "a step failed, which does not fail its request");
         counter!("recado_swallowed_errors_total", "step" => step.as_str()).increment(1);
     }
@@ -68,7 +68,7 @@ impl CallbackReport for Reports {
         self.0.unreadable.increment(1);
     }
 
-    fn set_aside(&self, id: CallbackId, error: &(dyn std::error::Error + 'static)) {
+    fn set_aside(&self, id: CallbackId, error: &dyn std::error::Error) {
         let cause = chain(error);
         tracing::error!(callback = %id, cause, "a callback of WhatsApp cannot be applied and is set aside");
         self.0.set_aside.increment(1);
