@@ -1,19 +1,21 @@
 //! Links, and the directory of their codes.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::Grain;
-use recado_domain::links::{Link, LinkStore};
-use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError};
+use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
+use recado_domain::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::errors::{Attempt, Fault};
 use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Word, sql};
-use crate::transactions::in_tenant;
+use crate::sql::{Id, column, sql};
+use crate::transactions::{in_platform, in_tenant};
 
 /// Links. Whoever follows one names no account, so that this happens as the platform.
 #[derive(Clone, Debug)]
@@ -58,6 +60,26 @@ impl From<LinkRow> for Link {
     }
 }
 
+#[derive(QueryableByName)]
+struct TargetRow {
+    #[diesel(sql_type = SqlUuid)]
+    account_id: Uuid,
+    #[diesel(sql_type = SqlUuid)]
+    id: Uuid,
+    #[diesel(sql_type = Text)]
+    original_url: String,
+}
+
+impl From<TargetRow> for LinkTarget {
+    fn from(row: TargetRow) -> Self {
+        Self {
+            account_id: row.account_id.into(),
+            link_id: row.id.into(),
+            original_url: row.original_url,
+        }
+    }
+}
+
 async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -> Attempt<()> {
     let inserted = sql(
         "INSERT INTO links (account_id, id, short_code, original_url, campaign_id, created_at)
@@ -85,6 +107,100 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
     Ok(())
 }
 
+/// How long a writer is known after its last batch. None repeats one for so long.
+const WRITER_DAYS: i32 = 7;
+
+/// Adds the clicks of a batch. `$1` to `$3`: each link once, with its clicks; `$4` to `$8`: the roll-ups that they are
+/// counted in. Links whose rows another transaction holds are skipped and returned: nobody's lock keeps the clicks of
+/// other links waiting. Rows are locked in the order of their keys.
+const ADD_CLICKS: &str = "
+WITH totals AS (
+  SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks)),
+present AS (
+  SELECT l.account_id, l.id FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id),
+locked AS MATERIALIZED (
+  SELECT l.account_id, l.id, t.clicks
+  FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id
+  ORDER BY l.account_id, l.id FOR NO KEY UPDATE OF l SKIP LOCKED),
+counted AS (
+  UPDATE links l SET clicks = l.clicks + k.clicks FROM locked k WHERE l.account_id = k.account_id AND l.id = k.id),
+rolled_up AS (
+  INSERT INTO link_rollups AS r (account_id, span, at, link_id, clicks)
+  SELECT n.account_id, n.span, n.at, n.link_id, n.clicks
+  FROM unnest($4, $5, $6, $7, $8) AS n (account_id, link_id, span, at, clicks)
+  JOIN locked k ON k.account_id = n.account_id AND k.id = n.link_id
+  ORDER BY n.account_id, n.span, n.at, n.link_id
+  ON CONFLICT (account_id, span, at, link_id) DO UPDATE SET clicks = r.clicks + excluded.clicks),
+deferred AS (
+  SELECT p.id FROM present p
+  WHERE NOT EXISTS (SELECT FROM locked k WHERE k.account_id = p.account_id AND k.id = p.id)),
+noted AS (
+  UPDATE link_click_writers SET batch = $10, deferred = ARRAY(SELECT id FROM deferred), applied_at = now()
+  WHERE id = $9)
+SELECT id FROM deferred";
+
+#[derive(QueryableByName)]
+struct AppliedRow {
+    #[diesel(sql_type = BigInt)]
+    batch: i64,
+    #[diesel(sql_type = Array<SqlUuid>)]
+    deferred: Vec<Uuid>,
+}
+
+/// The writer's row is locked first: a batch that is sent again waits for the transaction that may still apply it.
+async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> Attempt<Vec<LinkId>> {
+    let applied: AppliedRow = sql("INSERT INTO link_click_writers AS w (id) VALUES ($1)
+         ON CONFLICT (id) DO UPDATE SET batch = w.batch RETURNING batch, deferred")
+    .bind(batch.writer)
+    .get_result(&mut *conn)
+    .await?;
+    if applied.batch == 0 {
+        sql("DELETE FROM link_click_writers WHERE applied_at < now() - make_interval(days => $1)")
+            .bind(WRITER_DAYS)
+            .execute(&mut *conn)
+            .await?;
+    }
+    if applied.batch >= batch.number {
+        return Ok(applied.deferred.into_iter().map(Into::into).collect());
+    }
+    let (totals, sums) = (totals(batch), sums(batch));
+    let deferred: Vec<Id> = sql(ADD_CLICKS)
+        .bind(column(&totals, |((account, _), _)| account.0))
+        .bind(column(&totals, |((_, link), _)| link.0))
+        .bind(column(&totals, |(_, clicks)| *clicks))
+        .bind(column(&sums, |((account, ..), _)| account.0))
+        .bind(column(&sums, |((_, link, ..), _)| link.0))
+        .bind(column(&sums, |((_, _, span, _), _)| *span))
+        .bind(column(&sums, |((.., at), _)| *at))
+        .bind(column(&sums, |(_, clicks)| *clicks))
+        .bind(batch.writer)
+        .bind(batch.number)
+        .load(conn)
+        .await?;
+    Ok(deferred.into_iter().map(|row| row.id.into()).collect())
+}
+
+/// The clicks of each link.
+fn totals(batch: &ClickBatch) -> Vec<((AccountId, LinkId), i64)> {
+    let mut totals = BTreeMap::new();
+    for (key, clicks) in &batch.clicks {
+        *totals.entry((key.account_id, key.link_id)).or_default() += clicks;
+    }
+    totals.into_iter().collect()
+}
+
+/// The clicks of each row of the roll-ups: link, span in minutes, and where it begins.
+fn sums(batch: &ClickBatch) -> Vec<((AccountId, LinkId, i32, OffsetDateTime), i64)> {
+    let mut sums = BTreeMap::new();
+    for (key, clicks) in &batch.clicks {
+        for grain in Grain::MANY {
+            let row = (key.account_id, key.link_id, grain.minutes(), grain.begin(key.quarter));
+            *sums.entry(row).or_default() += clicks;
+        }
+    }
+    sums.into_iter().collect()
+}
+
 #[async_trait]
 impl LinkStore for PgLinks {
     async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
@@ -104,21 +220,16 @@ impl LinkStore for PgLinks {
         in_tenant!(self.tenants, account, |conn| insert(conn, account, link))
     }
 
-    async fn follow(&self, short_code: &str, now: OffsetDateTime) -> Result<Option<String>, StoreError> {
-        let statement = sql("WITH followed AS (
-               UPDATE links l SET clicks = l.clicks + 1 FROM link_codes c
-               WHERE c.short_code = $1 AND l.account_id = c.account_id AND l.id = c.link_id
-               RETURNING l.account_id, l.id, l.original_url),
-             counted AS (
-               INSERT INTO link_rollups AS r (account_id, span, at, link_id, clicks)
-               SELECT f.account_id, g.span, g.at, f.id, 1
-               FROM followed f CROSS JOIN unnest($2, $3) AS g (span, at)
-               ON CONFLICT (account_id, span, at, link_id) DO UPDATE SET clicks = r.clicks + 1)
-             SELECT original_url AS word FROM followed")
-        .bind(short_code)
-        .bind(Grain::MANY.map(Grain::minutes).to_vec())
-        .bind(Grain::MANY.map(|grain| grain.begin(now)).to_vec());
-        let followed = self.platform.row_if_any::<Word>(statement).await?;
-        Ok(followed.map(|target| target.word))
+    async fn target(&self, short_code: &str) -> Result<Option<LinkTarget>, StoreError> {
+        let target = sql("SELECT l.account_id, l.id, l.original_url
+             FROM link_codes c JOIN links l ON l.account_id = c.account_id AND l.id = c.link_id
+             WHERE c.short_code = $1")
+        .bind(short_code);
+        let found = self.platform.row_if_any::<TargetRow>(target).await?;
+        Ok(found.map(LinkTarget::from))
+    }
+
+    async fn add_clicks(&self, batch: &ClickBatch) -> Result<Vec<LinkId>, StoreError> {
+        in_platform!(self.platform, |conn| add_clicks(conn, batch))
     }
 }

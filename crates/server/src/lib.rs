@@ -6,6 +6,7 @@ pub mod config;
 pub mod error;
 pub mod health;
 pub mod logging;
+pub mod readiness;
 pub mod reference;
 pub mod rollups;
 pub mod routes;

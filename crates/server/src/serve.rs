@@ -82,7 +82,10 @@ async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting
         signals.terminated(&stop).await;
     } else {
         tasks.spawn(shared.streams.clone().tell(shared.notification_feed()?));
+        let served = CancellationToken::new();
+        workers::start_clicks(&shared, &served, &tasks)?;
         serve(&shared, signals, &stop).await?;
+        served.cancel();
     }
     tasks.close();
     if tokio::time::timeout(DRAIN_WORKERS, tasks.wait()).await.is_err() {

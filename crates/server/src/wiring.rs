@@ -17,7 +17,7 @@ use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::ingestion::Ingestion;
 use recado_domain::limits::{InProcessCounter, RateCounter};
-use recado_domain::links::Links;
+use recado_domain::links::{Links, PendingClicks};
 use recado_domain::mail::{Mailer, Post};
 use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
@@ -32,10 +32,10 @@ use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    Census, PgAudit, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
-    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed,
-    PgNotifications, PgPaces, PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials,
-    PlatformPool, PoolConfig, TenantPool,
+    Census, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
+    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgPaces,
+    PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
+    TenantPool,
 };
 use recado_redis::RedisCounter;
 use secrecy::ExposeSecret as _;
@@ -44,43 +44,33 @@ use tokio::sync::{Notify, Semaphore};
 mod administration;
 mod brand;
 mod people;
+mod pools;
 mod proofs;
 mod recorded;
 mod standing;
 mod webhooks;
 
 use crate::config::Config;
+use crate::readiness::Readiness;
 use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::telemetry::Reports;
 use crate::web::auth::Authenticator;
+use crate::web::key_cache::KeyCache;
 use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
+use crate::web::target_cache::TargetCache;
 use crate::workers::{Relays, RunDesk};
 use administration::AdminServices;
+use pools::readiness;
 
 /// The fewest tenants' connections that a worker thread has.
 const FEWEST_CONNECTIONS: usize = 2;
 
-/// Platform connections of each worker thread: beside those that the operator grants to requests, few of which need one,
-/// so that these few take none from all others.
-const PLATFORM_CONNECTIONS: usize = 2;
-
-/// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
-/// waits for a log that is locked keeps nobody from being let in.
-const AUDIT_CONNECTIONS: usize = 1;
-
-/// The same for notifications that are still on their way.
-const NOTIFICATION_CONNECTIONS: usize = 1;
-
 /// The longest call to the messaging platform: well below the lease of a run, so that one hanging call does not make
 /// the run change hands.
 const PLATFORM_TIME: Duration = Duration::from_secs(15);
-
-/// How long a request waits for a lock. With the default `DATABASE_WAIT_TIMEOUT` a caller gets its 503 within two seconds.
-/// It is longer than the second after which PostgreSQL looks for deadlocks.
-const REQUEST_LOCK: Duration = Duration::from_millis(1150);
 
 /// What all threads of the process have in common.
 #[derive(Clone)]
@@ -99,6 +89,14 @@ pub struct Shared {
     pub mailer: Option<Arc<dyn Mailer>>,
     /// Proved tokens and memberships.
     pub memory: Memory,
+    /// Proved API keys.
+    keys: KeyCache,
+    /// Where links lead.
+    targets: TargetCache,
+    /// Clicks on them that are not written yet.
+    pub clicks: Arc<PendingClicks>,
+    /// Whether the database is ready.
+    pub readiness: Readiness,
     /// Proves tokens.
     pub verifier: Arc<dyn SessionVerifier>,
     /// The counter, where it is in this process; one connection a thread otherwise.
@@ -125,6 +123,8 @@ impl Shared {
     /// Checks what can be checked without a connection.
     pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let config = Arc::new(config);
+        let census = Census::default();
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
@@ -133,54 +133,21 @@ impl Shared {
             in_process: Arc::new(InProcessCounter::new(clock.clone())),
             ids: Arc::new(SystemIds),
             memory: Memory::default(),
+            keys: KeyCache::default(),
+            targets: TargetCache::default(),
+            clicks: Arc::new(PendingClicks::new(SystemIds.next())),
+            readiness: readiness(&config, &census)?,
             mailed: Arc::default(),
             customers: Arc::default(),
             relays: Relays::default(),
             spool: EventSpool::default(),
             reports: Reports::default(),
-            census: Census::default(),
-            config: Arc::new(config),
+            census,
+            config,
             clock,
             desk,
             streams,
         })
-    }
-
-    /// Stores with connections of their own, for work that nobody waits for.
-    pub fn stores(&self, tenant_connections: usize, platform_connections: usize) -> anyhow::Result<Stores> {
-        let pool = |size| self.pool("workers", size);
-        Stores::new(&pool(tenant_connections), &pool(platform_connections))
-    }
-
-    /// Stores with connections of their own, for requests.
-    fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
-        let wait_timeout = self.config.database_wait_timeout.unsigned_abs();
-        let pool = |size| PoolConfig {
-            wait_timeout,
-            connect_timeout: wait_timeout,
-            lock_timeout: REQUEST_LOCK,
-            ..self.pool("requests", size)
-        };
-        Stores::new(&pool(tenant_connections), &pool(PLATFORM_CONNECTIONS))
-    }
-
-    /// The audit log, with connections of its own.
-    fn audit(&self) -> anyhow::Result<AuditLogs> {
-        let pool = PlatformPool::new(&self.pool("audit", AUDIT_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
-        Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
-    }
-
-    /// Notifications, with connections of their own to what is still on its way.
-    fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
-        let pool = PlatformPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
-            .context("DATABASE_URL cannot be used")?;
-        Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
-    }
-
-    /// Where the streams' task looks for new notifications, with a connection of its own.
-    pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
-        let pool = PlatformPool::new(&self.pool("streams", 1)).context("DATABASE_URL cannot be used")?;
-        Ok(PgNotificationFeed::new(pool))
     }
 
     /// The messaging platform, with connections of its own.
@@ -414,8 +381,6 @@ pub struct Services {
     pub webhooks: Webhooks,
     /// What platform administrators do.
     pub admin: AdminServices,
-    /// For readiness.
-    pub platform: PlatformPool,
     /// What all threads have in common.
     pub shared: Shared,
 }
@@ -427,7 +392,8 @@ impl Services {
         let stores = shared.request_stores(connections.max(FEWEST_CONNECTIONS))?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = people::accounts(shared, &stores);
-        let api_keys = people::api_keys(shared, &stores);
+        let anonymous = shared.anonymous()?;
+        let api_keys = people::api_keys(shared, &stores, &anonymous);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(stores.templates());
@@ -472,7 +438,7 @@ impl Services {
             ),
             notifications: shared.notifications(&stores.tenant)?,
             ingestion: stores.ingestion(shared),
-            links: stores.links(shared),
+            links: stores.links(shared, &anonymous),
             automations: stores.automations(shared),
             analytics: stores.analytics(shared),
             insights: stores.insights(shared),
@@ -485,10 +451,9 @@ impl Services {
             members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
             invites: people::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
-            inbound: stores.inbound(shared),
+            inbound: stores.inbound(shared, &anonymous),
             webhooks: stores.webhooks(shared),
             admin: AdminServices::new(shared, &stores)?,
-            platform: stores.platform,
             shared: shared.clone(),
         })
     }

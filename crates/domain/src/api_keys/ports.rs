@@ -11,7 +11,8 @@ use crate::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait ApiKeyStore: Send + Sync {
-    /// The key with this hash. MUST see a deletion that was answered, and cost the same however many keys there are.
+    /// The key with this hash. MUST see a deletion that this process answered at once, one of another process within a
+    /// second, and cost the same however many keys there are.
     async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError>;
 
     /// Writes `last_used_at`, never backwards.

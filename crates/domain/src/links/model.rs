@@ -6,7 +6,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
-use crate::shared::{CampaignId, FieldErrors, LinkId, StoreError, timestamp};
+use crate::shared::{AccountId, CampaignId, FieldErrors, LinkId, StoreError, timestamp};
 
 /// A short link, whose clicks are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -24,13 +24,24 @@ pub struct Link {
     pub original_url: String,
     /// The campaign that it belongs to: orders that come by the link count for it, too. Null for none.
     pub campaign_id: Option<CampaignId>,
-    /// How often it was followed.
+    /// How often it was followed; a click is counted within about a second.
     #[schemars(example = 212)]
     pub clicks: i64,
     /// When the link was created.
     #[schemars(with = "Timestamp")]
     #[serde(with = "timestamp")]
     pub created_at: OffsetDateTime,
+}
+
+/// Where a code leads, and whose link it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkTarget {
+    /// The account of the link.
+    pub account_id: AccountId,
+    /// The link.
+    pub link_id: LinkId,
+    /// Where it leads.
+    pub original_url: String,
 }
 
 /// Why an operation on links did not happen.

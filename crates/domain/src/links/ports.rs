@@ -1,10 +1,9 @@
 //! What links need from the store.
 
 use async_trait::async_trait;
-use time::OffsetDateTime;
 
-use super::Link;
-use crate::shared::{AccountId, Slice, SliceQuery, StoreError};
+use super::{ClickBatch, Link, LinkTarget};
+use crate::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
 
 /// Links. `short_url` is not the store's to know: it reads and writes the code.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -17,6 +16,12 @@ pub trait LinkStore: Send + Sync {
     /// { field: "short_code" }` when any account has the code.
     async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError>;
 
-    /// Counts a click of now on the link of whichever account has the code, and says where it leads.
-    async fn follow(&self, short_code: &str, now: OffsetDateTime) -> Result<Option<String>, StoreError>;
+    /// Returns where the link of whichever account has the code leads. The answer may be some seconds old.
+    async fn target(&self, short_code: &str) -> Result<Option<LinkTarget>, StoreError>;
+
+    /// Adds the clicks of a batch to links and roll-ups in one transaction, and returns the links whose clicks it did not
+    /// add, because another transaction holds their rows. Links that no longer exist are left out. Batches of a writer
+    /// MUST come in the order of their numbers. A batch that was applied MUST change nothing when it comes again, and
+    /// return the same links.
+    async fn add_clicks(&self, batch: &ClickBatch) -> Result<Vec<LinkId>, StoreError>;
 }

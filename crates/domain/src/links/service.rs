@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use secrecy::ExposeSecret as _;
 
-use super::{Link, LinkError, LinkStore};
-use crate::shared::{CampaignId, Clock, FieldErrors, Ids, Secrets, Slice, SliceQuery, Tenant};
+use super::clicks::MAX_BATCH;
+use super::{Link, LinkError, LinkStore, PendingClicks};
+use crate::shared::{CampaignId, Clock, FieldErrors, Ids, Secrets, Slice, SliceQuery, StoreError, Tenant};
 
 /// The randomness of a code: nobody finds a link by trying.
 const CODE_BYTES: usize = 9;
+
+/// The longest code that is looked up, in bytes.
+const MAX_CODE_BYTES: usize = 64;
 
 /// The longest address that browsers are sure to follow.
 const URL_CHARS: usize = 2000;
@@ -16,6 +20,7 @@ const URL_CHARS: usize = 2000;
 /// The use cases of links.
 pub struct Links {
     store: Arc<dyn LinkStore>,
+    pending: Arc<PendingClicks>,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
     secrets: Arc<dyn Secrets>,
@@ -25,6 +30,7 @@ pub struct Links {
 impl Links {
     pub fn new(
         store: Arc<dyn LinkStore>,
+        pending: Arc<PendingClicks>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
         secrets: Arc<dyn Secrets>,
@@ -32,6 +38,7 @@ impl Links {
     ) -> Self {
         Self {
             store,
+            pending,
             clock,
             ids,
             secrets,
@@ -78,12 +85,31 @@ impl Links {
         Ok(link)
     }
 
-    /// Where a code leads; the click is counted.
+    /// Where a code leads; the click is counted in memory, and written by [`write_clicks`](Self::write_clicks).
     pub async fn follow(&self, short_code: &str) -> Result<String, LinkError> {
-        let now = self.clock.now();
-        let target = self.store.follow(short_code, now).await?;
-        target.ok_or(LinkError::NotFound)
+        if !is_code(short_code) {
+            return Err(LinkError::NotFound);
+        }
+        let target = self.store.target(short_code).await?.ok_or(LinkError::NotFound)?;
+        self.pending.add(&target, self.clock.now());
+        Ok(target.original_url)
     }
+
+    /// Writes one batch of pending clicks; true when more wait. MUST NOT run twice at a time.
+    pub async fn write_clicks(&self) -> Result<bool, StoreError> {
+        let Some(batch) = self.pending.next_batch() else {
+            return Ok(false);
+        };
+        let deferred = self.store.add_clicks(&batch).await?;
+        self.pending.complete(&batch, &deferred);
+        Ok(batch.clicks.len() == MAX_BATCH && deferred.is_empty())
+    }
+}
+
+/// Whether a text may be a code: base64url, as all of them are.
+fn is_code(text: &str) -> bool {
+    let is_sign = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    (1..=MAX_CODE_BYTES).contains(&text.len()) && text.bytes().all(is_sign)
 }
 
 /// What can stand in a `Location` header and opens a page, and no program.
@@ -102,9 +128,9 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::MockLinkStore;
+    use super::super::{LinkTarget, MockLinkStore};
     use super::*;
-    use crate::shared::{AccountId, MockClock, MockIds, MockSecrets, Role, UserId};
+    use crate::shared::{AccountId, LinkId, MockClock, MockIds, MockSecrets, Role, UserId};
 
     fn links(store: MockLinkStore) -> Links {
         let (mut clock, mut ids, mut secrets) = (MockClock::new(), MockIds::new(), MockSecrets::new());
@@ -116,6 +142,7 @@ mod tests {
             .returning(|_| "c0de".to_owned().into());
         Links::new(
             Arc::new(store),
+            Arc::new(PendingClicks::new(Uuid::nil())),
             Arc::new(clock),
             Arc::new(ids),
             Arc::new(secrets),
@@ -163,7 +190,43 @@ mod tests {
     #[tokio::test]
     async fn an_unknown_code_leads_nowhere() {
         let mut store = MockLinkStore::new();
-        store.expect_follow().returning(|_, _| Ok(None));
-        assert!(matches!(links(store).follow("x").await, Err(LinkError::NotFound)));
+        store.expect_target().times(1).returning(|_| Ok(None));
+        let links = links(store);
+        assert!(matches!(links.follow("x").await, Err(LinkError::NotFound)));
+        // What no code looks like is not looked for.
+        for text in ["", "a b", "é", "../x", &"x".repeat(65)] {
+            assert!(matches!(links.follow(text).await, Err(LinkError::NotFound)), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_click_is_written_again_until_the_store_has_it() {
+        let mut store = MockLinkStore::new();
+        let target = LinkTarget {
+            account_id: tenant().account_id,
+            link_id: LinkId(Uuid::from_u128(3)),
+            original_url: "https://loja.example/".into(),
+        };
+        let link = target.link_id;
+        store.expect_target().returning(move |_| Ok(Some(target.clone())));
+        let mut order = mockall::Sequence::new();
+        let outcomes = [Err(StoreError::Unavailable("gone".into())), Ok(vec![link]), Ok(vec![])];
+        for (outcome, number) in outcomes.into_iter().zip([1, 1, 2]) {
+            store
+                .expect_add_clicks()
+                .withf(move |batch| batch.number == number && batch.clicks.len() == 1 && batch.clicks[0].1 == 2)
+                .times(1)
+                .in_sequence(&mut order)
+                .return_once(move |_| outcome);
+        }
+        let links = links(store);
+        for _ in 0..2 {
+            assert_eq!(links.follow("x").await.unwrap(), "https://loja.example/");
+        }
+        assert!(links.write_clicks().await.is_err());
+        for _ in 0..3 {
+            assert!(!links.write_clicks().await.unwrap());
+        }
+        assert!(links.pending.is_empty());
     }
 }

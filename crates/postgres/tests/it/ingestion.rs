@@ -5,13 +5,13 @@ use std::sync::Arc;
 use recado_domain::analytics::{ActivityRead, AnalyticsStore};
 use recado_domain::automations::{Automation, AutomationStatus, AutomationStore};
 use recado_domain::ingestion::{
-    EventDraft, IngestionStore, OrderDraft, OrderItem, OrderStatus, Recorded, Recording, Who,
+    EventDraft, Grain, IngestionStore, OrderDraft, OrderItem, OrderStatus, Recorded, Recording, Who,
 };
-use recado_domain::links::{Link, LinkStore};
+use recado_domain::links::{ClickBatch, ClickKey, Link, LinkStore, LinkTarget};
 use recado_domain::rollups::RollupStore;
 use recado_domain::shared::{Amount, MetricEventId, StoreError};
 use recado_postgres::{PgAnalytics, PgAutomations, PgIngestion, PgLinks, PgRollups};
-use time::Duration;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::support::{NOW, World, id};
@@ -371,20 +371,90 @@ async fn every_click_is_counted() {
         matches!(taken, Err(StoreError::Taken { field: "short_code" })),
         "{taken:?}"
     );
+    let target = store.target("a").await.unwrap().unwrap();
+    assert_eq!(target.original_url, "https://loja.example/");
+    let writers = [id(), id()];
     for round in 0..10 {
         let at = NOW + Duration::minutes(round * 10);
-        let (x, y) = tokio::join!(store.follow("a", at), store.follow("a", at));
-        assert_eq!(
-            (x.unwrap(), y.unwrap()),
-            (
-                Some("https://loja.example/".into()),
-                Some("https://loja.example/".into())
-            )
-        );
+        let [x, y] = writers.map(|writer| batch(writer, round + 1, &target, at, 1));
+        let (x, y) = tokio::join!(store.add_clicks(&x), store.add_clicks(&y));
+        // One of two that meet may be put off, and comes later.
+        let mut number = 100 + round;
+        let deferred = [x.unwrap(), y.unwrap()].concat();
+        for _ in deferred {
+            number += 100;
+            let later = batch(id(), number, &target, at, 1);
+            assert_eq!(store.add_clicks(&later).await.unwrap(), []);
+        }
     }
-    assert_eq!(store.follow("b", NOW).await.unwrap(), None);
+    assert_eq!(store.target("b").await.unwrap(), None);
     assert_eq!(world.number("SELECT clicks FROM links").await, 20);
+    assert_eq!(
+        world
+            .number("SELECT sum(clicks)::bigint FROM link_rollups WHERE span = 15")
+            .await,
+        20
+    );
     assert_verified(&world).await;
+}
+
+fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, clicks: i64) -> ClickBatch {
+    let key = ClickKey {
+        account_id: target.account_id,
+        link_id: target.link_id,
+        quarter: Grain::Quarter.begin(at),
+    };
+    ClickBatch {
+        writer,
+        number,
+        clicks: vec![(key, clicks)],
+    }
+}
+
+#[tokio::test]
+async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
+    let world = World::new().await;
+    let store = PgLinks::new(world.tenants.clone(), world.platform.clone());
+    for code in ["held", "free"] {
+        let link = Link {
+            id: id().into(),
+            short_code: code.into(),
+            short_url: String::new(),
+            original_url: "https://loja.example/".into(),
+            campaign_id: None,
+            clicks: 0,
+            created_at: NOW,
+        };
+        store.insert(world.account, &link).await.unwrap();
+    }
+    let held = store.target("held").await.unwrap().unwrap();
+    let free = store.target("free").await.unwrap().unwrap();
+    let gone = LinkTarget {
+        link_id: id().into(),
+        ..free.clone()
+    };
+    let mut first = batch(id(), 1, &held, NOW, 2);
+    for other in [&free, &gone] {
+        first.clicks.extend(batch(first.writer, 1, other, NOW, 5).clicks);
+    }
+    world
+        .sql("BEGIN; SELECT FROM links WHERE short_code = 'held' FOR UPDATE")
+        .await;
+    let deferred = vec![held.link_id];
+    // Again, as after an answer that was lost.
+    for _ in 0..2 {
+        assert_eq!(store.add_clicks(&first).await.unwrap(), deferred);
+    }
+    world.sql("COMMIT").await;
+    assert_eq!(store.add_clicks(&first).await.unwrap(), deferred);
+    let second = batch(first.writer, 2, &held, NOW, 2);
+    for _ in 0..2 {
+        assert_eq!(store.add_clicks(&second).await.unwrap(), []);
+    }
+    let clicks = "SELECT string_agg(short_code || clicks, ' ' ORDER BY short_code) FROM links";
+    assert_eq!(world.text(clicks).await.unwrap(), "free5 held2");
+    let weeks = "SELECT string_agg(clicks::text, ' ' ORDER BY clicks) FROM link_rollups WHERE span = 10080";
+    assert_eq!(world.text(weeks).await.unwrap(), "2 5");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub(super) async fn create(
     Ok(reply::created(link))
 }
 
-/// `GET /r/<code>`: never from a cache, so that every click is counted.
+/// `GET /r/<code>`: never from a cache of the client, so that every click is counted.
 pub(super) async fn follow(services: Data<Services>, Named(code): Named) -> Result<HttpResponse, ApiError> {
     let target = services.links.follow(&code).await?;
     Ok(HttpResponse::Found()

@@ -2,6 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::web::Data;
+use recado_domain::shared::StoreError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -30,15 +31,18 @@ pub(super) async fn openapi() -> HttpResponse {
         .body(reference::bytes())
 }
 
-/// `GET /readyz`: the database answers, has every migration of this version, and the server is not about to stop.
+/// `GET /readyz`: the database answers, or did within the last second, has every migration of this version, and the
+/// server is not about to stop.
 pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
     if services.shared.desk.stopping() {
         return Err(ApiError::Unavailable("the server is shutting down".into()));
     }
-    match recado_postgres::pending(&services.platform).await? {
-        0 => Ok(reply::ok(Health { status: "ready" })),
-        pending => Err(ApiError::Unavailable(
+    match services.shared.readiness.pending_migrations().await {
+        Ok(0) => Ok(reply::ok(Health { status: "ready" })),
+        Ok(pending) => Err(ApiError::Unavailable(
             format!("{pending} migrations are pending").into(),
         )),
+        Err(error) if matches!(*error, StoreError::Unavailable(_)) => Err(ApiError::Unavailable(error.into())),
+        Err(error) => Err(ApiError::Internal(error.into())),
     }
 }

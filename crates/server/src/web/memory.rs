@@ -1,33 +1,29 @@
 //! What all workers of a process remember of those who ask: a verified token until it ends, a membership for a moment.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use moka::{future, sync};
+use moka::sync;
 use recado_domain::accounts::{Account, AccountStore, Membership, Session, Standing};
 use recado_domain::shared::{AccountId, StoreError, UserId};
-use recado_domain::webhooks::Jitter as _;
 use time::OffsetDateTime;
 
-use crate::logging::chain;
-use crate::system::SystemJitter;
+use super::refreshing_cache::{Freshness, RefreshingCache};
 
 /// How many tokens, users and memberships are remembered at most.
-const REMEMBERED: u64 = 50_000;
+pub(super) const REMEMBERED: u64 = 50_000;
 
-/// How long a membership is trusted: a removed member is out within this time, well below the second that is promised.
-const STANDING_FOR: Duration = Duration::from_millis(500);
-
-/// After how long it is looked at again, while those who ask go on being answered from memory; a fifth more or less, so
-/// that the memberships that were asked for at one moment are not looked at together ever after.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(200);
-const SPREAD: f64 = 0.2;
+/// How long a membership, or an API key, is trusted: a removed member is out within this time, well below the second that
+/// is promised.
+pub(super) const FRESHNESS: Freshness = Freshness {
+    trusted: Duration::from_millis(500),
+    refreshed: Duration::from_millis(200),
+};
 
 /// How long nothing is remembered of a membership that was changed here: longer than any look that began before the
 /// change can take to answer.
-const CHANGED_FOR: Duration = Duration::from_secs(30);
+pub(super) const CHANGED_FOR: Duration = Duration::from_secs(30);
 
 /// How long it is remembered that a user was recorded.
 const RECORDED_FOR: Duration = Duration::from_secs(600);
@@ -39,40 +35,9 @@ type Member = (UserId, AccountId);
 pub struct Memory {
     sessions: sync::Cache<String, Session>,
     recorded: sync::Cache<UserId, (String, Option<String>)>,
-    standings: future::Cache<Member, Known>,
+    standings: RefreshingCache<Member, Standing>,
     changed: sync::Cache<Member, ()>,
     changed_accounts: sync::Cache<AccountId, ()>,
-}
-
-/// A standing, as it was when somebody looked.
-#[derive(Clone)]
-struct Known {
-    standing: Standing,
-    looked_at: Instant,
-    look_again_after: Duration,
-    /// Whether somebody is looking again.
-    looking: Arc<AtomicBool>,
-}
-
-impl Known {
-    /// As a look found it that began then.
-    fn since(looked_at: Instant, standing: Standing) -> Self {
-        Self {
-            standing,
-            looked_at,
-            look_again_after: LOOK_AGAIN_AFTER.mul_f64(1.0 + SPREAD * SystemJitter.spread()),
-            looking: Arc::default(),
-        }
-    }
-
-    fn is_trusted(&self) -> bool {
-        self.looked_at.elapsed() < STANDING_FOR
-    }
-
-    /// Whether the caller is the one to look again.
-    fn takes_a_look(&self) -> bool {
-        self.looked_at.elapsed() >= self.look_again_after && !self.looking.swap(true, Ordering::Relaxed)
-    }
 }
 
 impl Memory {
@@ -96,7 +61,12 @@ impl Memory {
     }
 
     fn was_changed(&self, (user, account): Member) -> bool {
-        self.changed.contains_key(&(user, account)) || self.changed_accounts.contains_key(&account)
+        self.changed.contains_key(&(user, account)) || self.account_was_changed(account)
+    }
+
+    /// Whether nothing that is remembered of an account counts.
+    pub(super) fn account_was_changed(&self, account: AccountId) -> bool {
+        self.changed_accounts.contains_key(&account)
     }
 }
 
@@ -105,17 +75,14 @@ impl Default for Memory {
         Self {
             sessions: remembered_for(RECORDED_FOR),
             recorded: remembered_for(RECORDED_FOR),
-            standings: future::Cache::builder()
-                .max_capacity(REMEMBERED)
-                .time_to_live(STANDING_FOR)
-                .build(),
+            standings: RefreshingCache::new(REMEMBERED, FRESHNESS),
             changed: remembered_for(CHANGED_FOR),
             changed_accounts: remembered_for(CHANGED_FOR),
         }
     }
 }
 
-fn remembered_for<K, V>(time: Duration) -> sync::Cache<K, V>
+pub(super) fn remembered_for<K, V>(time: Duration) -> sync::Cache<K, V>
 where
     K: Eq + std::hash::Hash + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -125,9 +92,6 @@ where
         .time_to_live(time)
         .build()
 }
-
-/// A look that brought nothing to remember.
-struct Nothing;
 
 /// An account store that trusts a standing for a moment. Only memberships that exist are remembered, so that a new one
 /// counts at once.
@@ -140,47 +104,14 @@ pub struct RememberedStandings {
 }
 
 impl RememberedStandings {
-    async fn look(&self, (user, account): Member) -> Result<Option<Known>, StoreError> {
-        let began = Instant::now();
-        let standing = self.store.standing(user, account).await?;
-        Ok(standing.map(|standing| Known::since(began, standing)))
-    }
-
     /// What is remembered, or what one look for all who wait for it brings.
-    async fn known(&self, member: Member) -> Result<Option<Standing>, StoreError> {
-        let in_vain = OnceLock::new();
-        let look = async {
-            match self.look(member).await {
-                Ok(Some(known)) => Ok(known),
-                other => {
-                    in_vain.set(other).ok();
-                    Err(Nothing)
-                }
-            }
+    async fn known(&self, (user, account): Member) -> Result<Option<Standing>, StoreError> {
+        let store = self.store.clone();
+        let look = move || {
+            let store = store.clone();
+            async move { store.standing(user, account).await }
         };
-        match self.memory.standings.try_get_with(member, look).await {
-            Ok(known) if known.is_trusted() => {
-                if known.takes_a_look() {
-                    tokio::spawn(self.clone().look_again(member));
-                }
-                Ok(Some(known.standing))
-            }
-            Ok(_) => self.store.standing(member.0, member.1).await,
-            Err(_) => match in_vain.into_inner() {
-                Some(found) => found.map(|_| None),
-                // The look was somebody else's: it may not have seen what made this caller come.
-                None => self.store.standing(member.0, member.1).await,
-            },
-        }
-    }
-
-    /// So that nobody has to wait for it. Where that fails, what is known ends, and whoever asks then is told why.
-    async fn look_again(self, member: Member) {
-        match self.look(member).await {
-            Ok(Some(known)) => self.memory.standings.insert(member, known).await,
-            Ok(None) => self.memory.standings.invalidate(&member).await,
-            Err(error) => tracing::debug!(cause = %chain(&error), "a membership cannot be read again"),
-        }
+        self.memory.standings.get((user, account), look).await
     }
 }
 
@@ -228,7 +159,7 @@ impl AccountStore for RememberedStandings {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use recado_domain::accounts::AccountStatus;
     use recado_domain::shared::Role;
@@ -312,8 +243,8 @@ mod tests {
 
     /// As if somebody had looked so long ago, and found an owner.
     async fn looked(remembered: &RememberedStandings, ago: Duration) {
-        let known = Known::since(Instant::now().checked_sub(ago).unwrap(), standing(Role::Owner));
-        remembered.memory.standings.insert(MEMBER, known).await;
+        let standings = &remembered.memory.standings;
+        standings.insert_aged(MEMBER, standing(Role::Owner), ago).await;
     }
 
     #[tokio::test]
@@ -349,7 +280,7 @@ mod tests {
     async fn nobody_waits_while_a_membership_is_looked_at_again() {
         let looks = Looks::new(None, 0);
         let remembered = remembering(&looks);
-        looked(&remembered, LOOK_AGAIN_AFTER.mul_f64(1.0 + 2.0 * SPREAD)).await;
+        looked(&remembered, FRESHNESS.refreshed.mul_f64(1.4)).await;
         for _ in 0..3 {
             assert_eq!(role(&remembered).await, Some(Role::Owner));
             tokio::task::yield_now().await;
@@ -365,7 +296,7 @@ mod tests {
     async fn nothing_old_and_nothing_that_was_changed_here_is_trusted() {
         let looks = Looks::new(Some(Role::Viewer), 2);
         let remembered = remembering(&looks);
-        looked(&remembered, STANDING_FOR).await;
+        looked(&remembered, FRESHNESS.trusted).await;
         assert_eq!(role(&remembered).await, Some(Role::Viewer));
         looked(&remembered, Duration::ZERO).await;
         assert_eq!(role(&remembered).await, Some(Role::Owner));

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use recado_domain::accounts::{AccountStore, Accounts};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::team::Invites;
-use recado_postgres::{PgAccounts, PgApiKeys, PgInvites};
+use recado_postgres::{PgAccounts, PgApiKeys, PgInvites, PlatformPool};
 
 use super::{Shared, Stores};
 use crate::web::auth::Authenticator;
+use crate::web::key_cache::CachedKeys;
 use crate::web::memory::RememberedStandings;
 use crate::web::support::SupportCookies;
 
@@ -32,8 +33,14 @@ pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
     )
 }
 
-pub(super) fn api_keys(shared: &Shared, stores: &Stores) -> Arc<ApiKeys> {
-    let store = Arc::new(PgApiKeys::new(stores.platform.clone()));
+/// Keys that were never seen are looked up on the connections of anonymous requests.
+pub(super) fn api_keys(shared: &Shared, stores: &Stores, anonymous: &PlatformPool) -> Arc<ApiKeys> {
+    let store = Arc::new(CachedKeys {
+        store: Arc::new(PgApiKeys::new(stores.platform.clone())),
+        anonymous: Arc::new(PgApiKeys::new(anonymous.clone())),
+        cache: shared.keys.clone(),
+        memory: shared.memory.clone(),
+    });
     let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
     Arc::new(ApiKeys::new(store, clock, ids, secrets))
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use recado_domain::analytics::{Analytics, Exports, Insights, Rfm, RfmWork};
 use recado_domain::automations::Automations;
 use recado_domain::ingestion::Ingestion;
-use recado_domain::links::Links;
-use recado_postgres::{PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm};
+use recado_domain::links::{LinkStore, Links};
+use recado_postgres::{PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm, PlatformPool};
 
 use super::{Shared, Stores};
+use crate::web::target_cache::CachedTargets;
 
 impl Stores {
     /// What is told of customers.
@@ -17,11 +18,31 @@ impl Stores {
         Ingestion::new(store, shared.clock.clone(), shared.ids.clone())
     }
 
-    /// Short links.
-    pub fn links(&self, shared: &Shared) -> Links {
-        let store = Arc::new(PgLinks::new(self.tenant.clone(), self.platform.clone()));
+    /// Short links, whose targets are looked up on the connections of anonymous requests.
+    pub(super) fn links(&self, shared: &Shared, anonymous: &PlatformPool) -> Links {
+        let store = CachedTargets {
+            store: Arc::new(PgLinks::new(self.tenant.clone(), anonymous.clone())),
+            cache: shared.targets.clone(),
+        };
+        Self::links_in(shared, Arc::new(store))
+    }
+
+    /// Writes their clicks.
+    pub fn click_writer(&self, shared: &Shared) -> Links {
+        let store = PgLinks::new(self.tenant.clone(), self.platform.clone());
+        Self::links_in(shared, Arc::new(store))
+    }
+
+    fn links_in(shared: &Shared, store: Arc<dyn LinkStore>) -> Links {
         let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
-        Links::new(store, clock, ids, secrets, &shared.config.public_url)
+        Links::new(
+            store,
+            shared.clicks.clone(),
+            clock,
+            ids,
+            secrets,
+            &shared.config.public_url,
+        )
     }
 
     /// Automations.

@@ -29,11 +29,11 @@ impl Stores {
         }
     }
 
-    /// What inbound endpoints receive.
-    pub(super) fn inbound(&self, shared: &Shared) -> Inbound {
+    /// What inbound endpoints receive. Endpoints are looked up on the connections of anonymous requests.
+    pub(super) fn inbound(&self, shared: &Shared, anonymous: &PlatformPool) -> Inbound {
         let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
         Inbound {
-            store: Arc::new(PgInbound::new(self.tenant.clone(), self.platform.clone())),
+            store: Arc::new(PgInbound::new(self.tenant.clone(), anonymous.clone())),
             ingestion: self.ingestion(shared),
             contacts: Contacts::new(contacts, shared.clock.clone(), shared.ids.clone()),
             cipher: shared.cipher.clone(),

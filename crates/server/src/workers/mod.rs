@@ -3,6 +3,7 @@
 
 mod administration;
 mod billing;
+mod clicks;
 mod desk;
 mod mail;
 mod pacer;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+pub use clicks::start_clicks;
 pub use desk::RunDesk;
 pub use pacer::TokioPacer;
 pub use relays::Relays;

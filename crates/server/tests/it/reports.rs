@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::harness::people::User;
 use crate::harness::process::command;
-use crate::harness::{Server, text};
+use crate::harness::{Server, text, until};
 use crate::ingestion::{ago, order};
 
 fn keys(value: &Value) -> Vec<&str> {
@@ -45,6 +45,9 @@ fn revenue_is_reported_as_published() {
         vec![json!({ "date": today, "source": "meta", "amount": "3.00" })],
     );
 
+    until("the clicks are written", || {
+        ana.get("/api/links").ok()["data"][0]["clicks"] == 3
+    });
     let report = ana.get("/api/analytics/revenue").ok();
     assert_eq!(
         report["overview"],

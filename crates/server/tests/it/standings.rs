@@ -200,7 +200,8 @@ fn a_suspended_account_is_closed_on_every_route_and_opens_again() {
     set_status(&server, &ana.account, "active");
     let named = |method: &str, path: &str| ana.request(method, path).header("X-Account-Id", &ana.account);
     eventually("the account is open again", || {
-        (call(reading(), named).status == 200).then_some(())
+        let replies = [call(reading(), named), call(reading(), by_key)];
+        replies.iter().all(|reply| reply.status == 200).then_some(())
     });
     for spec in account_routes() {
         assert!(is_let_in(&call(spec, named)), "{}", label(spec));

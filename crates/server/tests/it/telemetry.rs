@@ -142,10 +142,12 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
     assert_eq!(
         pools,
         BTreeSet::from([
+            "anonymous",
             "audit",
             "deliveries",
             "metrics",
             "notifications",
+            "readiness",
             "requests",
             "streams",
             "workers"
@@ -172,6 +174,7 @@ fn every_worker_shows_itself() {
         "billing intents",
         "billing lapses",
         "callbacks",
+        "clicks",
         "deliverer",
         "gateway cancellations",
         "gateway events",

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use recado_domain::automations::{AutomationStore, Execution, ExecutionStatus};
-use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, Ingestion, OrderInput, OrderItemInput};
-use recado_domain::links::LinkStore;
+use recado_domain::ingestion::{AdSpendInput, CartInput, EventInput, Grain, Ingestion, OrderInput, OrderItemInput};
+use recado_domain::links::{ClickBatch, ClickKey, LinkStore};
 use recado_domain::shared::{Amount, Ids};
 use recado_postgres::{PgAutomations, PgIngestion, PgLinks};
 use time::{Duration, OffsetDateTime};
@@ -243,8 +243,19 @@ impl History {
             Step::Events(events) => self.event(world, &events).await,
             Step::Executions(executions) => self.execute(world, &executions).await,
             Step::Click(link, minutes) => {
-                let target = self.links.follow(&format!("code{link}"), ago(minutes)).await.unwrap();
-                assert_eq!(target.as_deref(), Some("https://loja.example"));
+                let target = self.links.target(&format!("code{link}")).await.unwrap().unwrap();
+                assert_eq!(target.original_url, "https://loja.example");
+                let key = ClickKey {
+                    account_id: target.account_id,
+                    link_id: target.link_id,
+                    quarter: Grain::Quarter.begin(ago(minutes)),
+                };
+                let batch = ClickBatch {
+                    writer: id(),
+                    number: 1,
+                    clicks: vec![(key, 1)],
+                };
+                assert_eq!(self.links.add_clicks(&batch).await.unwrap(), []);
                 self.clicks.push((self.link_ids[link], ago(minutes)));
             }
         }

@@ -2,6 +2,7 @@
 //! other's way. Each file is a kind of fault.
 
 mod acknowledged;
+mod anonymous;
 mod answers;
 mod bodies;
 mod clocks;

@@ -1,0 +1,244 @@
+//! In-process cache of API keys: who presents one is known for a moment without the database, and random keys wait for
+//! connections of their own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use moka::sync;
+use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
+use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
+use time::OffsetDateTime;
+
+use super::memory::{CHANGED_FOR, FRESHNESS, Memory, REMEMBERED, remembered_for};
+use super::refreshing_cache::RefreshingCache;
+
+/// How long a key that was valid is looked up before those that were never seen.
+const RECOGNIZED_FOR: Duration = Duration::from_secs(3600);
+
+/// How long a key counts as unknown. A key is random, so that nobody presents it before it is made.
+const UNKNOWN_FOR: Duration = Duration::from_secs(10);
+
+/// How long a key that was touched is not touched again: longer than a grant without its new time is trusted.
+const TOUCHED_FOR: Duration = Duration::from_secs(1);
+
+/// Keys by their hashes, for all threads of the process.
+#[derive(Clone)]
+pub struct KeyCache {
+    grants: RefreshingCache<Vec<u8>, KeyGrant>,
+    recognized: sync::Cache<Vec<u8>, ()>,
+    unknown: sync::Cache<Vec<u8>, ()>,
+    removed: sync::Cache<ApiKeyId, ()>,
+    touched: sync::Cache<ApiKeyId, ()>,
+}
+
+impl Default for KeyCache {
+    fn default() -> Self {
+        Self {
+            grants: RefreshingCache::new(REMEMBERED, FRESHNESS),
+            recognized: remembered_for(RECOGNIZED_FOR),
+            unknown: remembered_for(UNKNOWN_FOR),
+            removed: remembered_for(CHANGED_FOR),
+            touched: remembered_for(TOUCHED_FOR),
+        }
+    }
+}
+
+/// A key store that trusts a grant for a moment. A key that is removed here opens nothing from the answer on.
+#[derive(Clone)]
+pub struct CachedKeys {
+    /// For keys that were valid before, and for everything else.
+    pub store: Arc<dyn ApiKeyStore>,
+    /// For keys that were never seen: it has connections of its own, so that a flood of them takes none from others.
+    pub anonymous: Arc<dyn ApiKeyStore>,
+    /// What is cached.
+    pub cache: KeyCache,
+    /// Which accounts were changed here.
+    pub memory: Memory,
+}
+
+impl CachedKeys {
+    async fn load(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
+        if self.cache.unknown.contains_key(hash) {
+            return Ok(None);
+        }
+        let store = match self.cache.recognized.get(hash) {
+            Some(()) => &self.store,
+            None => &self.anonymous,
+        };
+        let grant = store.find(hash).await?;
+        match grant {
+            Some(_) => self.cache.recognized.insert(hash.to_owned(), ()),
+            None => self.cache.unknown.insert(hash.to_owned(), ()),
+        }
+        Ok(grant)
+    }
+}
+
+#[async_trait]
+impl ApiKeyStore for CachedKeys {
+    async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
+        if self.cache.unknown.contains_key(hash) {
+            return Ok(None);
+        }
+        let (cached, key) = (self.clone(), hash.to_owned());
+        let load = move || {
+            let (cached, key) = (cached.clone(), key.clone());
+            async move { cached.load(&key).await }
+        };
+        match self.cache.grants.get(hash.to_owned(), load).await? {
+            Some(grant) if self.cache.removed.contains_key(&grant.id) => Ok(None),
+            Some(grant) if self.memory.account_was_changed(grant.account_id) => self.store.find(hash).await,
+            grant => Ok(grant),
+        }
+    }
+
+    async fn touch(&self, account: AccountId, key: ApiKeyId, now: OffsetDateTime) -> Result<(), StoreError> {
+        if self.cache.touched.contains_key(&key) {
+            return Ok(());
+        }
+        self.cache.touched.insert(key, ());
+        let touched = self.store.touch(account, key, now).await;
+        if touched.is_err() {
+            self.cache.touched.invalidate(&key);
+        }
+        touched
+    }
+
+    async fn list(&self, account: AccountId) -> Result<Vec<ApiKey>, StoreError> {
+        self.store.list(account).await
+    }
+
+    async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
+        self.store.insert(record, at_most, events).await
+    }
+
+    async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
+        let deleted = self.store.delete(account, key, events).await?;
+        if deleted {
+            self.cache.removed.insert(key, ());
+        }
+        Ok(deleted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use recado_domain::accounts::AccountStatus;
+    use recado_domain::shared::UserId;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const ACCOUNT: AccountId = AccountId(Uuid::from_u128(1));
+    const KEY: ApiKeyId = ApiKeyId(Uuid::from_u128(2));
+    const HASH: &[u8] = b"known";
+
+    /// Has one key, and counts how often it is asked.
+    #[derive(Default)]
+    struct Keys {
+        finds: AtomicUsize,
+        touches: AtomicUsize,
+        is_deleted: Mutex<bool>,
+    }
+
+    impl Keys {
+        fn counts(&self) -> (usize, usize) {
+            (self.finds.load(Ordering::SeqCst), self.touches.load(Ordering::SeqCst))
+        }
+    }
+
+    #[async_trait]
+    impl ApiKeyStore for Keys {
+        async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
+            self.finds.fetch_add(1, Ordering::SeqCst);
+            let exists = hash == HASH && !*self.is_deleted.lock().unwrap();
+            Ok(exists.then_some(KeyGrant {
+                id: KEY,
+                account_id: ACCOUNT,
+                created_by: UserId(Uuid::nil()),
+                status: AccountStatus::Active,
+                last_used_at: None,
+            }))
+        }
+
+        async fn touch(&self, _: AccountId, _: ApiKeyId, _: OffsetDateTime) -> Result<(), StoreError> {
+            self.touches.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        async fn list(&self, _: AccountId) -> Result<Vec<ApiKey>, StoreError> {
+            unreachable!()
+        }
+
+        async fn insert(&self, _: &KeyRecord, _: i64, _: &[Event]) -> Result<Insert, StoreError> {
+            unreachable!()
+        }
+
+        async fn delete(&self, _: AccountId, _: ApiKeyId, _: &[Event]) -> Result<bool, StoreError> {
+            *self.is_deleted.lock().unwrap() = true;
+            Ok(true)
+        }
+    }
+
+    fn cached() -> (CachedKeys, Arc<Keys>, Arc<Keys>) {
+        let (own, anonymous) = (Arc::new(Keys::default()), Arc::new(Keys::default()));
+        let cached = CachedKeys {
+            store: own.clone(),
+            anonymous: anonymous.clone(),
+            cache: KeyCache::default(),
+            memory: Memory::default(),
+        };
+        (cached, own, anonymous)
+    }
+
+    async fn is_known(cached: &CachedKeys, hash: &[u8]) -> bool {
+        cached.find(hash).await.unwrap().is_some()
+    }
+
+    #[tokio::test]
+    async fn a_repeated_key_is_found_and_touched_once() {
+        let (cached, own, anonymous) = cached();
+        for _ in 0..50 {
+            assert!(is_known(&cached, HASH).await);
+            assert!(!is_known(&cached, b"unknown").await);
+            cached.touch(ACCOUNT, KEY, OffsetDateTime::UNIX_EPOCH).await.unwrap();
+        }
+        assert_eq!((own.counts(), anonymous.counts()), ((0, 1), (2, 0)));
+    }
+
+    #[tokio::test]
+    async fn a_key_that_was_valid_does_not_wait_with_unknown_ones() {
+        let (cached, own, anonymous) = cached();
+        assert!(is_known(&cached, HASH).await);
+        // As it is when its grant has expired.
+        let grants = RefreshingCache::new(REMEMBERED, FRESHNESS);
+        let cache = KeyCache {
+            grants,
+            ..cached.cache.clone()
+        };
+        let later = CachedKeys { cache, ..cached };
+        assert!(is_known(&later, HASH).await);
+        assert_eq!((own.counts().0, anonymous.counts().0), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_removed_key_is_unknown_at_once() {
+        let (cached, ..) = cached();
+        assert!(is_known(&cached, HASH).await);
+        assert!(cached.delete(ACCOUNT, KEY, &[]).await.unwrap());
+        assert!(!is_known(&cached, HASH).await);
+    }
+
+    #[tokio::test]
+    async fn a_key_of_an_account_that_was_changed_here_is_looked_up() {
+        let (cached, own, _) = cached();
+        assert!(is_known(&cached, HASH).await);
+        cached.memory.forget_account(ACCOUNT);
+        assert!(is_known(&cached, HASH).await);
+        assert_eq!(own.counts().0, 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! In-process cache of where short links lead, so that a flood of clicks asks the database next to nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use moka::sync;
+use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
+use recado_domain::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
+
+use super::refreshing_cache::{Freshness, RefreshingCache};
+
+/// A link that is changed or deleted leads there for at most this long.
+const FRESHNESS: Freshness = Freshness {
+    trusted: Duration::from_secs(10),
+    refreshed: Duration::from_secs(5),
+};
+const MAX_TARGETS: u64 = 10_000;
+
+/// How long a code counts as unknown, and how many of them are remembered.
+const UNKNOWN_FOR: Duration = Duration::from_secs(5);
+const MAX_UNKNOWN: u64 = 20_000;
+
+/// What is cached, for all threads of the process.
+#[derive(Clone)]
+pub struct TargetCache {
+    targets: RefreshingCache<String, LinkTarget>,
+    unknown: sync::Cache<String, ()>,
+}
+
+impl Default for TargetCache {
+    fn default() -> Self {
+        Self {
+            targets: RefreshingCache::new(MAX_TARGETS, FRESHNESS),
+            unknown: sync::Cache::builder()
+                .max_capacity(MAX_UNKNOWN)
+                .time_to_live(UNKNOWN_FOR)
+                .build(),
+        }
+    }
+}
+
+/// A link store whose targets are cached, those that do not exist too.
+#[derive(Clone)]
+pub struct CachedTargets {
+    /// Where they come from.
+    pub store: Arc<dyn LinkStore>,
+    /// What is cached.
+    pub cache: TargetCache,
+}
+
+impl CachedTargets {
+    async fn load(&self, short_code: &str) -> Result<Option<LinkTarget>, StoreError> {
+        if self.cache.unknown.contains_key(short_code) {
+            return Ok(None);
+        }
+        let target = self.store.target(short_code).await?;
+        if target.is_none() {
+            self.cache.unknown.insert(short_code.to_owned(), ());
+        }
+        Ok(target)
+    }
+}
+
+#[async_trait]
+impl LinkStore for CachedTargets {
+    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
+        self.store.list(account, query).await
+    }
+
+    async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError> {
+        self.store.insert(account, link).await?;
+        self.cache.unknown.invalidate(&link.short_code);
+        Ok(())
+    }
+
+    async fn target(&self, short_code: &str) -> Result<Option<LinkTarget>, StoreError> {
+        if self.cache.unknown.contains_key(short_code) {
+            return Ok(None);
+        }
+        let (cached, code) = (self.clone(), short_code.to_owned());
+        let load = move || {
+            let (cached, code) = (cached.clone(), code.clone());
+            async move { cached.load(&code).await }
+        };
+        self.cache.targets.get(short_code.to_owned(), load).await
+    }
+
+    async fn add_clicks(&self, batch: &ClickBatch) -> Result<Vec<LinkId>, StoreError> {
+        self.store.add_clicks(batch).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use recado_domain::shared::{Slice, SliceQuery};
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// Knows one code, and counts how often it is asked.
+    #[derive(Default)]
+    struct Codes(AtomicUsize);
+
+    #[async_trait]
+    impl LinkStore for Codes {
+        async fn list(&self, _: AccountId, _: &SliceQuery) -> Result<Slice<Link>, StoreError> {
+            unreachable!()
+        }
+
+        async fn insert(&self, _: AccountId, _: &Link) -> Result<(), StoreError> {
+            unreachable!()
+        }
+
+        async fn target(&self, short_code: &str) -> Result<Option<LinkTarget>, StoreError> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok((short_code == "known").then(|| LinkTarget {
+                account_id: AccountId(Uuid::nil()),
+                link_id: LinkId(Uuid::nil()),
+                original_url: "https://loja.example/".into(),
+            }))
+        }
+
+        async fn add_clicks(&self, _: &ClickBatch) -> Result<Vec<LinkId>, StoreError> {
+            unreachable!()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_code_is_looked_up_once_whether_it_exists_or_not() {
+        let codes = Arc::new(Codes::default());
+        let cached = CachedTargets {
+            store: codes.clone(),
+            cache: TargetCache::default(),
+        };
+        for _ in 0..50 {
+            assert!(cached.target("known").await.unwrap().is_some());
+            assert_eq!(cached.target("unknown").await.unwrap(), None);
+        }
+        assert_eq!(codes.0.load(Ordering::SeqCst), 2);
+    }
+}

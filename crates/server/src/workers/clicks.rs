@@ -1,0 +1,44 @@
+//! Writes the clicks that were counted in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::rounds::{self, Rest};
+use crate::wiring::Shared;
+
+/// How often clicks are written, and how often they are tried again where they could not be.
+const WRITE: Rest = Rest {
+    idle: Duration::from_secs(1),
+    longest: Duration::from_secs(5),
+};
+
+/// How long the last clicks may take at the end.
+const LAST_TRY: Duration = Duration::from_secs(5);
+
+/// Until every request was answered (`served`): then what is left is written, and the process may end.
+pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
+    let links = Arc::new(shared.stores(1, 1)?.click_writer(shared));
+    let (pending, served) = (shared.clicks.clone(), served.clone());
+    tasks.spawn(async move {
+        let round = || async {
+            let dropped = pending.take_dropped();
+            if dropped > 0 {
+                tracing::warn!(dropped, "clicks were not counted, too many links wait to be written");
+            }
+            links.write_clicks().await
+        };
+        rounds::run("clicks", WRITE, served, None, round).await;
+        let last = async {
+            while !pending.is_empty() && links.write_clicks().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !pending.is_empty() {
+            tracing::error!("clicks were lost, the database did not take them");
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Requests of nobody in particular (clicks, readiness, unknown keys): however many there are and however long they
+//! wait, an authenticated request is answered.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::api_keys;
+use crate::harness::client::Request;
+use crate::harness::database::Database;
+use crate::harness::people::User;
+use crate::harness::{Options, Server, text, until};
+
+/// Callers at once, many times the connections that there are.
+const CROWD: usize = 40;
+
+/// What each of them asks, or all of them together.
+const REQUESTS: usize = 600;
+
+/// How long each of them waits before it asks again: the processors are not what this is about.
+const PAUSE: Duration = Duration::from_millis(20);
+
+const TRIES: usize = 5;
+
+/// How often the slowest of the caches asks the database anew, in milliseconds.
+const REFRESH_MS: u128 = 150;
+
+/// A key of the right form that was never made.
+fn unknown_key() -> String {
+    format!("svc_live_sk_{}", Uuid::new_v4().simple())
+}
+
+/// Calls again and again, from many threads, until the work is done; whatever the answers are.
+fn flooded(calls: impl Fn(usize) -> Request + Sync, work: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Also where the work panics.
+        let _end = End(&over);
+        for caller in 0..CROWD {
+            let (over, calls) = (&over, &calls);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if over.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    calls(caller + number * CROWD).try_send().ok();
+                    std::thread::sleep(PAUSE);
+                }
+            });
+        }
+        work();
+    });
+}
+
+/// Says at its end that it is over.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Everybody who has proved who they are, also who was never seen before, is served.
+fn all_are_served(ana: &User<'_>, key: &str) {
+    for _ in 0..15 {
+        is_served(&ana.request("GET", "/api/tags"));
+        is_served(&ana.server.get("/api/tags").bearer(key));
+        let newcomer = ana.server.member(&ana.account, "viewer");
+        is_served(&newcomer.request("GET", "/api/tags"));
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// A machine that is busy with other things may need some tries; who waits behind a crowd needs very many.
+fn is_served(request: &Request) {
+    let refused = (0..TRIES)
+        .map(|_| request.clone().send())
+        .take_while(|reply| reply.status == 503);
+    assert!(refused.count() < TRIES);
+}
+
+/// How often statements looked into a table, or changed its rows, as connections report it at their end.
+fn counted(server: &Server, table: &str, what: &str) -> u128 {
+    server.db.run("SELECT pg_stat_clear_snapshot()");
+    let count = format!("SELECT {what} FROM pg_stat_user_tables WHERE relname = '{table}'");
+    server.db.text(&count).parse().unwrap()
+}
+
+const LOOKS: &str = "coalesce(seq_scan, 0) + coalesce(idx_scan, 0)";
+
+/// One statement looks for every version by itself.
+const LOOKS_FOR_VERSIONS: &str =
+    "coalesce(seq_scan, 0) + coalesce(idx_scan, 0) / (SELECT count(*) FROM __diesel_schema_migrations)";
+
+fn link(ana: &User<'_>) -> String {
+    let made = ana.post("/api/links", json!({ "original_url": "https://loja.example/" }));
+    text(&made.created()["short_code"])
+}
+
+/// F38: a link whose row somebody holds.
+#[test]
+fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
+    let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
+    let ana = server.owner();
+    let (code, key) = (link(&ana), api_keys::key(&ana));
+    let holder = Database::at(&server.db.url());
+    holder.run("BEGIN; SELECT FROM links FOR UPDATE");
+    let clicks = AtomicUsize::new(0);
+    let link = server.get(&format!("/r/{code}"));
+    let click = |_| {
+        clicks.fetch_add(1, Ordering::SeqCst);
+        link.clone()
+    };
+    flooded(click, || {
+        for _ in 0..20 {
+            let (status, head) = link.clone().answer_head();
+            assert_eq!(status, 302, "{head}");
+        }
+        all_are_served(&ana, &key);
+    });
+    holder.run("COMMIT");
+    let wanted = i64::try_from(clicks.load(Ordering::SeqCst) + 20).unwrap();
+    until("every click is counted", || {
+        ana.get("/api/links").ok()["data"][0]["clicks"] == wanted
+    });
+    let rollups = "SELECT sum(clicks) FROM link_rollups WHERE span = 15";
+    assert_eq!(server.db.text(rollups), wanted.to_string());
+}
+
+/// F38: looks into directories that do not come back.
+#[test]
+fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
+    let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
+    let ana = server.owner();
+    let key = api_keys::key(&ana);
+    server.get("/api/tags").bearer(&key).send().ok();
+    let holder = Database::at(&server.db.url());
+    holder.run("BEGIN; LOCK TABLE link_codes, webhook_endpoint_ids IN ACCESS EXCLUSIVE MODE");
+    let (get, post) = (server.get("/"), server.post("/"));
+    let call = |number: usize| match number % 2 {
+        0 => get.clone().path(&format!("/r/{}", Uuid::new_v4().simple())),
+        _ => post.clone().path(&format!("/api/hooks/{}", Uuid::new_v4())),
+    };
+    flooded(call, || all_are_served(&ana, &key));
+    holder.run("COMMIT");
+    until("codes are looked for again", || {
+        server.get("/r/nowhere").send().status == 404
+    });
+    let call = |_| get.clone().path("/api/tags").bearer(&unknown_key());
+    flooded(call, || all_are_served(&ana, &key));
+}
+
+/// F38.
+#[test]
+fn repeated_requests_of_nobody_cost_hardly_a_statement() {
+    let server = Server::new();
+    let ana = server.owner();
+    let (code, key) = (link(&ana), api_keys::key(&ana));
+    let unknown = unknown_key();
+    let counts = [
+        ("__diesel_schema_migrations", LOOKS_FOR_VERSIONS),
+        ("link_codes", LOOKS),
+        ("api_key_hashes", LOOKS),
+        ("links", "n_tup_upd"),
+    ];
+    let before = counts.map(|(table, what)| counted(&server, table, what));
+    let began = Instant::now();
+    for _ in 0..REQUESTS {
+        server.get("/readyz").send().ok();
+        assert_eq!(server.get(&format!("/r/{code}")).answer_head().0, 302);
+        server.get("/r/nowhere").send().refused(404, "NOT_FOUND");
+        server.get("/api/tags").bearer(&key).send().ok();
+        let refused = server.get("/api/tags").bearer(&unknown).send();
+        refused.refused(401, "AUTH_ERROR");
+    }
+    let took = began.elapsed().as_millis();
+    assert_eq!(server.stop(), Some(0));
+    let open = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'recado%'";
+    until("its connections are closed", || server.db.count(open) == 0);
+    let at_most = took / REFRESH_MS + 10;
+    for ((table, what), before) in counts.into_iter().zip(before) {
+        let statements = counted(&server, table, what) - before;
+        assert!(statements <= at_most, "{table}: {statements} in {took} ms");
+    }
+    // What was counted in memory is written before the process ends.
+    let clicks = server.db.text("SELECT clicks FROM links");
+    assert_eq!(clicks, REQUESTS.to_string());
+}
