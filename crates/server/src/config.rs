@@ -16,6 +16,9 @@ use time::Duration;
 
 use crate::logging;
 use crate::web::origin::Origin;
+pub use limits::Limits;
+
+mod limits;
 
 /// The shortest secret that HS256 may be used with (RFC 7518, section 3.2).
 const SESSION_SECRET_BYTES: usize = 32;
@@ -135,6 +138,8 @@ pub struct Config {
     pub send_unknown_ttl: Duration,
     /// `WEBHOOK_RETRY_SCHEDULE`.
     pub webhook_retry_schedule: Schedule,
+    /// What is held at once for callers who have proved nothing.
+    pub limits: Limits,
     /// `LOG_FORMAT`.
     pub log_format: logging::Format,
     /// `METRICS_BIND`; none: figures are not served.
@@ -214,6 +219,7 @@ impl Config {
             database_wait_timeout: duration(get, "DATABASE_WAIT_TIMEOUT", Duration::milliseconds(750))?,
             send_unknown_ttl: duration(get, "SEND_UNKNOWN_TTL", Duration::minutes(10))?,
             webhook_retry_schedule: retry_schedule(get)?,
+            limits: Limits::read(get)?,
             log_format: parsed(get, "LOG_FORMAT", logging::Format::Pretty, |_| true, "pretty or json")?,
             metrics_bind: Self::metrics_bind(get)?,
             otlp_endpoint: web_address(get, "OTEL_EXPORTER_OTLP_ENDPOINT")?,
@@ -475,6 +481,8 @@ mod tests {
             ("SEND_UNKNOWN_TTL", "ten minutes"),
             ("WEBHOOK_RETRY_SCHEDULE", "77"),
             ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
+            ("MAX_CONNECTIONS", "15"),
+            ("CALLBACK_MEMORY", "1MiB"),
             ("LOG_FORMAT", "xml"),
             ("METRICS_BIND", "9090"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "user:password@collector"),

@@ -120,6 +120,7 @@ async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> a
     });
     let server = server
         .workers(threads)
+        .max_connections((shared.config.limits.max_connections / threads).max(1))
         .client_request_timeout(HEAD_TIME)
         .keep_alive(KEEP_ALIVE)
         .shutdown_timeout(DRAIN_REQUESTS.as_secs())

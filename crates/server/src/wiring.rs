@@ -57,6 +57,7 @@ use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::telemetry::Reports;
 use crate::web::auth::Authenticator;
+use crate::web::callback::CallbackMemory;
 use crate::web::key_cache::KeyCache;
 use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
@@ -95,6 +96,8 @@ pub struct Shared {
     targets: TargetCache,
     /// Clicks on them that are not written yet.
     pub clicks: Arc<PendingClicks>,
+    /// What bodies of callbacks may take.
+    pub callback_memory: CallbackMemory,
     /// Whether the database is ready.
     pub readiness: Readiness,
     /// Proves tokens.
@@ -136,6 +139,7 @@ impl Shared {
             keys: KeyCache::default(),
             targets: TargetCache::default(),
             clicks: Arc::new(PendingClicks::new(SystemIds.next())),
+            callback_memory: CallbackMemory::new(config.limits.callback_memory),
             readiness: readiness(&config, &census)?,
             mailed: Arc::default(),
             customers: Arc::default(),

@@ -9,7 +9,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, verify};
+use super::{InboundStore, SecretBytes, StoredWebhook, Unverified, WebhookError, check_headers, verify};
 use crate::contacts::{ContactError, Contacts};
 use crate::ingestion::{EventInput, Ingestion, IngestionError, OrderInput};
 use crate::shared::{
@@ -35,6 +35,14 @@ pub struct Call<'a> {
 }
 
 redacted_debug!(Call<'_> {});
+
+/// An endpoint that is called.
+#[derive(Clone, Debug)]
+pub struct InboundEndpoint {
+    id: WebhookId,
+    account: AccountId,
+    stored: StoredWebhook,
+}
 
 /// A call that was answered, as it is logged.
 #[derive(Clone, PartialEq)]
@@ -100,12 +108,19 @@ pub struct Inbound {
 }
 
 impl Inbound {
+    /// Finds the endpoint of a call, and refuses what its headers alone rule out: before any of the body is read.
+    pub async fn open(&self, id: WebhookId, headers: [Option<&str>; 3]) -> Result<InboundEndpoint, CallError> {
+        let found = self.store.endpoint(id).await.map_err(WebhookError::from)?;
+        let (account, stored) = found.ok_or(CallError::NotFound)?;
+        check_headers(headers, self.clock.now())?;
+        Ok(InboundEndpoint { id, account, stored })
+    }
+
     /// Takes a call. One that was taken before, by its `webhook-id`, changes nothing more. What it tells is carried out
     /// before it is logged, and under keys of its own: a crash between the two, or two calls at once, tell nothing twice.
-    pub async fn receive(&self, id: WebhookId, call: Call<'_>) -> Result<(), CallError> {
-        let found = self.store.endpoint(id).await.map_err(WebhookError::from)?;
-        let (account, endpoint) = found.ok_or(CallError::NotFound)?;
-        let message_id = verify(&self.secrets(&endpoint), call.headers, call.body, self.clock.now())?;
+    pub async fn receive(&self, endpoint: InboundEndpoint, call: Call<'_>) -> Result<(), CallError> {
+        let InboundEndpoint { id, account, stored } = endpoint;
+        let message_id = verify(&self.secrets(&stored), call.headers, call.body, self.clock.now())?;
         let taken = self.store.is_taken(account, id, message_id).await;
         if taken.map_err(WebhookError::from)? {
             return Ok(());

@@ -134,7 +134,9 @@ impl World {
             ],
             body: body.as_bytes(),
         };
-        self.inbound(now).receive(ENDPOINT, call).await
+        let inbound = self.inbound(now);
+        let endpoint = inbound.open(ENDPOINT, call.headers).await?;
+        inbound.receive(endpoint, call).await
     }
 
     fn logged(&self) -> Vec<(String, i32)> {
@@ -268,7 +270,7 @@ async fn an_unknown_endpoint_is_not_found() {
         body: b"",
     };
     let world = World::default();
-    let unknown = world.inbound(NOW).receive(WebhookId(Uuid::nil()), call).await;
+    let unknown = world.inbound(NOW).open(WebhookId(Uuid::nil()), call.headers).await;
     assert!(matches!(unknown, Err(CallError::NotFound)));
 }
 

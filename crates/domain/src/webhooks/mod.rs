@@ -22,9 +22,9 @@ mod verification;
 
 pub use deliverer::Deliverer;
 pub use fate::{Fate, Health, HealthChange, Schedule, fate, health};
-pub use inbound::{Call, CallError, Inbound, Receipt};
+pub use inbound::{Call, CallError, Inbound, InboundEndpoint, Receipt};
 pub use model::*;
 pub use ports::*;
 pub use service::{Sweeper, Webhooks};
 pub use signature::{SecretBytes, sign};
-pub use verification::{Unverified, verify};
+pub use verification::{Unverified, check_headers, verify};

@@ -13,6 +13,9 @@ const TOLERANCE: i64 = 300;
 /// The longest id, in bytes: it is kept, to know a call that is repeated.
 const ID_BYTES: usize = 255;
 
+/// How long a signature is: HMAC-SHA256.
+const SIGNATURE_BYTES: usize = 32;
+
 /// Why a call is not believed. The texts are for whoever set the caller up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unverified {
@@ -27,14 +30,41 @@ pub enum Unverified {
     Signature,
 }
 
-/// Verifies a call by its three headers, `webhook-id`, `webhook-timestamp` and `webhook-signature`, against every secret
-/// that counts; gives back the id.
+/// The headers of a call that may be genuine.
+struct Claims<'a> {
+    id: &'a str,
+    timestamp: i64,
+    signatures: Vec<Vec<u8>>,
+}
+
+/// Refuses what no body could make genuine, by the three headers `webhook-id`, `webhook-timestamp` and
+/// `webhook-signature` alone.
+pub fn check_headers(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<(), Unverified> {
+    claims(headers, now).map(|_| ())
+}
+
+/// Verifies a call by its three headers against every secret that counts; gives back the id.
 pub fn verify<'a>(
     secrets: &[SecretBytes],
     headers: [Option<&'a str>; 3],
     body: &[u8],
     now: OffsetDateTime,
 ) -> Result<&'a str, Unverified> {
+    let claims = claims(headers, now)?;
+    let fits = claims.signatures.iter().any(|signature| {
+        let mut signed = secrets
+            .iter()
+            .map(|secret| secret.signed(signature, claims.id, claims.timestamp, body));
+        signed.any(|signed| signed)
+    });
+    if fits {
+        Ok(claims.id)
+    } else {
+        Err(Unverified::Signature)
+    }
+}
+
+fn claims(headers: [Option<&str>; 3], now: OffsetDateTime) -> Result<Claims<'_>, Unverified> {
     let [Some(id), Some(timestamp), Some(signatures)] = headers else {
         return Err(Unverified::Headers);
     };
@@ -47,14 +77,16 @@ pub fn verify<'a>(
         return Err(Unverified::Timestamp);
     }
     let given = signatures.split(' ').filter_map(|entry| entry.strip_prefix("v1,"));
-    let mut given = given.filter_map(|signature| STANDARD.decode(signature).ok());
-    let fits = given.any(|signature| {
-        let mut signed = secrets
-            .iter()
-            .map(|secret| secret.signed(&signature, id, timestamp, body));
-        signed.any(|signed| signed)
-    });
-    if fits { Ok(id) } else { Err(Unverified::Signature) }
+    let given = given.filter_map(|signature| STANDARD.decode(signature).ok());
+    let signatures: Vec<_> = given.filter(|signature| signature.len() == SIGNATURE_BYTES).collect();
+    if signatures.is_empty() {
+        return Err(Unverified::Signature);
+    }
+    Ok(Claims {
+        id,
+        timestamp,
+        signatures,
+    })
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::body::{self, CALLBACK_BYTES, Change, Json, JsonChange};
+use crate::web::body::{Change, Json, JsonChange};
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -306,12 +306,12 @@ pub(super) async fn receive(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    let body = body::read(&request, payload.into_inner(), CALLBACK_BYTES).await?;
     let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let call = Call {
-        headers: ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header),
-        body: &body,
-    };
-    services.inbound.receive(id, call).await?;
+    let headers = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(header);
+    let endpoint = services.inbound.open(id, headers).await?;
+    let memory = &services.shared.callback_memory;
+    let body = memory.read(&request, payload.into_inner()).await?;
+    let call = Call { headers, body: &body };
+    services.inbound.receive(endpoint, call).await?;
     Ok(reply::ok(Received { received: true }))
 }

@@ -1,6 +1,5 @@
 //! Connected numbers, and the platform's callback.
 
-use actix_web::dev::Payload as RawPayload;
 use actix_web::http::header::ContentType;
 use actix_web::web::{Data, Payload};
 use actix_web::{HttpRequest, HttpResponse};
@@ -15,7 +14,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
-use crate::web::body::{self, CALLBACK_BYTES, Change, Json, JsonChange};
+use crate::web::body::{Change, Json, JsonChange};
 use crate::web::query::{Params, Sliced};
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -118,10 +117,14 @@ pub(super) async fn callback(
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
-    let payload: RawPayload = payload.into_inner();
-    let body = body::read(&request, payload, CALLBACK_BYTES).await?;
-    if !is_signed(&services, &request, &body) {
-        return Err(ApiError::Auth("The signature is missing or wrong".to_owned()));
+    let unsigned = || ApiError::Auth("The signature is missing or wrong".to_owned());
+    let signature = signature(&request).ok_or_else(unsigned)?;
+    let secret = services.shared.config.whatsapp_app_secret.as_ref();
+    let secret = secret.ok_or_else(unsigned)?;
+    let memory = &services.shared.callback_memory;
+    let body = memory.read(&request, payload.into_inner()).await?;
+    if !is_signed(secret, &signature, &body) {
+        return Err(unsigned());
     }
     let callback = services.callbacks.receive(&body).await?;
     if let Err(error) = services.callbacks.process(&callback).await {
@@ -131,18 +134,14 @@ pub(super) async fn callback(
     Ok(HttpResponse::Ok().finish())
 }
 
-/// `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`, compared in constant time.
-fn is_signed(services: &Services, request: &HttpRequest, body: &[u8]) -> bool {
-    let Some(secret) = &services.shared.config.whatsapp_app_secret else {
-        return false;
-    };
-    let given = request
-        .headers()
-        .get("x-hub-signature-256")
-        .and_then(|value| value.to_str().ok());
-    let Some(given) = given.and_then(|value| hex::decode(value.strip_prefix("sha256=")?).ok()) else {
-        return false;
-    };
+/// `X-Hub-Signature-256: sha256=<hex HMAC-SHA256 of the raw body>`; none where it cannot be one.
+fn signature(request: &HttpRequest) -> Option<[u8; 32]> {
+    let given = request.headers().get("x-hub-signature-256")?.to_str().ok()?;
+    hex::decode(given.strip_prefix("sha256=")?).ok()?.try_into().ok()
+}
+
+/// Compared in constant time.
+fn is_signed(secret: &SecretString, signature: &[u8], body: &[u8]) -> bool {
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes());
-    mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(&given).is_ok())
+    mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(signature).is_ok())
 }

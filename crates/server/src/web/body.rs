@@ -130,7 +130,17 @@ pub fn declared_length(request: &HttpRequest) -> Option<u64> {
 }
 
 /// Reads a whole body of at most `limit` bytes.
-pub async fn read(request: &HttpRequest, mut payload: Payload, limit: usize) -> Result<Bytes, ApiError> {
+pub async fn read(request: &HttpRequest, payload: Payload, limit: usize) -> Result<Bytes, ApiError> {
+    read_reserving(request, payload, limit, |_| Ok(())).await
+}
+
+/// The same; `reserve` is called with the length of each piece before it is kept, and may refuse it.
+pub(super) async fn read_reserving(
+    request: &HttpRequest,
+    mut payload: Payload,
+    limit: usize,
+    mut reserve: impl FnMut(usize) -> Result<(), ApiError>,
+) -> Result<Bytes, ApiError> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX);
     if declared_length(request).is_some_and(|bytes| bytes > most) {
         return Err(ApiError::TooLarge);
@@ -141,6 +151,7 @@ pub async fn read(request: &HttpRequest, mut payload: Payload, limit: usize) -> 
             if body.len() + piece.len() > limit {
                 return Err(ApiError::TooLarge);
             }
+            reserve(piece.len())?;
             body.extend_from_slice(&piece);
         }
         Ok(body.freeze())

@@ -2,6 +2,7 @@
 
 pub mod auth;
 pub mod body;
+pub mod callback;
 pub mod cookies;
 pub mod cors;
 pub mod guard;

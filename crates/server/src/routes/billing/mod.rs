@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
 use crate::spool;
-use crate::web::body::{self, CALLBACK_BYTES, JsonChange};
+use crate::web::body::JsonChange;
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::secret::SecretJson;
@@ -108,7 +108,8 @@ pub(super) async fn callback(
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     prove(&services, &request)?;
-    let body = body::read(&request, payload.into_inner(), CALLBACK_BYTES).await?;
+    let memory = &services.shared.callback_memory;
+    let body = memory.read(&request, payload.into_inner()).await?;
     spool::receive(services, GatewayEvent::read(&body)).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }

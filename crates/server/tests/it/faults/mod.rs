@@ -5,6 +5,7 @@ mod acknowledged;
 mod anonymous;
 mod answers;
 mod bodies;
+mod budgets;
 mod clocks;
 mod connections;
 mod disks;

@@ -316,12 +316,16 @@ impl Server {
 
     /// Posts a callback as the platform does.
     pub fn callback(&self, body: &Value) -> Reply {
+        self.callback_request(body).send()
+    }
+
+    /// The same, not sent yet.
+    pub fn callback_request(&self, body: &Value) -> Request {
         let body = body.to_string();
         let signature = whatsapp::signature(WHATSAPP_APP_SECRET, body.as_bytes());
         self.post("/api/whatsapp/webhook")
             .header("X-Hub-Signature-256", &signature)
             .body("application/json", body)
-            .send()
     }
 }
 

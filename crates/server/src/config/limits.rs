@@ -1,0 +1,76 @@
+//! What the process holds at once for callers who have proved nothing.
+
+use super::{ConfigError, Source, fault, parsed};
+use crate::web::body::CALLBACK_BYTES;
+
+const MIB: usize = 1024 * 1024;
+
+/// The units of a size, and how many bytes each has.
+const UNITS: [(&str, usize); 3] = [("KiB", 1024), ("MiB", MIB), ("GiB", 1024 * MIB)];
+
+/// Limits of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `MAX_CONNECTIONS`: open connections of clients.
+    pub max_connections: usize,
+    /// `CALLBACK_MEMORY`: bytes of callback bodies held at once.
+    pub callback_memory: usize,
+}
+
+impl Limits {
+    pub(super) fn read(source: Source<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            max_connections: parsed(
+                source,
+                "MAX_CONNECTIONS",
+                4096,
+                |connections| (16..=1_000_000).contains(connections),
+                "16 to 1000000",
+            )?,
+            callback_memory: callback_memory(source)?,
+        })
+    }
+}
+
+/// At least the largest callback.
+fn callback_memory(source: Source<'_>) -> Result<usize, ConfigError> {
+    let name = "CALLBACK_MEMORY";
+    let Some(text) = source(name) else { return Ok(64 * MIB) };
+    let fits = |bytes: &usize| (CALLBACK_BYTES..=16 * 1024 * MIB).contains(bytes);
+    let bytes = a_size(&text).filter(fits);
+    bytes.ok_or_else(|| fault(name, "must be a size like 64MiB, from 4MiB to 16GiB"))
+}
+
+fn a_size(text: &str) -> Option<usize> {
+    let text = text.trim();
+    let (digits, bytes) = UNITS
+        .iter()
+        .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)))?;
+    digits.parse::<usize>().ok()?.checked_mul(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_bounded() {
+        let read = |text: &'static str| callback_memory(&move |_| Some(text.to_owned()));
+        assert_eq!(read("4MiB"), Ok(4 * MIB));
+        assert_eq!(read(" 65536KiB "), Ok(64 * MIB));
+        assert_eq!(read("1GiB"), Ok(1024 * MIB));
+        for wrong in [
+            "64",
+            "64MB",
+            "3MiB",
+            "17GiB",
+            "-1MiB",
+            "MiB",
+            "1.5GiB",
+            "99999999999999999999GiB",
+        ] {
+            assert_eq!(read(wrong).unwrap_err().variable, "CALLBACK_MEMORY", "{wrong}");
+        }
+        assert_eq!(callback_memory(&|_| None), Ok(64 * MIB));
+    }
+}
