@@ -60,6 +60,8 @@ pub enum ApiError {
     Refused(Refusal),
     /// 429 `RATE_LIMIT`.
     RateLimited(Verdict),
+    /// 429 `RATE_LIMIT`: as many as may be are under way at the same time.
+    TooManyAtOnce(&'static str),
     /// 502 `WHATSAPP_ERROR`.
     Whatsapp(GatewayError),
     /// 502 `WHATSAPP_ERROR`: the platform may have done it, and nobody knows.
@@ -115,7 +117,7 @@ impl ApiError {
             Self::MediaType(_) => "UNSUPPORTED_MEDIA_TYPE",
             Self::Invalid(_) | Self::Precondition(_) | Self::Refused(_) | Self::RefusedPayment(_) => "VALIDATION_ERROR",
             Self::Payment(_) => "PAYMENT_ERROR",
-            Self::RateLimited(_) => "RATE_LIMIT",
+            Self::RateLimited(_) | Self::TooManyAtOnce(_) => "RATE_LIMIT",
             Self::Whatsapp(_) | Self::Unconfirmed(_) => "WHATSAPP_ERROR",
             Self::Extraction(_) => "VPS_ERROR",
             Self::Storage(_) => "STORAGE_ERROR",
@@ -131,7 +133,7 @@ impl ApiError {
             | Self::Conflict(message)
             | Self::Unconfirmed(message) => message.clone(),
             Self::Refused(refusal) => refusal.to_string(),
-            Self::Forbidden(message) => (*message).to_owned(),
+            Self::Forbidden(message) | Self::TooManyAtOnce(message) => (*message).to_owned(),
             Self::NotFound => "Not found".to_owned(),
             Self::MethodNotAllowed(allowed) => format!("This path takes {allowed}"),
             Self::SlowBody => "The body did not arrive in time".to_owned(),
@@ -174,6 +176,7 @@ impl ApiError {
             | Self::MediaType(_)
             | Self::Precondition(_)
             | Self::RateLimited(_)
+            | Self::TooManyAtOnce(_)
             | Self::Whatsapp(GatewayError::Unavailable(_) | GatewayError::NotConfigured(_))
             | Self::Unconfirmed(_)
             | Self::Payment(_)
@@ -216,7 +219,7 @@ impl ResponseError for ApiError {
             Self::MediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Invalid(_) | Self::RefusedPayment(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Precondition(_) | Self::Refused(_) => StatusCode::BAD_REQUEST,
-            Self::RateLimited(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited(_) | Self::TooManyAtOnce(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Whatsapp(_) | Self::Unconfirmed(_) | Self::Payment(_) | Self::Storage(_) => StatusCode::BAD_GATEWAY,
             Self::Extraction(_) => StatusCode::BAD_GATEWAY,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
@@ -234,7 +237,7 @@ impl ResponseError for ApiError {
             Self::RateLimited(verdict) => {
                 response.insert_header((header::RETRY_AFTER, (verdict.wait_ms.max(1) + 999) / 1000));
             }
-            Self::Unavailable(_) => {
+            Self::Unavailable(_) | Self::TooManyAtOnce(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
             }
             _ => {}

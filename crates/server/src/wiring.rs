@@ -61,6 +61,7 @@ use crate::web::callback::CallbackMemory;
 use crate::web::key_cache::KeyCache;
 use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
+use crate::web::shares::Shares;
 use crate::web::target_cache::TargetCache;
 use crate::workers::{Relays, RunDesk};
 use administration::AdminServices;
@@ -96,6 +97,8 @@ pub struct Shared {
     targets: TargetCache,
     /// Clicks on them that are not written yet.
     pub clicks: Arc<PendingClicks>,
+    /// What one account or person holds of what all share.
+    pub shares: Shares,
     /// What bodies of callbacks may take.
     pub callback_memory: CallbackMemory,
     /// Whether the database is ready.
@@ -139,6 +142,7 @@ impl Shared {
             keys: KeyCache::default(),
             targets: TargetCache::default(),
             clicks: Arc::new(PendingClicks::new(SystemIds.next())),
+            shares: Shares::default(),
             callback_memory: CallbackMemory::new(config.limits.callback_memory),
             readiness: readiness(&config, &census)?,
             mailed: Arc::default(),

@@ -105,6 +105,10 @@ pub(crate) fn import() -> Operation {
                      contact and its tags by name; every other text, number or boolean is an attribute.",
                 ),
         )
+        .refuses(
+            Fault::TooManyAtOnce,
+            "On one server an account has at most 2 imports under way.",
+        )
         .answers(data::<ImportReport>("What became of the file."))
         .never(Fault::TooLarge)
         .refuses(

@@ -16,6 +16,7 @@ pub enum Fault {
     MediaType,
     Invalid,
     RateLimited,
+    TooManyAtOnce,
     Internal,
     Whatsapp,
     Payment,
@@ -26,7 +27,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every one.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Precondition,
         Self::Auth,
         Self::Forbidden,
@@ -38,6 +39,7 @@ impl Fault {
         Self::MediaType,
         Self::Invalid,
         Self::RateLimited,
+        Self::TooManyAtOnce,
         Self::Internal,
         Self::Whatsapp,
         Self::Payment,
@@ -64,6 +66,11 @@ impl Fault {
             Self::MediaType => (415, "UNSUPPORTED_MEDIA_TYPE", "The body must be application/json"),
             Self::Invalid => (422, "VALIDATION_ERROR", "Invalid data"),
             Self::RateLimited => (429, "RATE_LIMIT", "Too many requests"),
+            Self::TooManyAtOnce => (
+                429,
+                "RATE_LIMIT",
+                "This account has 2 imports under way, which is the limit",
+            ),
             Self::Internal => (500, "INTERNAL_ERROR", "Internal error"),
             Self::Whatsapp => (502, "WHATSAPP_ERROR", "The messaging platform is unavailable"),
             Self::Payment => (502, "PAYMENT_ERROR", "The payment gateway is unavailable"),
@@ -99,7 +106,10 @@ impl Fault {
             Self::Forbidden => "A change that a browser sends with a cookie from a page of another site.",
             Self::NotFound => "There is no such thing, or it belongs to another account.",
             Self::MethodNotAllowed => "The path is known, and takes other methods: those that `Allow` names.",
-            Self::SlowBody => "The body did not arrive in time: within 30 seconds, or 30 seconds for its next piece.",
+            Self::SlowBody => {
+                "The body did not arrive in time: within 30 seconds; a file within 30 seconds and one more for every \
+                 16 KiB of it, and 30 seconds for its next piece."
+            }
             Self::Conflict => {
                 "A request with the same `Idempotency-Key` is still running, or came with another path or body."
             }
@@ -110,6 +120,7 @@ impl Fault {
                  each field and what is wrong with it."
             }
             Self::RateLimited => "Too many requests; `Retry-After` says when to come again.",
+            Self::TooManyAtOnce => "As many as may be are under way at the same time; try again after `Retry-After`.",
             Self::Internal => "A fault of the server; its log has the cause under the request's id.",
             Self::Whatsapp => {
                 "WhatsApp refused, cannot be reached, or is not configured. What it said is in `details`."
@@ -131,7 +142,7 @@ impl Fault {
                 "X-RateLimit-Reset",
                 "Retry-After",
             ],
-            Self::Unavailable => &["Retry-After"],
+            Self::TooManyAtOnce | Self::Unavailable => &["Retry-After"],
             _ => &[],
         };
         header_references(names.iter().copied())

@@ -36,6 +36,10 @@ pub(crate) fn upload() -> Operation {
             Fault::Invalid,
             "The file is of another type, or too large for its type.",
         )
+        .refuses(
+            Fault::TooManyAtOnce,
+            "On one server an account has at most 3 uploads under way.",
+        )
         .refuses(Fault::Storage, "")
 }
 

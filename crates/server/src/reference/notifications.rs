@@ -50,6 +50,10 @@ pub(crate) fn stream() -> Operation {
                     json!({ "type": "string", "const": "no" }),
                 ),
         )
+        .refuses(
+            Fault::TooManyAtOnce,
+            "On one server an account has at most 10 streams open, and a person 3.",
+        )
         .refuses(Fault::Unavailable, "Too many streams are open.")
 }
 

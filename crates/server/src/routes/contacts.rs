@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::web::body::{self, Change, Json, JsonChange};
+use crate::web::paced::PacedBody;
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved, nullable};
@@ -156,9 +157,10 @@ pub(super) async fn import(
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
     let format = body::media_type(&request, FILES, "text/csv or application/x-ndjson")?;
-    let mut payload = payload.into_inner();
+    let _share = services.shared.shares.import(&tenant)?;
+    let mut body = PacedBody::new(&request, payload.into_inner());
     let mut import = services.contacts.import(&tenant, format);
-    while let Some(piece) = body::next_piece(&mut payload).await? {
+    while let Some(piece) = body.next().await? {
         import.feed(&piece).await?;
     }
     Ok(reply::ok(import.finish().await?))

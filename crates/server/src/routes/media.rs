@@ -12,6 +12,7 @@ use recado_domain::shared::{FieldErrors, Tenant};
 use crate::error::ApiError;
 use crate::web::body;
 use crate::web::multipart::{Event, Form, Malformed};
+use crate::web::paced::PacedBody;
 use crate::web::reply;
 use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
@@ -38,8 +39,10 @@ pub(super) async fn upload(
         .and_then(|value| value.to_str().ok());
     let form = Form::new(content_type.unwrap_or_default());
     let form = form.ok_or_else(|| FieldErrors::one("body", "names no boundary in its Content-Type"))?;
+    let _share = services.shared.shares.upload(&tenant)?;
+    let body = PacedBody::new(&request, payload.into_inner());
     let mut parts = Parts::default();
-    let taken = take(&services, &tenant, form, payload, most, &mut parts).await;
+    let taken = take(&services, &tenant, form, body, most, &mut parts).await;
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
@@ -61,12 +64,12 @@ async fn take(
     services: &Services,
     tenant: &Tenant,
     mut form: Form,
-    payload: Payload,
+    mut body: PacedBody,
     most: u64,
     parts: &mut Parts,
 ) -> Result<StoredMedia, ApiError> {
-    let (mut payload, mut received) = (payload.into_inner(), 0_u64);
-    while let Some(piece) = body::next_piece(&mut payload).await? {
+    let mut received = 0_u64;
+    while let Some(piece) = body.next().await? {
         received = received.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
         if received > most {
             return Err(ApiError::TooLarge);

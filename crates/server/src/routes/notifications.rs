@@ -20,6 +20,7 @@ use crate::streams::Listener;
 use crate::web::query::Params;
 use crate::web::reply;
 use crate::web::shape::{Caller, Id, Proved};
+use crate::web::shares::StreamShare;
 use crate::wiring::Services;
 
 /// How many of the notifications that a stream missed are held at a time.
@@ -69,6 +70,7 @@ pub(super) async fn stream(
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
+    let share = services.shared.shares.stream(&tenant).await?;
     let mut listener = services.shared.streams.listen(&services.feed).await?;
     let until = listener.skip();
     let mut missed = Missed::after(&services.feed, account, last_event_id(&request), until).await?;
@@ -79,6 +81,7 @@ pub(super) async fn stream(
         waiting: [GREETING.to_owned()].into_iter().chain(first).collect(),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
         shut_out: Box::pin(shut_out(services, request, account)),
+        share,
     };
     Ok(stream.answer())
 }
@@ -146,6 +149,7 @@ struct Stream {
     heartbeat: Interval,
     /// Done when its caller may not listen any more.
     shut_out: LocalBoxFuture<'static, ()>,
+    share: StreamShare,
 }
 
 impl Stream {
@@ -201,6 +205,7 @@ impl Stream {
                         return Some(event(&told.notification));
                     }
                 }
+                () = self.share.probed() => return Some(": \n\n".to_owned()),
                 _ = self.heartbeat.tick() => return Some(": \n\n".to_owned()),
             }
         }

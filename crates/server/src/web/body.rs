@@ -162,7 +162,7 @@ pub(super) async fn read_reserving(
 }
 
 /// The next piece of a body that is taken as it comes.
-pub async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
+pub(super) async fn next_piece(payload: &mut Payload) -> Result<Option<Bytes>, ApiError> {
     match tokio::time::timeout(PIECE_TIME, payload.next()).await {
         Err(_) => Err(ApiError::SlowBody),
         Ok(None) => Ok(None),

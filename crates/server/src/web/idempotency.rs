@@ -136,6 +136,7 @@ fn is_answer(status: StatusCode) -> bool {
         StatusCode::REQUEST_TIMEOUT,
         StatusCode::PAYLOAD_TOO_LARGE,
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        StatusCode::TOO_MANY_REQUESTS,
     ];
     !status.is_server_error() && !not_taken.contains(&status)
 }

@@ -221,21 +221,23 @@ fn a_stream_ends_with_the_access_of_its_caller() {
 #[test]
 fn streams_are_bounded_and_hold_no_connection_to_the_database() {
     let server = Server::new();
-    let ana = server.owner();
+    // Three streams a person.
+    let people: Vec<_> = (0..334).map(|_| server.owner()).collect();
+    let (ana, last) = (&people[0], &people[333]);
     let connections = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'recado%'";
-    let mut open: Vec<Stream> = (0..1000).map(|_| stream(&ana)).collect();
-    ana.get("/api/notifications/stream").refused(503, "UNAVAILABLE");
+    let mut open: Vec<Stream> = (0..1000).map(|number| stream(&people[number / 3])).collect();
+    last.get("/api/notifications/stream").refused(503, "UNAVAILABLE");
     let busy = format!("{connections} AND state <> 'idle'");
     until("nobody holds a connection", || server.db.count(&busy) == 0);
-    assert!(server.db.count(connections) < 40);
-    let campaign = notify(&ana);
-    for stream in &mut open {
+    assert!(server.db.count(connections) < 45);
+    let campaign = notify(ana);
+    for stream in open.iter_mut().take(3) {
         assert_eq!(stream.event().1["data"]["campaign_id"], json!(campaign));
     }
     // Whoever goes makes room, as soon as the server notices.
     open.truncate(10);
     eventually("a stream opens again", || {
-        let stream = Stream::open(&ana.request("GET", "/api/notifications/stream"));
+        let stream = Stream::open(&last.request("GET", "/api/notifications/stream"));
         (stream.status == 200).then_some(())
     });
 }

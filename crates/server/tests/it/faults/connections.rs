@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::harness::people::User;
-use crate::harness::{DEADLINE, Options, Server, until};
+use crate::harness::{DEADLINE, Options, Server, eventually, until};
 
 /// How long a client may take over its request head; some more for a busy machine.
 const HEAD_ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -245,4 +245,24 @@ fn bodies_that_drip_hold_up_nobody_and_are_given_up() {
         }
     }
     assert_eq!(server.db.count("FROM tags"), 0);
+}
+
+/// F38: a file that drips within the time of each piece.
+#[test]
+#[ignore = "takes half a minute: cargo xtask prove connections"]
+fn an_import_that_drips_is_given_up() {
+    let server = Server::new();
+    let ana = server.owner();
+    let import = ana.request("POST", "/api/contacts/import");
+    let mut stream = connect(&server);
+    let head = import.head("Content-Type: text/csv\r\nContent-Length: 1000000\r\n\r\nname,phone\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let answer = eventually("it is given up", || {
+        stream.write_all(b"x").ok();
+        std::thread::sleep(Duration::from_millis(500));
+        let mut answer = [0; 12];
+        (stream.peek(&mut answer).ok()? == 12).then_some(answer)
+    });
+    assert_eq!(&answer, b"HTTP/1.1 408");
 }

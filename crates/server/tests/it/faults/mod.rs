@@ -16,6 +16,7 @@ mod outages;
 mod races;
 mod rollouts;
 mod secrets;
+mod shares;
 mod starvation;
 mod stops;
 mod timing;

@@ -1,0 +1,192 @@
+//! Concurrency limits: how much of what all callers share one account, or one person, holds at a time in this process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use recado_domain::shared::{AccountId, Tenant, UserId};
+use tokio::sync::Notify;
+
+use crate::error::ApiError;
+
+/// A stream whose client has gone is known by a write that fails. Where the limit is reached, the streams of the holder
+/// are made to write, so many times, before another one is refused: who loads a page again is no fourth reader.
+const PROBES: usize = 10;
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
+
+/// Of what, and whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Holder {
+    StreamsOfAccount(AccountId),
+    StreamsOfPerson(UserId),
+    Imports(AccountId),
+    Uploads(AccountId),
+}
+
+impl Holder {
+    fn limit(self) -> usize {
+        match self {
+            Self::StreamsOfAccount(_) => 10,
+            Self::StreamsOfPerson(_) | Self::Uploads(_) => 3,
+            Self::Imports(_) => 2,
+        }
+    }
+
+    fn refusal(self) -> &'static str {
+        match self {
+            Self::StreamsOfAccount(_) => "This account has 10 streams open, which is the limit",
+            Self::StreamsOfPerson(_) => "You have 3 streams open, which is the limit",
+            Self::Imports(_) => "This account has 2 imports under way, which is the limit",
+            Self::Uploads(_) => "This account has 3 uploads under way, which is the limit",
+        }
+    }
+}
+
+/// What each holder has.
+#[derive(Clone, Default)]
+pub struct Shares(Arc<Mutex<HashMap<Holder, Held>>>);
+
+#[derive(Default)]
+struct Held {
+    count: usize,
+    probe: Arc<Notify>,
+}
+
+/// A permit; given back when it is dropped.
+pub struct Share {
+    shares: Shares,
+    holder: Holder,
+    probe: Arc<Notify>,
+}
+
+/// The permits of a stream.
+pub struct StreamShare {
+    of_account: Share,
+    of_person: Share,
+}
+
+impl StreamShare {
+    /// Waits until the stream is to show whether its client is there.
+    pub async fn probed(&self) {
+        tokio::select! {
+            () = self.of_account.probe.notified() => {}
+            () = self.of_person.probe.notified() => {}
+        }
+    }
+}
+
+impl Shares {
+    /// For a stream of notifications.
+    pub async fn stream(&self, tenant: &Tenant) -> Result<StreamShare, ApiError> {
+        let of_person = self.probing(Holder::StreamsOfPerson(tenant.actor.user_id)).await?;
+        let of_account = self.probing(Holder::StreamsOfAccount(tenant.account_id)).await?;
+        Ok(StreamShare { of_account, of_person })
+    }
+
+    async fn probing(&self, holder: Holder) -> Result<Share, ApiError> {
+        for _ in 0..PROBES {
+            if let Ok(share) = self.take(holder) {
+                return Ok(share);
+            }
+            let probe = self.held().get(&holder).map(|held| held.probe.clone());
+            probe.iter().for_each(|probe| probe.notify_waiters());
+            tokio::time::sleep(PROBE_PAUSE).await;
+        }
+        self.take(holder)
+    }
+
+    /// For an import of contacts.
+    pub fn import(&self, tenant: &Tenant) -> Result<Share, ApiError> {
+        self.take(Holder::Imports(tenant.account_id))
+    }
+
+    /// For an upload of a file.
+    pub fn upload(&self, tenant: &Tenant) -> Result<Share, ApiError> {
+        self.take(Holder::Uploads(tenant.account_id))
+    }
+
+    fn take(&self, holder: Holder) -> Result<Share, ApiError> {
+        let mut held = self.held();
+        let entry = held.entry(holder).or_default();
+        if entry.count >= holder.limit() {
+            return Err(ApiError::TooManyAtOnce(holder.refusal()));
+        }
+        entry.count += 1;
+        Ok(Share {
+            shares: self.clone(),
+            holder,
+            probe: entry.probe.clone(),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Holder, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut held = self.shares.held();
+        let Some(entry) = held.get_mut(&self.holder) else {
+            return;
+        };
+        entry.count = entry.count.saturating_sub(1);
+        if entry.count == 0 {
+            held.remove(&self.holder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use recado_domain::shared::Role;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn tenant(account: u128, user: u128) -> Tenant {
+        let (account, user) = (Uuid::from_u128(account), Uuid::from_u128(user));
+        Tenant::for_tests(AccountId(account), UserId(user), Role::Member)
+    }
+
+    #[test]
+    fn a_share_is_given_back_and_leaves_nothing() {
+        let shares = Shares::default();
+        let held: Vec<_> = (0..2).map(|_| shares.import(&tenant(1, 1)).ok().unwrap()).collect();
+        assert!(matches!(shares.import(&tenant(1, 2)), Err(ApiError::TooManyAtOnce(_))));
+        assert!(shares.import(&tenant(2, 1)).is_ok() && shares.upload(&tenant(1, 1)).is_ok());
+        drop(held);
+        assert!(shares.import(&tenant(1, 2)).is_ok());
+        assert!(shares.held().is_empty());
+    }
+
+    async fn streams(shares: &Shares, users: impl IntoIterator<Item = u128>) -> Vec<StreamShare> {
+        let mut streams = Vec::new();
+        for user in users {
+            streams.push(shares.stream(&tenant(1, user)).await.ok().unwrap());
+        }
+        streams
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_stream_holds_nothing() {
+        let shares = Shares::default();
+        let of_one = streams(&shares, [1; 3]).await;
+        for _ in 0..20 {
+            assert!(shares.stream(&tenant(1, 1)).await.is_err());
+        }
+        let others = streams(&shares, 2..9).await;
+        assert!(shares.stream(&tenant(1, 9)).await.is_err() && shares.stream(&tenant(2, 9)).await.is_ok());
+        drop((of_one, others));
+        assert!(shares.held().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_whose_client_has_gone_makes_room() {
+        let shares = Shares::default();
+        let mut open = streams(&shares, [1; 3]).await;
+        let gone = open.pop().unwrap();
+        tokio::spawn(async move { gone.probed().await });
+        assert!(shares.stream(&tenant(1, 1)).await.is_ok());
+    }
+}
