@@ -16,6 +16,7 @@ mod figures;
 mod idle;
 mod import;
 mod isolation;
+mod keys;
 mod limit;
 mod load;
 pub(crate) mod memory;
@@ -91,6 +92,10 @@ const BENCHES: &[Bench] = &[
     Bench {
         name: "auth",
         run: auth::run,
+    },
+    Bench {
+        name: "keys",
+        run: keys::run,
     },
     Bench {
         name: "dispatch",

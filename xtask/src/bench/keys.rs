@@ -1,0 +1,59 @@
+//! Reads by API key against the same reads by session: a cached grant costs what a cached membership costs.
+
+use std::fs;
+
+use super::Options;
+use super::data::{EMAIL, Target, targets};
+use super::figures::{Figure, median_and_spread};
+use super::load::{Request, Wrk};
+use super::stage::Stage;
+use crate::error::{Context, Result};
+use crate::services::postgres::connect;
+use crate::services::wrk_or_install;
+use crate::token;
+
+pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
+    let dir = stage.dir().join("keys");
+    fs::create_dir_all(&dir).context(|| format!("cannot make {}", dir.display()))?;
+    let sessions = Wrk::new(wrk_or_install()?, stage.dir(), &stage.requests()?)?;
+    let keys = Wrk::new(wrk_or_install()?, &dir, &by_key(stage)?)?;
+    let server = stage.serve()?;
+    sessions.run(&server.base, 1)?;
+    keys.run(&server.base, 1)?;
+    let mut ratios = Vec::new();
+    for number in 1..=options.pairs {
+        let by_session = sessions.run(&server.base, options.seconds)?;
+        let by_key = keys.run(&server.base, options.seconds)?;
+        println!(
+            "{number}/{}: by key {by_key:.0}/s; by session {by_session:.0}/s",
+            options.pairs
+        );
+        ratios.push(by_key / by_session);
+    }
+    let (ratio, spread) = median_and_spread(&ratios);
+    let figure = Figure::more("keys: read by API key / by session", ratio, "", 2);
+    Ok(vec![figure.spread(spread).floor(0.9).target(0.97)])
+}
+
+/// The same reads, each by a key of its account.
+fn by_key(stage: &Stage) -> Result<Vec<Request>> {
+    let user = token::user_id(EMAIL);
+    let mut client = connect(&stage.database())?;
+    let request = |Target { account, campaign }: Target| {
+        let key = format!("svc_live_sk_{}", account.replace('-', ""));
+        client
+            .batch_execute(&format!(
+                "INSERT INTO api_keys (account_id, id, name, key_prefix, key_hint, created_by)
+                   VALUES ('{account}', '{campaign}', 'Bench', 'svc_live_sk_', 'xxxx', '{user}');
+                 INSERT INTO api_key_hashes (key_hash, account_id, key_id, created_by)
+                   VALUES (sha256('{key}'), '{account}', '{campaign}', '{user}')"
+            ))
+            .context(|| "cannot make a key".to_owned())?;
+        Ok(Request {
+            path: format!("/api/campaigns/{campaign}"),
+            headers: vec![("authorization", format!("Bearer {key}"))],
+            body: None,
+        })
+    };
+    targets().into_iter().map(request).collect()
+}
