@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::harness::client::{Reply, Request};
 use crate::harness::media;
 use crate::harness::people::User;
-use crate::harness::{Server, eventually, text};
+use crate::harness::{Server, eventually, text, until};
 use crate::{api_keys, invites};
 
 /// What a route takes, and what a caller without any right gets from a public one.
@@ -459,6 +459,9 @@ fn automation(owner: &User<'_>) -> String {
         .created();
     let path = format!("/r/{}", text(&link["short_code"]));
     assert_eq!(owner.server.request("GET", &path).answer_head().0, 302);
+    // The click is written after its answer.
+    let clicks = format!("FROM link_rollups WHERE link_id = '{}'", text(&link["id"]));
+    until("the click is written", || owner.server.db.count(&clicks) > 0);
     id
 }
 

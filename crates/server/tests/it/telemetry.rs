@@ -371,8 +371,12 @@ fn a_process_can_be_asked_how_it_is_without_any_other_program() {
     server.db.run(
         "DELETE FROM __diesel_schema_migrations WHERE version = (SELECT max(version) FROM __diesel_schema_migrations)",
     );
-    let (code, said) = ask(&["health"], port);
-    assert!(code == Some(1) && said.contains("/readyz answers 503"), "{said}");
+    // It remembers for a second that it was ready.
+    let said = eventually("it is not ready", || {
+        let (code, said) = ask(&["health"], port);
+        (code == Some(1)).then_some(said)
+    });
+    assert!(said.contains("/readyz answers 503"), "{said}");
 }
 
 fn documentation(file: &str) -> String {
