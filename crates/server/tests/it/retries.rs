@@ -68,15 +68,14 @@ fn adds_up(retry: &Value, failed: &Value) {
 
 fn calls_to(server: &Server, numbers: &[usize]) -> Vec<usize> {
     let calls: BTreeMap<String, usize> = calls(server);
-    let to = |number: &usize| {
-        calls
+    let called = |number: &usize| -> usize {
+        let phone = phone(*number);
+        let own = calls
             .iter()
-            .filter(|(to, _)| phone(*number).ends_with(to.trim_start_matches('+')))
+            .filter(|(to, _)| phone.ends_with(to.trim_start_matches('+')));
+        own.map(|(_, count)| *count).sum()
     };
-    numbers
-        .iter()
-        .map(|number| to(number).map(|(_, count)| count).sum())
-        .collect()
+    numbers.iter().map(called).collect()
 }
 
 /// Class and time of the failed send to a contact.
