@@ -89,15 +89,14 @@ impl Request {
         self.try_send().unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
-    /// Sends it as a client does that is told to come back: a server on a busy machine may answer 503 before it has begun,
-    /// or when it is done; the last answer is the one that counts.
+    /// Sends it as a client does that is told to come back: on a busy machine a server answers 503.
     #[track_caller]
     pub fn send_until_served(self) -> Reply {
         eventually("the server is not too busy", || {
             let reply = self.clone().send();
             if reply.status == 503 {
                 assert!(reply.header("retry-after").is_some(), "{}", reply.text);
-                std::thread::sleep(Duration::from_millis(500));
+                std::thread::sleep(Duration::from_secs(2));
                 return None;
             }
             Some(reply)
