@@ -200,6 +200,7 @@ mod tests {
             opted_out_at: None,
             created_at: OffsetDateTime::UNIX_EPOCH,
             updated_at: OffsetDateTime::UNIX_EPOCH,
+            version: 1,
         });
         hides(&Session {
             user_id: Uuid::nil().into(),

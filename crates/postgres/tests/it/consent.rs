@@ -1,11 +1,12 @@
 //! Consent as the statements of all writers leave it, compared with the state machine.
 
-use recado_domain::contacts::{ContactDraft, ContactStore, ContactUpsert};
+use recado_domain::contacts::{ContactChange, ContactDraft, ContactStore, ContactUpsert};
 use recado_domain::conversations::Consent;
 use recado_domain::shared::ContactId;
 use recado_domain::whatsapp::{DeliveryNews, DeliveryStore};
 use time::{Duration, OffsetDateTime};
 
+use crate::contact_updates::update;
 use crate::contacts::{add, draft, row, upserted};
 use crate::deliveries::{in_flight, news};
 use crate::support::{NOW, World, id};
@@ -54,13 +55,13 @@ enum Way {
 async fn decide(world: &World, way: Way, contact: ContactId, opted_out: Option<bool>) {
     let (contacts, account, draft) = (world.contacts(), world.account, deciding(opted_out));
     match way {
-        Way::Put => drop(
-            contacts
-                .update(account, contact, &draft, None, NOW)
-                .await
-                .unwrap()
-                .unwrap(),
-        ),
+        Way::Put => {
+            let change = ContactChange {
+                opted_out,
+                ..ContactChange::default()
+            };
+            update(world, contact, &change, NOW).await;
+        }
         Way::Import => {
             let mut rows = [row("Ana", PHONE, &[])];
             rows[0].contact.opted_out = opted_out;

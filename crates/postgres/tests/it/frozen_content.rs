@@ -30,10 +30,13 @@ async fn change_everything(world: &World, stored: &Template) {
     };
     let changed = SyncedTemplate::Changed {
         template: synced.clone(),
-        seen: stored.updated_at,
         stops: None,
     };
     assert_eq!(templates.sync(account, &[changed]).await.unwrap().updated, 1);
+    let synced = Template {
+        version: stored.version + 1,
+        ..synced
+    };
     let edited = Template {
         name: "outro".into(),
         footer_text: Some("Loja".into()),

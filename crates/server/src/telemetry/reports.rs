@@ -68,7 +68,7 @@ impl CallbackReport for Reports {
         self.0.unreadable.increment(1);
     }
 
-    fn set_aside(&self, id: CallbackId, error: &dyn std::error::Error) {
+    fn set_aside(&self, id: CallbackId, error: &StoreError) {
         let cause = chain(error);
         tracing::error!(callback = %id, cause, "a callback of WhatsApp cannot be applied and is set aside");
         self.0.set_aside.increment(1);
