@@ -1,2 +1,1 @@
-ALTER TABLE messages DROP COLUMN pricing;
 ALTER TABLE campaign_sends DROP COLUMN pricing;

@@ -1,5 +1,4 @@
--- What WhatsApp's statuses say about the price of a message, without nulls, and which status said it. In no index, so
--- that a status is a heap-only update as before.
+-- What WhatsApp's statuses say about the price of a send, without nulls, and which status said it. In no index, so that a
+-- status is a heap-only update as before.
 
 ALTER TABLE campaign_sends ADD COLUMN pricing jsonb;
-ALTER TABLE messages ADD COLUMN pricing jsonb;

@@ -1,5 +1,6 @@
 //! Message templates.
 
+mod read;
 mod sync;
 
 use async_trait::async_trait;
@@ -31,6 +32,8 @@ use crate::pool::TenantPool;
 use crate::schema::message_templates;
 use crate::sql::anywhere;
 use crate::transactions::in_tenant;
+
+pub(crate) use read::{locked, one};
 
 /// Message templates.
 #[derive(Clone, Debug)]
@@ -471,41 +474,4 @@ impl TemplateStore for PgTemplates {
         let row: Option<TemplateRow> = self.0.read_row_if_any(account, one).await?;
         row.map(Template::try_from).transpose()
     }
-}
-
-/// A template, for those who read it as part of something else.
-pub(crate) async fn one(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: TemplateId,
-    deleted_too: bool,
-) -> Attempt<Option<Template>> {
-    let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
-        .filter(message_templates::account_id.eq(account.0))
-        .filter(message_templates::id.eq(id.0))
-        .select((TemplateRow::as_select(), message_templates::deleted_at))
-        .first(conn)
-        .await
-        .optional()?;
-    let row = row.filter(|(_, deleted_at)| deleted_too || deleted_at.is_none());
-    Ok(row.map(|(row, _)| Template::try_from(row)).transpose()?)
-}
-
-/// The same, and it stays as it is until the transaction ends.
-pub(crate) async fn locked(
-    conn: &mut AsyncPgConnection,
-    account: AccountId,
-    id: TemplateId,
-    deleted_too: bool,
-) -> Attempt<Option<Template>> {
-    let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
-        .filter(message_templates::account_id.eq(account.0))
-        .filter(message_templates::id.eq(id.0))
-        .select((TemplateRow::as_select(), message_templates::deleted_at))
-        .for_share()
-        .first(conn)
-        .await
-        .optional()?;
-    let row = row.filter(|(_, deleted_at)| deleted_too || deleted_at.is_none());
-    Ok(row.map(|(row, _)| Template::try_from(row)).transpose()?)
 }

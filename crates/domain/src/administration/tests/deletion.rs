@@ -1,0 +1,148 @@
+//! The removal of accounts.
+
+use super::*;
+
+fn cancellation(gateway_id: Option<&str>, until: OffsetDateTime) -> GatewayCancellation {
+    GatewayCancellation {
+        subscription_id: SubscriptionId(Uuid::from_u128(5)),
+        gateway_subscription_id: gateway_id.map(str::to_owned),
+        until,
+    }
+}
+
+fn at_gateway(id: &str) -> GatewaySubscription {
+    GatewaySubscription {
+        id: id.into(),
+        customer: "cus".into(),
+        value: None,
+        cycle: "MONTHLY".into(),
+        deleted: false,
+    }
+}
+
+/// What is left at the gateway is remembered until the gateway has answered for it.
+#[tokio::test]
+async fn a_cancellation_is_forgotten_when_nothing_more_is_to_be_expected() {
+    let silent = || GatewayFault::Unanswered("time-out".into());
+    let (later, past) = (NOW + time::Duration::HOUR, NOW);
+    type Found = Result<Option<&'static str>, GatewayFault>;
+    type Answer = Result<(), GatewayFault>;
+    type Case = (Option<&'static str>, OffsetDateTime, Found, Answer, bool, bool);
+    let cases: Vec<Case> = vec![
+        (Some("sub_1"), past, Ok(None), Ok(()), true, true),
+        (Some("sub_1"), past, Ok(None), Err(GatewayFault::Missing), true, true),
+        (Some("sub_1"), past, Ok(None), Err(silent()), false, false),
+        (
+            Some("sub_1"),
+            past,
+            Ok(None),
+            Err(GatewayFault::NotConfigured),
+            false,
+            true,
+        ),
+        (None, later, Ok(None), Ok(()), false, true),
+        (None, past, Ok(None), Ok(()), true, true),
+        (None, later, Ok(Some("sub_2")), Ok(()), true, true),
+        (None, later, Ok(Some("sub_2")), Err(silent()), false, false),
+        (None, later, Err(silent()), Ok(()), false, false),
+    ];
+    for (id, until, found, answer, forgotten, succeeds) in cases {
+        let told = format!("{id:?} {until} {found:?} {answer:?}");
+        let mut store = MockDeletionStore::new();
+        let due = cancellation(id, until);
+        store
+            .expect_claim_cancellation()
+            .returning(move |_| Ok(Some(due.clone())));
+        store
+            .expect_forget_cancellation()
+            .times(usize::from(forgotten))
+            .returning(|_| Ok(()));
+        let mut gateway = MockPaymentGateway::new();
+        gateway
+            .expect_find()
+            .returning(move |_| found.clone().map(|id| id.map(at_gateway)));
+        gateway.expect_cancel().returning(move |_| answer.clone());
+        let media = Arc::new(MockMediaStore::new());
+        let deletions = Deletions::new(Arc::new(store), media, Arc::new(gateway), no_report(), clock());
+        match deletions.cancel_next().await {
+            Ok(_) => assert!(succeeds, "{told}"),
+            // Whose fault it is stays known.
+            Err(error) => assert!(
+                !succeeds && matches!(error, AdministrationError::Gateway(_)),
+                "{told}: {error:?}"
+            ),
+        }
+    }
+}
+
+/// Expects that no error is swallowed.
+fn no_report() -> Arc<MockErrorReport> {
+    Arc::new(MockErrorReport::new())
+}
+
+#[tokio::test]
+async fn a_removal_goes_on_whatever_the_gateway_says_and_ends_when_all_is_gone() {
+    let mut store = MockDeletionStore::new();
+    store.expect_begin().returning(|_, _, until| {
+        assert_eq!(until, NOW + WATCHED_FOR);
+        Ok(true)
+    });
+    store
+        .expect_cancellations()
+        .returning(|_| Ok(vec![cancellation(Some("sub_1"), NOW)]));
+    let left = Mutex::new(3);
+    store.expect_purge().times(4).returning(move |_, _| {
+        let mut left = left.lock().unwrap();
+        *left -= 1;
+        Ok(*left >= 0)
+    });
+    store.expect_end().times(1).returning(|_| Ok(()));
+    let mut gateway = MockPaymentGateway::new();
+    let silence = GatewayFault::Unanswered("time-out".into());
+    gateway
+        .expect_cancel()
+        .times(1)
+        .returning(move |_| Err(silence.clone()));
+    let mut media = MockMediaStore::new();
+    media.expect_delete_account().times(1).returning(|_| Ok(()));
+    let mut report = MockErrorReport::new();
+    report
+        .expect_swallowed()
+        .times(1)
+        .withf(|step, error| {
+            *step == SideStep::CancelSubscription
+                && error.to_string()
+                    == AdministrationError::from(GatewayFault::Unanswered("time-out".into())).to_string()
+        })
+        .returning(|_, _| ());
+    let (store, media, gateway) = (Arc::new(store), Arc::new(media), Arc::new(gateway));
+    let deletions = Deletions::new(store, media, gateway, Arc::new(report), clock());
+    deletions.delete(ACCOUNT).await.unwrap();
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_removed_keep_a_removal_open() {
+    let failed = || MediaStoreError::Failed("down".into());
+    for (media_fault, ends) in [(failed(), false), (MediaStoreError::NotConfigured, true)] {
+        let mut store = MockDeletionStore::new();
+        store.expect_claim().returning(|_| Ok(Some(ACCOUNT)));
+        store.expect_purge().returning(|_, _| Ok(false));
+        store.expect_end().times(usize::from(ends)).returning(|_| Ok(()));
+        let mut media = MockMediaStore::new();
+        let fault = Mutex::new(Some(media_fault));
+        media
+            .expect_delete_account()
+            .returning(move |_| Err(fault.lock().unwrap().take().unwrap()));
+        let gateway = Arc::new(MockPaymentGateway::new());
+        let deletions = Deletions::new(Arc::new(store), Arc::new(media), gateway, no_report(), clock());
+        assert_eq!(deletions.finish_next().await.is_ok(), ends);
+    }
+    let mut store = MockDeletionStore::new();
+    store.expect_begin().returning(|_, _, _| Ok(false));
+    let (media, gateway) = (Arc::new(MockMediaStore::new()), Arc::new(MockPaymentGateway::new()));
+    let deletions = Deletions::new(Arc::new(store), media, gateway, no_report(), clock());
+    assert!(matches!(
+        deletions.delete(ACCOUNT).await,
+        Err(AdministrationError::NotFound)
+    ));
+}

@@ -1,0 +1,123 @@
+//! Tests of the configuration.
+
+use recado_gateways::mail::SmtpMailer;
+
+use super::*;
+
+const SECRET: &str = "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=";
+
+fn read(changes: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let mut variables = std::collections::HashMap::from([
+        ("DATABASE_URL", "postgres://u@h/db"),
+        ("APP_SECRET", SECRET),
+        ("SESSION_JWT_SECRET", "a-session-secret-of-32-bytes-long"),
+    ]);
+    variables.extend(changes.iter().copied());
+    Config::read(&|name| variables.get(name).map(|&value| value.to_owned()))
+}
+
+#[test]
+fn three_variables_suffice() {
+    let config = read(&[]).unwrap();
+    assert_eq!(config.bind.to_string(), "127.0.0.1:8080");
+    assert_eq!(
+        (config.cookie_secure, config.session_cookie.as_str()),
+        (true, "svc-session")
+    );
+    assert_eq!((config.message_delay, config.runs), (Duration::milliseconds(200), 64));
+    assert_eq!(
+        (config.media_store_url, config.media_public_url.as_str()),
+        (None, "http://127.0.0.1:8080/media")
+    );
+    assert_eq!(config.send_unknown_ttl, Duration::minutes(10));
+    assert_eq!(config.database_wait_timeout, Duration::milliseconds(750));
+    assert_eq!(config.webhook_retry_schedule, Schedule::default());
+}
+
+#[test]
+fn debug_shows_no_secret_and_no_address_that_may_hold_one() {
+    let planted = [
+        ("PLATFORM_ADMIN_EMAILS", "planted@example.com"),
+        ("AI_API_URL", "http://planted@ai.example/v1"),
+        ("AI_API_KEY", "planted"),
+    ];
+    let config = read(&planted).unwrap();
+    let shown = format!("{config:?}{:?}", config.ai);
+    assert!(!shown.contains("planted") && !shown.contains("107, 107"), "{shown}");
+}
+
+#[test]
+fn each_missing_or_malformed_one_is_named_without_its_value() {
+    let cases = [
+        ("DATABASE_URL", ""),
+        ("DATABASE_URL", "mysql://secret"),
+        ("DATABASE_POOL_SIZE", "3"),
+        ("BIND", "localhost"),
+        ("TRUSTED_PROXIES", "10.0.0.0/33"),
+        ("EGRESS_ALLOW_CIDRS", "10.0.0.0/8, 127.0.0.1/33"),
+        ("EGRESS_ALLOW_CIDRS", "localhost"),
+        ("AI_API_URL", "ai.example/v1"),
+        ("PUBLIC_URL", "recado.example"),
+        ("CORS_ORIGINS", "https://a.example, b.example"),
+        ("SMTP_URL", "mail.example:25"),
+        ("MEDIA_STORE_URL", "/var/media"),
+        ("MEDIA_STORE_URL", "file://media"),
+        ("MEDIA_PUBLIC_URL", "media.example"),
+        ("APP_SECRET", " "),
+        ("APP_SECRET", "c2hvcnQ="),
+        ("SESSION_JWT_SECRET", ""),
+        ("SESSION_JWT_SECRET", "too-short"),
+        ("COOKIE_SECURE", "yes"),
+        ("CAMPAIGN_MESSAGE_DELAY_MS", "-1"),
+        ("CAMPAIGN_RUNS", "5000"),
+        ("SEND_UNKNOWN_TTL", "10"),
+        ("SEND_UNKNOWN_TTL", "ten minutes"),
+        ("WEBHOOK_RETRY_SCHEDULE", "77"),
+        ("WEBHOOK_RETRY_SCHEDULE", "5s,,5m"),
+        ("MAX_CONNECTIONS", "15"),
+        ("CALLBACK_MEMORY", "1MiB"),
+        ("LOG_FORMAT", "xml"),
+        ("METRICS_BIND", "9090"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "user:password@collector"),
+        ("PAYMENT_GATEWAY_URL", "gateway.example/v3"),
+        ("WHATSAPP_API_URL", "no address"),
+        ("WHATSAPP_API_URL", "ftp://user:password@host"),
+        ("SESSION_JWKS_URL", "idp.example/jwks"),
+    ];
+    for (variable, value) in cases {
+        let error = read(&[(variable, value)]).unwrap_err();
+        assert_eq!(error.variable, variable, "{value}");
+        assert!(value.trim().is_empty() || !error.to_string().contains(value), "{error}");
+    }
+    let both = read(&[("SESSION_JWKS_URL", "https://idp/jwks")]).unwrap_err();
+    assert_eq!(both.variable, "SESSION_JWT_SECRET");
+}
+
+#[test]
+fn mail_comes_from_the_public_host() {
+    for (public_url, from) in [
+        ("https://app.recado.example/x", "Recado <no-reply@app.recado.example>"),
+        ("http://localhost:8080", "Recado <no-reply@localhost>"),
+        ("http://127.0.0.1:8080", "Recado <no-reply@localhost>"),
+        ("http://[::1]:8080", "Recado <no-reply@localhost>"),
+    ] {
+        assert_eq!(read(&[("PUBLIC_URL", public_url)]).unwrap().mail_from, from);
+        let mailer = SmtpMailer::new(&SecretString::from("smtp://mail.example"), from);
+        assert!(mailer.is_ok(), "{from}");
+    }
+    assert_eq!(read(&[("MAIL_FROM", "a@b.example")]).unwrap().mail_from, "a@b.example");
+}
+
+#[test]
+fn durations_and_lists() {
+    let config = read(&[
+        ("SEND_UNKNOWN_TTL", "500ms"),
+        ("WEBHOOK_RETRY_SCHEDULE", "10ms, 2h"),
+        ("PLATFORM_ADMIN_EMAILS", "a@b.c, d@e.f,"),
+    ])
+    .unwrap();
+    assert_eq!(config.send_unknown_ttl, Duration::milliseconds(500));
+    let delays = vec![Duration::milliseconds(10), Duration::hours(2)];
+    assert_eq!(config.webhook_retry_schedule, Schedule(delays));
+    assert_eq!(config.platform_admin_emails, ["a@b.c", "d@e.f"]);
+}

@@ -1,0 +1,1 @@
+ALTER TABLE contacts DROP COLUMN first_referral_at, DROP COLUMN first_referral;

@@ -1,0 +1,3 @@
+-- The same of a message of a conversation.
+
+ALTER TABLE messages ADD COLUMN pricing jsonb;
