@@ -72,8 +72,8 @@ pub struct RetriedCampaign {
 pub struct RetrySchedule {
     /// The campaign as it will be: with the time.
     pub campaign: Campaign,
-    /// When the campaign that this was decided on was changed last.
-    pub decided_on: OffsetDateTime,
+    /// The version of the campaign that this was decided on.
+    pub decided_on: i64,
     /// What was asked for; its `not_before` is the time.
     pub request: RetryRequest,
     /// Who asked: the start is theirs.
@@ -131,7 +131,7 @@ impl Campaigns {
         self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
             let audit = tenant.audit(AuditAction::Update, "campaign", id);
             let schedule = RetrySchedule {
-                decided_on: stored.updated_at,
+                decided_on: stored.version,
                 campaign: Campaign {
                     status,
                     retry_scheduled_at: request.not_before,
@@ -318,7 +318,7 @@ mod tests {
             runs.expect_facts().returning(|_, _| Ok(Some(of(ended()))));
             runs.expect_retry()
                 .times(1)
-                .withf(|retry| retry.request == at(NOW) && retry.decided_on == NOW)
+                .withf(|retry| retry.request == at(NOW) && retry.decided_on == retry.campaign.version)
                 .returning(move |_| Ok(outcome.clone()));
             let retried = campaigns(MockCampaignStore::new(), runs)
                 .retry_failed(&tenant(), ended().id, at(NOW))

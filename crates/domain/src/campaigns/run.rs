@@ -144,8 +144,8 @@ pub struct RunRetry {
     pub profile_id: Option<ProfileId>,
     /// Messages a month of the plan.
     pub monthly_limit: i64,
-    /// When the campaign that this was decided on was changed last.
-    pub decided_on: OffsetDateTime,
+    /// The version of the campaign that this was decided on.
+    pub decided_on: i64,
     /// Which failed sends are tried again.
     pub request: RetryRequest,
 }
@@ -295,7 +295,7 @@ pub fn prepare_retry(facts: RunFacts, run: Announced, request: RetryRequest) -> 
         .ok_or(Refusal::NoActivePlan)?;
     Ok(RunRetry {
         expected: facts.campaign.status,
-        decided_on: facts.campaign.updated_at,
+        decided_on: facts.campaign.version,
         run,
         request,
         profile_id: facts.profile_id,

@@ -92,7 +92,7 @@ impl Webhooks {
             created_at: now,
             updated_at: now,
         };
-        let changes = json!({ "name": webhook.name, "url": webhook.url, "events": webhook.events,
+        let changes = json!({ "name": webhook.name, "url": webhook.url.as_deref().map(without_query), "events": webhook.events,
             "direction": webhook.direction, "is_active": webhook.is_active });
         let audit = tenant
             .audit(AuditAction::Create, ENTITY, webhook.id)

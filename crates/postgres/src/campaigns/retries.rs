@@ -212,8 +212,10 @@ pub(super) async fn schedule(
 ) -> Attempt<(Write<CampaignStatus>, RetryReport)> {
     let (campaign, request, scheduler) = (&schedule.campaign, &schedule.request, &schedule.scheduler);
     let (account, id) = (campaign.account_id, campaign.id);
-    let moved = sql("UPDATE campaigns SET retry_scheduled_at = $5, updated_at = $6
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3 AND updated_at = $4")
+    let moved = sql(
+        "UPDATE campaigns SET retry_scheduled_at = $5, updated_at = $6, version = version + 1
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = $3 AND version = $4",
+    )
     .bind(account)
     .bind(id)
     .bind(campaign.status.as_str())

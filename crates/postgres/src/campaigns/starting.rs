@@ -137,7 +137,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
         return Ok(RetryOutcome::Refused(refusal));
     }
     // Another retry may have run and ended since: its failures are not what this one was decided on.
-    if (stored.status, stored.updated_at) != (retry.expected, retry.decided_on) {
+    if (stored.status, stored.version) != (retry.expected, retry.decided_on) {
         return Ok(RetryOutcome::Refused(Refusal::Contended));
     }
     if !contents::freeze_for_retry(conn, &stored).await? {

@@ -128,21 +128,22 @@ async fn update(
            quality_score = w.quality_score, unsupported = w.unsupported, parameter_format = w.parameter_format,
            header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
            version = t.version + 1
-         FROM jsonb_populate_recordset(NULL::message_templates, $2) w
-         JOIN unnest($3, $4) AS seen (id, version) ON seen.id = w.id
-         WHERE t.account_id = $1 AND t.id = w.id AND t.deleted_at IS NULL AND t.version = seen.version
-         RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason),
+         FROM known k JOIN jsonb_populate_recordset(NULL::message_templates, $2) w ON w.id = k.id
+         JOIN unnest($3, $4) AS seen (id, version) ON seen.id = k.id
+         WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = seen.version
+         RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason,
+           k.category AS previous_category, k.meta_status AS previous_status),
          told AS (
            INSERT INTO outbox_events (account_id, payload)
            SELECT $1, jsonb_build_object('kind', 'webhook', 'type', 'template.status_changed', 'items', jsonb_agg(
              jsonb_build_object('id', n.id, 'name', n.name, 'language', n.language, 'status', n.meta_status,
-               'previous_status', k.meta_status, 'category', n.category, 'previous_category', k.category,
+               'previous_status', n.previous_status, 'category', n.category, 'previous_category', n.previous_category,
                'rejection_reason', n.rejection_reason)))
-           FROM written n JOIN known k ON k.id = n.id
-             AND (k.meta_status <> n.meta_status OR k.category <> n.category AND n.meta_status <> 'draft')
-           WHERE (SELECT webhook_listens($1, 'template.status_changed'))
+           FROM written n
+           WHERE (n.previous_status <> n.meta_status OR n.previous_category <> n.category AND n.meta_status <> 'draft')
+             AND (SELECT webhook_listens($1, 'template.status_changed'))
            HAVING count(*) > 0)
-         SELECT n.id, k.category FROM written n JOIN known k ON k.id = n.id")
+         SELECT id, previous_category AS category FROM written")
     .bind(account)
     .bind(rows(templates.iter().copied()))
     .bind(ids)

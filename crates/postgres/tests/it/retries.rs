@@ -20,7 +20,7 @@ pub(crate) async fn retry_of(world: &World, campaign: &Campaign) -> RunRetry {
         .unwrap()
         .unwrap();
     RunRetry {
-        decided_on: stored.updated_at,
+        decided_on: stored.version,
         campaign: Campaign {
             status: CampaignStatus::Sending,
             completed_at: None,

@@ -273,7 +273,7 @@ async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) ->
         .unwrap()
         .unwrap();
     RetrySchedule {
-        decided_on: stored.updated_at,
+        decided_on: stored.version,
         campaign: Campaign {
             retry_scheduled_at: Some(due),
             updated_at: stored.updated_at + Duration::MICROSECOND,
@@ -349,6 +349,7 @@ async fn a_scheduled_retry_ends_with_its_campaign_and_when_it_is_given_up() {
     // Another change keeps it.
     store.update(&stored, &stored, &[]).await.unwrap();
     assert_eq!(world.number(SCHEDULED).await, 1);
+    let stored = store.find(world.account, campaign.id).await.unwrap().unwrap();
     let without = Campaign {
         retry_scheduled_at: None,
         ..stored.clone()

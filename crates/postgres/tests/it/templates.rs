@@ -53,7 +53,8 @@ async fn a_template_is_stored_as_written() {
         quality_score: Some("GREEN".into()),
         category_change: Some(CategoryChange {
             to: Category::Marketing,
-            at: NOW,
+            // Published and stored in milliseconds.
+            at: NOW.replace_millisecond(NOW.millisecond()).unwrap(),
         }),
         ..world.template("full")
     };

@@ -183,7 +183,7 @@ fn failed_sends_are_tried_again_under_the_same_rules() {
         (CampaignStatus::Partial, CampaignStatus::Sending)
     );
     assert_eq!((retry.campaign.completed_at, retry.run.trigger), (None, Trigger::Retry));
-    assert_eq!(retry.decided_on, of(CampaignStatus::Partial).campaign.updated_at);
+    assert_eq!(retry.decided_on, of(CampaignStatus::Partial).campaign.version);
     let report = RetryReport {
         tried: 2,
         left_out: vec![],

@@ -49,7 +49,7 @@ impl System {
 
     pub(super) async fn retry(&mut self, state: &State, campaign: usize, expected: CampaignStatus) -> Answer {
         let (stored, account) = (self.stage.stored(campaign).await, CAMPAIGNS[campaign]);
-        let updated_at = stored.updated_at;
+        let version = stored.version;
         let retry = RunRetry {
             campaign: Campaign {
                 status: CampaignStatus::Sending,
@@ -57,7 +57,7 @@ impl System {
                 ..stored
             },
             expected,
-            decided_on: updated_at,
+            decided_on: version,
             run: Announced {
                 trigger: Trigger::Retry,
                 actor: None,
