@@ -33,7 +33,7 @@ const EARLY_RETRIES: u32 = 2;
 /// How often a template's verdict is tried when the template changes at the same time.
 const VERDICT_ATTEMPTS: u32 = 3;
 
-/// How often a callback is claimed, with up to [`LONGEST_BACKOFF`] between, before it is set aside: more than an hour.
+/// How often a callback is claimed, with up to `LONGEST_BACKOFF` between, before it is set aside: more than an hour.
 pub const MAX_CLAIMS: u32 = 20;
 const LONGEST_BACKOFF: Duration = Duration::minutes(5);
 
