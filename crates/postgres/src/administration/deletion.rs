@@ -1,5 +1,4 @@
-//! Accounts on their way out. Whatever has an `account_id` is removed, table by table as the catalogue names them: a
-//! table that is added tomorrow is not forgotten.
+//! Accounts on their way out: the end of their use, the removal of their rows, what is left to do at the payment gateway.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
@@ -10,13 +9,11 @@ use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
+use super::purge::{plan_by_key, purge};
 use crate::errors::Attempt;
 use crate::pool::PlatformPool;
-use crate::sql::{Id, Word, sql};
+use crate::sql::{Id, sql};
 use crate::transactions::in_platform;
-
-/// How many rows go in one transaction: no statement comes near its time-out.
-const BATCH: usize = 2_000;
 
 /// Accounts on their way out.
 #[derive(Clone, Debug)]
@@ -103,50 +100,14 @@ async fn begin(
     Ok(true)
 }
 
-/// Every table with an `account_id`, whatever refers to another one before it.
-const TABLES: &str = "WITH RECURSIVE owned AS (
-       SELECT c.oid, c.relname FROM pg_class c
-       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
-       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-         AND c.relname NOT IN ('account_deletions', 'gateway_cancellations')),
-     refers AS (
-       SELECT DISTINCT f.conrelid AS source, f.confrelid AS target FROM pg_constraint f
-       JOIN owned s ON s.oid = f.conrelid JOIN owned t ON t.oid = f.confrelid
-       WHERE f.contype = 'f' AND f.conrelid <> f.confrelid),
-     placed AS (
-       SELECT oid, 0 AS place FROM owned
-       UNION SELECT r.source, p.place + 1 FROM placed p JOIN refers r ON r.target = p.oid WHERE p.place < 50)
-     SELECT quote_ident(o.relname) AS word FROM owned o JOIN placed p ON p.oid = o.oid
-     GROUP BY o.relname ORDER BY max(p.place) DESC, o.relname";
-
-/// Up to a batch of rows. True: it was full, so that there may be more.
-async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<bool> {
-    let tables: Vec<Word> = sql(TABLES).load(&mut *conn).await?;
-    let mut room = BATCH;
-    for Word { word: table } in tables {
-        let statement = format!(
-            "DELETE FROM {table} WHERE ctid = ANY (ARRAY(SELECT ctid FROM {table} WHERE account_id = $1 LIMIT $2))"
-        );
-        let removed = sql(statement)
-            .bind(account)
-            .bind(i64::try_from(room).unwrap_or(i64::MAX))
-            .execute(&mut *conn)
-            .await?;
-        room = room.saturating_sub(removed);
-        if room == 0 {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
 async fn end(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
     // With whatever refers to it and came late; then what refers to nothing.
+    plan_by_key(&mut *conn).await?;
     sql("DELETE FROM accounts WHERE id = $1 AND deleting_at IS NOT NULL")
         .bind(account)
         .execute(&mut *conn)
         .await?;
-    purge(&mut *conn, account).await?;
+    while purge(&mut *conn, account).await? {}
     sql("DELETE FROM account_deletions WHERE account_id = $1")
         .bind(account)
         .execute(conn)

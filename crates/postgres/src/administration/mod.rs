@@ -5,6 +5,7 @@ mod accounts;
 mod deletion;
 mod figures;
 mod overview;
+mod purge;
 mod support;
 
 use async_trait::async_trait;

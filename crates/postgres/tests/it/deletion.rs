@@ -1,6 +1,7 @@
 //! The removal of an account: every row of every table, and nothing else.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use recado_domain::administration::{AdministrationStore, DeletionStore};
 use recado_domain::shared::AccountId;
@@ -176,6 +177,77 @@ async fn a_large_account_goes_in_pieces() {
     }
     assert_eq!(pieces, 5, "9,000 rows and some more, 2,000 at a time");
     store.end(world.account).await.unwrap();
+    assert_eq!(rows_of(&world, world.account).await, BTreeMap::new());
+}
+
+/// The tables with most rows, and the contacts that they refer to.
+const LARGE: [&str; 5] = ["orders", "carts", "metric_events", "metric_contacts", "contacts"];
+
+/// So many rows of each large table, which no vacuum visits.
+async fn large_account(world: &World, rows: usize) {
+    let mut statements = String::from("SET session_replication_role = replica;");
+    for table in LARGE {
+        statements.push_str(&format!("ALTER TABLE {table} SET (autovacuum_enabled = false);"));
+    }
+    statements.push_str(
+        &"INSERT INTO contacts (account_id, id, name) SELECT 'A', md5('c' || i)::uuid, 'Ana' FROM i;
+          INSERT INTO orders (account_id, id, platform, external_id, contact_id, status, total, placed_at)
+            SELECT 'A', md5('o' || i)::uuid, 'loja', i::text, md5('c' || i)::uuid, 'pending', 1, now() FROM i;
+          INSERT INTO carts (account_id, id, platform, external_id, contact_id, total, status, created_at)
+            SELECT 'A', md5('k' || i)::uuid, 'loja', i::text, md5('c' || i)::uuid, 1, 'abandoned', now() FROM i;
+          INSERT INTO metrics (account_id, metric_name) VALUES ('A', 'm');
+          INSERT INTO metric_contacts (account_id, metric_name, contact_id) SELECT 'A', 'm', md5('c' || i)::uuid FROM i;
+          INSERT INTO metric_events (account_id, id, metric_name, contact_id, source, occurred_at)
+            SELECT 'A', md5('e' || i)::uuid, 'm', md5('c' || i)::uuid, 'site', now() FROM i;
+          SET session_replication_role = DEFAULT; ANALYZE"
+            .replace("FROM i", &format!("FROM generate_series(1, {rows}) i"))
+            .replace("'A'", &format!("'{}'", world.account)),
+    );
+    world.sql(&statements).await;
+}
+
+/// How many pages of tables and indexes were read until now, by connections that are closed.
+async fn pages_read(world: &mut World) -> i64 {
+    world.close().await;
+    let pages = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))
+      FROM pg_statio_user_tables";
+    world.number(pages).await
+}
+
+/// Also `RECADO_ROWS=200000`, by hand: a batch is far below the limit of a statement then, too.
+#[tokio::test]
+async fn removal_reads_a_bounded_number_of_pages_a_row() {
+    let mut world = World::new().await;
+    let rows = std::env::var("RECADO_ROWS").map_or(12_000, |rows| rows.parse().unwrap());
+    large_account(&world, rows).await;
+    assert!(
+        PgDeletions::new(world.platform.clone())
+            .begin(world.account, LEASE, NOW)
+            .await
+            .unwrap()
+    );
+    let (began, before) = (Instant::now(), pages_read(&mut world).await);
+    let (mut batches, mut longest) = (0_usize, std::time::Duration::ZERO);
+    let store = PgDeletions::new(world.platform.clone());
+    loop {
+        let batch = Instant::now();
+        let more = store.purge(world.account, LEASE).await.unwrap();
+        longest = longest.max(batch.elapsed());
+        batches += 1;
+        if !more {
+            break;
+        }
+    }
+    store.end(world.account).await.unwrap();
+    drop(store);
+    let pages = pages_read(&mut world).await - before;
+    println!(
+        "{rows} rows of each: {batches} batches, longest {longest:?}, all {:?}, {pages} pages",
+        began.elapsed()
+    );
+    assert!(batches >= LARGE.len() * rows / 2_000);
+    let removed = i64::try_from(LARGE.len() * rows).unwrap();
+    assert!(pages < 40 * removed, "{pages} pages for {removed} rows");
     assert_eq!(rows_of(&world, world.account).await, BTreeMap::new());
 }
 

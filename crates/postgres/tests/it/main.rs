@@ -24,6 +24,7 @@ mod deliveries;
 mod exports;
 mod folders;
 mod frozen_content;
+mod foreign_keys;
 mod histories;
 mod idempotency;
 mod ingestion;

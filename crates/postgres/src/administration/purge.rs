@@ -1,0 +1,221 @@
+//! Removes the rows of an account: table by table as the catalogue names them, so that a table that is added tomorrow is
+//! not forgotten, and in each by its primary key. `account_deletions` holds the table and the last key removed from it: no
+//! batch passes over the dead index entries that earlier ones left, which only a vacuum removes.
+
+use diesel::OptionalExtension;
+use diesel::prelude::QueryableByName;
+use diesel::sql_types::{Array, Bool, Nullable, Text};
+use diesel_async::{AsyncPgConnection, RunQueryDsl};
+use recado_domain::shared::AccountId;
+
+use crate::errors::Attempt;
+use crate::sql::sql;
+
+/// How many rows go in one transaction: no statement comes near its time-out.
+const BATCH: usize = 2_000;
+
+/// Every table with an `account_id`, whatever refers to another one before it, with the columns of its primary key and
+/// their types.
+const TABLES: &str = "WITH RECURSIVE owned AS (
+       SELECT c.oid, c.relname FROM pg_class c
+       JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'account_id' AND NOT a.attisdropped
+       WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+         AND c.relname NOT IN ('account_deletions', 'gateway_cancellations')),
+     refers AS (
+       SELECT DISTINCT f.conrelid AS source, f.confrelid AS target FROM pg_constraint f
+       JOIN owned s ON s.oid = f.conrelid JOIN owned t ON t.oid = f.confrelid
+       WHERE f.contype = 'f' AND f.conrelid <> f.confrelid),
+     placed AS (
+       SELECT oid, 0 AS place FROM owned
+       UNION SELECT r.source, p.place + 1 FROM placed p JOIN refers r ON r.target = p.oid WHERE p.place < 50),
+     ordered AS (
+       SELECT o.oid, o.relname, max(p.place) AS place FROM owned o JOIN placed p ON p.oid = o.oid
+       GROUP BY o.oid, o.relname)
+     SELECT quote_ident(o.relname) AS name, k.columns, k.types, k.by_account FROM ordered o
+     CROSS JOIN LATERAL (
+       SELECT array_agg(quote_ident(a.attname) ORDER BY x.n) AS columns,
+         array_agg(format_type(a.atttypid, NULL) ORDER BY x.n) AS types,
+         bool_or(x.n = 1 AND a.attname = 'account_id') AS by_account
+       FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS x (attnum, n)
+       JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = x.attnum
+       WHERE i.indrelid = o.oid AND i.indisprimary) k
+     ORDER BY o.place DESC, o.relname";
+
+#[derive(QueryableByName)]
+struct Table {
+    #[diesel(sql_type = Text)]
+    name: String,
+    /// Of the primary key.
+    #[diesel(sql_type = Array<Text>)]
+    columns: Vec<String>,
+    #[diesel(sql_type = Array<Text>)]
+    types: Vec<String>,
+    /// The primary key begins with the account.
+    #[diesel(sql_type = Bool)]
+    by_account: bool,
+}
+
+/// A table, and the last key removed from it.
+#[derive(Default, QueryableByName)]
+struct Progress {
+    #[diesel(sql_type = Nullable<Text>)]
+    table_name: Option<String>,
+    #[diesel(sql_type = Nullable<Array<Text>>)]
+    after: Option<Vec<String>>,
+}
+
+#[derive(QueryableByName)]
+struct Key {
+    #[diesel(sql_type = Array<Text>)]
+    key: Vec<String>,
+}
+
+impl Table {
+    /// Conditions of which every row meets one. Each has an index that begins with the account.
+    fn parts(&self) -> &'static [&'static str] {
+        match self.name.as_str() {
+            "outbox_events" => &["retry_at IS NULL", "retry_at IS NOT NULL"],
+            _ => &["true"],
+        }
+    }
+
+    /// The primary key behind the account: its columns, their values as texts, and these as `parameter` gives them.
+    fn key(&self, parameter: &str) -> (String, String, String) {
+        let columns = self.columns.get(1..).unwrap_or_default();
+        let texts: Vec<String> = columns.iter().map(|column| format!("{column}::text")).collect();
+        let types = self.types.iter().skip(1).enumerate();
+        let values: Vec<String> = types
+            .map(|(at, kind)| format!("(({parameter})[{}])::{kind}", at + 1))
+            .collect();
+        (columns.join(", "), texts.join(", "), values.join(", "))
+    }
+
+    /// Removes up to `room` rows behind a key: how many, and the last key if there may be more.
+    async fn purge(
+        &self,
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+        after: &[String],
+        room: usize,
+    ) -> Attempt<(usize, Option<Vec<String>>)> {
+        match (self.by_account, self.columns.len()) {
+            (true, 1) => Ok((self.purge_all(conn, account).await?, None)),
+            (true, _) => self.purge_after(conn, account, after, room).await,
+            (false, _) => self.purge_any(conn, account, room).await,
+        }
+    }
+
+    /// The account is the whole key.
+    async fn purge_all(&self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<usize> {
+        let statement = format!("DELETE FROM {} WHERE account_id = $1", self.name);
+        Ok(sql(statement).bind(account).execute(conn).await?)
+    }
+
+    async fn purge_after(
+        &self,
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+        after: &[String],
+        room: usize,
+    ) -> Attempt<(usize, Option<Vec<String>>)> {
+        let name = &self.name;
+        let (columns, texts, values) = self.key("$2");
+        let behind = match after.is_empty() {
+            true => "$2 IS NOT NULL".to_owned(),
+            false => format!("({columns}) > ({values})"),
+        };
+        let last: Option<Key> = sql(format!(
+            "SELECT ARRAY[{texts}] AS key FROM {name} WHERE account_id = $1 AND {behind}
+             ORDER BY {columns} LIMIT 1 OFFSET $3"
+        ))
+        .bind(account)
+        .bind(after.to_vec())
+        .bind(i64::try_from(room.saturating_sub(1)).unwrap_or(i64::MAX))
+        .get_result(&mut *conn)
+        .await
+        .optional()?;
+        let Some(Key { key: last }) = last else {
+            let rest = sql(format!("DELETE FROM {name} WHERE account_id = $1 AND {behind}"));
+            let removed = rest.bind(account).bind(after.to_vec()).execute(conn).await?;
+            return Ok((removed, None));
+        };
+        let (_, _, until) = self.key("$3");
+        let batch = sql(format!(
+            "DELETE FROM {name} WHERE account_id = $1 AND {behind} AND ({columns}) <= ({until})"
+        ));
+        let batch = batch.bind(account).bind(after.to_vec()).bind(last.clone());
+        Ok((batch.execute(conn).await?, Some(last)))
+    }
+
+    /// A directory, whose key does not name the account: few rows, in no order.
+    async fn purge_any(
+        &self,
+        conn: &mut AsyncPgConnection,
+        account: AccountId,
+        room: usize,
+    ) -> Attempt<(usize, Option<Vec<String>>)> {
+        let (name, columns) = (&self.name, self.columns.join(", "));
+        let mut removed = 0;
+        for part in self.parts() {
+            let statement = format!(
+                "DELETE FROM {name} WHERE account_id = $1 AND ({columns}) IN
+                   (SELECT {columns} FROM {name} WHERE account_id = $1 AND {part} LIMIT $2)"
+            );
+            let left = i64::try_from(room.saturating_sub(removed)).unwrap_or(i64::MAX);
+            removed += sql(statement).bind(account).bind(left).execute(&mut *conn).await?;
+        }
+        Ok((removed, (removed >= room).then(Vec::new)))
+    }
+}
+
+/// Until the end of the transaction, rows are read from indexes in their order: the statistics of a table that is being
+/// emptied say nothing.
+pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> Attempt<()> {
+    sql("SELECT set_config(name, 'off', true) FROM unnest(ARRAY[
+           'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_hashjoin', 'enable_mergejoin']) AS s (name)")
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Up to a batch of rows. True: there may be more.
+pub(super) async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<bool> {
+    let tables: Vec<Table> = sql(TABLES).load(&mut *conn).await?;
+    plan_by_key(&mut *conn).await?;
+    let progress: Option<Progress> =
+        sql("SELECT table_name, after FROM account_deletions WHERE account_id = $1 FOR UPDATE")
+            .bind(account)
+            .get_result(&mut *conn)
+            .await
+            .optional()?;
+    let Progress { table_name, after } = progress.unwrap_or_default();
+    let current = tables.iter().position(|table| table_name.as_ref() == Some(&table.name));
+    let mut after = current.and(after).unwrap_or_default();
+    let mut room = BATCH;
+    for table in tables.iter().skip(current.unwrap_or(0)) {
+        let (removed, last) = table.purge(&mut *conn, account, &after, room).await?;
+        room = room.saturating_sub(removed);
+        if last.is_some() || room == 0 {
+            note(conn, account, Some(&table.name), last.unwrap_or_default()).await?;
+            return Ok(true);
+        }
+        after.clear();
+    }
+    note(conn, account, None, Vec::new()).await?;
+    Ok(false)
+}
+
+async fn note(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    table: Option<&str>,
+    after: Vec<String>,
+) -> Attempt<()> {
+    sql("UPDATE account_deletions SET table_name = $2, after = $3 WHERE account_id = $1")
+        .bind(account)
+        .bind(table)
+        .bind(after)
+        .execute(conn)
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY orders_contact_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY orders_automation_id_idx;

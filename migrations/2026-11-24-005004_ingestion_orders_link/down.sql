@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY orders_link_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY carts_contact_id_idx;

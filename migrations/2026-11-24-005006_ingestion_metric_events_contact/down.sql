@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY metric_events_contact_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY metric_contacts_contact_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY automation_executions_automation_id_idx;

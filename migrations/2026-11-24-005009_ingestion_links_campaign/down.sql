@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY links_campaign_id_idx;

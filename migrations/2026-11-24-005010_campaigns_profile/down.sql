@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY campaigns_profile_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY message_templates_profile_id_idx;

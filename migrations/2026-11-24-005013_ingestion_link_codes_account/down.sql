@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY link_codes_account_id_idx;

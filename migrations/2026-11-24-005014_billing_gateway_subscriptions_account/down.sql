@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY gateway_subscriptions_account_id_idx;

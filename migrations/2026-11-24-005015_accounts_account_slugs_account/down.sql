@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY account_slugs_account_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY whatsapp_numbers_account_id_idx;

@@ -1,0 +1,1 @@
+DROP INDEX CONCURRENTLY outbox_events_retried_account_id_idx;
