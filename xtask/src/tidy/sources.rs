@@ -40,7 +40,26 @@ pub(super) fn check(path: &str, text: &str) -> Vec<Finding> {
             findings.push(Finding::new(path, at + 1, format!("{word} must not be committed")));
         }
     }
+    findings.extend(row_addresses(path, text));
     findings
+}
+
+/// A `ctid` is unique in one heap only: in a partitioned table it names rows of other accounts, too.
+fn row_addresses(path: &str, text: &str) -> Vec<Finding> {
+    if !path.starts_with("crates/postgres/src/") {
+        return Vec::new();
+    }
+    let lines = text.lines().enumerate();
+    let named = lines.filter(|(_, line)| contains_word(&line.to_lowercase(), "ctid"));
+    named
+        .map(|(at, _)| {
+            Finding::new(
+                path,
+                at + 1,
+                "ctid identifies no row of a partitioned table: use the primary key",
+            )
+        })
+        .collect()
 }
 
 /// Under a `src`; tests of a crate's whole outside may be long lists.
@@ -91,6 +110,15 @@ mod tests {
     fn files_say_what_they_are_for() {
         assert_eq!(check("crates/a/src/b.rs", "fn main() {}\n").len(), 1);
         assert_eq!(check("crates/a/build.rs", "fn main() {}\n"), []);
+    }
+
+    #[test]
+    fn ctid_is_found_in_statements_of_stores() {
+        let text =
+            "//! Docs.\nconst A: &str = \"DELETE FROM t WHERE CTID = $1\";\nconst B: &str = \"a direct_ctid\";\n";
+        let found = check("crates/postgres/src/a.rs", text);
+        assert_eq!(found.iter().map(|f| f.line).collect::<Vec<_>>(), [2]);
+        assert_eq!(check("crates/postgres/tests/it/a.rs", text), []);
     }
 
     #[test]
