@@ -45,6 +45,12 @@ impl ContactChange {
         Ok(change)
     }
 
+    /// Whether it may be written depends on the stored contact. Every other change may be written whatever is stored, so
+    /// that it never conflicts with another one.
+    pub(super) fn names_address(&self) -> bool {
+        self.phone.is_some() || self.wa_user_id.is_some()
+    }
+
     /// A contact that can be reached by a phone or a user id stays so.
     pub(super) fn check_address(&self, stored: &Contact) -> Result<(), FieldErrors> {
         let stays = |given: Option<bool>, stored: bool| given.unwrap_or(stored);

@@ -62,13 +62,14 @@ pub trait ContactStore: Send + Sync {
         now: OffsetDateTime,
     ) -> Result<Contact, StoreError>;
 
-    /// Writes the fields that the change names, provided that the contact still has this version. An opt-out is written only
-    /// when the change names it, by `Consent::decided` as of the database's now. Fails as `insert`.
+    /// Writes the fields that the change names, provided that the contact still has this version; none: whatever version it
+    /// has. An opt-out is written only when the change names it, by `Consent::decided` as of the database's now. Fails as
+    /// `insert`.
     async fn update(
         &self,
         account: AccountId,
         id: ContactId,
-        version: i64,
+        version: Option<i64>,
         change: &ContactChange,
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<Contact>, StoreError>;

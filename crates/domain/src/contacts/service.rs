@@ -66,10 +66,14 @@ impl Contacts {
         // An invalid input is refused first, whether or not there is such a contact.
         let change = ContactChange::of(input)?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
-            let stored = self.get(tenant, id).await?;
-            change.check_address(&stored)?;
+            let mut version = None;
+            if change.names_address() {
+                let stored = self.get(tenant, id).await?;
+                change.check_address(&stored)?;
+                version = Some(stored.version);
+            }
             let (account, now) = (tenant.account_id, self.clock.now());
-            let written = self.store.update(account, id, stored.version, &change, now).await?;
+            let written = self.store.update(account, id, version, &change, now).await?;
             written.or_missing(ContactError::NotFound)
         })
         .await

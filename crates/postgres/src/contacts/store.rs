@@ -244,7 +244,7 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ContactId,
-    version: i64,
+    version: Option<i64>,
     change: &ContactChange,
     now: OffsetDateTime,
 ) -> Attempt<UpdateOutcome<Contact>> {
@@ -259,7 +259,7 @@ async fn update(
            email = CASE WHEN $7 THEN $8 ELSE email END, wa_user_id = CASE WHEN $9 THEN $10 ELSE wa_user_id END,
            attributes = coalesce($11, attributes), updated_at = $13, version = version + 1,
            opted_out_at = {opted_out_at}, consent_at = {consent_at}
-         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = $3"
+         WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND version = coalesce($3, version)"
     );
     let row: Option<ContactRow> = sql(telling(&statement, "contacts", "contact.updated", COLUMNS, COLUMNS))
         .bind(account)
@@ -386,7 +386,7 @@ impl ContactStore for PgContacts {
         &self,
         account: AccountId,
         id: ContactId,
-        version: i64,
+        version: Option<i64>,
         change: &ContactChange,
         now: OffsetDateTime,
     ) -> Result<UpdateOutcome<Contact>, StoreError> {

@@ -18,7 +18,9 @@ pub(crate) fn renamed(name: &str) -> ContactChange {
 pub(crate) async fn update(world: &World, id: ContactId, change: &ContactChange, now: OffsetDateTime) -> Contact {
     let contacts = world.contacts();
     let stored = contacts.find(world.account, id).await.unwrap().unwrap();
-    let updated = contacts.update(world.account, id, stored.version, change, now).await;
+    let updated = contacts
+        .update(world.account, id, Some(stored.version), change, now)
+        .await;
     match updated.unwrap() {
         UpdateOutcome::Done(contact) => contact,
         other => panic!("{other:?}"),
@@ -64,9 +66,18 @@ async fn update_of_an_older_version_writes_nothing() {
     let first = update(&world, ana.id, &renamed("Bia"), NOW).await;
     let contacts = world.contacts();
     let change = renamed("Caio");
-    let stale = contacts.update(world.account, ana.id, ana.version, &change, NOW).await;
+    let stale = contacts
+        .update(world.account, ana.id, Some(ana.version), &change, NOW)
+        .await;
     assert_eq!(stale.unwrap(), UpdateOutcome::Stale);
-    assert_eq!(contacts.find(world.account, ana.id).await.unwrap(), Some(first));
+    assert_eq!(contacts.find(world.account, ana.id).await.unwrap(), Some(first.clone()));
+    let any = contacts.update(world.account, ana.id, None, &change, NOW).await;
+    let expected = Contact {
+        name: "Caio".into(),
+        version: first.version + 1,
+        ..first
+    };
+    assert_eq!(any.unwrap(), UpdateOutcome::Done(expected));
 }
 
 /// Every other writer of what a change of a contact may name.

@@ -103,7 +103,7 @@ async fn phones_are_unique_among_the_living() {
         phone: Some(Phone::parse("+5511961234567")),
         ..ContactChange::default()
     };
-    let moved = contacts.update(world.account, bia.id, 1, &moved, NOW).await;
+    let moved = contacts.update(world.account, bia.id, Some(1), &moved, NOW).await;
     assert!(matches!(moved, Err(StoreError::Taken { field: "phone" })), "{moved:?}");
     // Another account's contact, or a deleted one, takes no number.
     let other = world.another_account().await;
@@ -134,7 +134,10 @@ async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
         tag_ids: Some(vec![foreign]),
         ..renamed("B")
     };
-    let refused = world.contacts().update(world.account, ana.id, 1, &tagged, NOW).await;
+    let refused = world
+        .contacts()
+        .update(world.account, ana.id, Some(1), &tagged, NOW)
+        .await;
     assert!(
         matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
         "{refused:?}"
@@ -149,7 +152,9 @@ async fn what_is_deleted_or_foreign_is_not_there() {
     let other = world.another_account().await;
     let ana = add(&world, &draft("Ana", None), &[]).await;
     assert_eq!(contacts.find(other, ana.id).await.unwrap(), None);
-    let foreign = contacts.update(other, ana.id, ana.version, &renamed("X"), NOW).await;
+    let foreign = contacts
+        .update(other, ana.id, Some(ana.version), &renamed("X"), NOW)
+        .await;
     assert_eq!(foreign.unwrap(), UpdateOutcome::Missing);
     assert!(!contacts.delete(other, ana.id, NOW).await.unwrap());
     assert_eq!(contacts.list(other, &everything()).await.unwrap().data, []);
@@ -158,7 +163,7 @@ async fn what_is_deleted_or_foreign_is_not_there() {
     assert_eq!(contacts.find(world.account, ana.id).await.unwrap(), None);
     let change = renamed("X");
     let deleted = contacts
-        .update(world.account, ana.id, ana.version + 1, &change, NOW)
+        .update(world.account, ana.id, Some(ana.version + 1), &change, NOW)
         .await;
     assert_eq!(deleted.unwrap(), UpdateOutcome::Missing);
     assert_eq!(names(&world, ContactFilter::default()).await, Vec::<String>::new());
@@ -423,7 +428,9 @@ async fn a_user_id_is_unique_among_the_living() {
         wa_user_id: Some(Some("BR.1".into())),
         ..ContactChange::default()
     };
-    let taken = contacts.update(world.account, bia.id, bia.version, &moved, NOW).await;
+    let taken = contacts
+        .update(world.account, bia.id, Some(bia.version), &moved, NOW)
+        .await;
     assert!(
         matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
         "{taken:?}"

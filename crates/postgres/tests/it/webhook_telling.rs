@@ -49,7 +49,7 @@ async fn live(world: &World, account: AccountId) {
         opted_out: Some(true),
         ..ContactChange::default()
     };
-    let changed = contacts.update(account, contact, 1, &bia, NOW).await.unwrap();
+    let changed = contacts.update(account, contact, None, &bia, NOW).await.unwrap();
     assert!(matches!(changed, UpdateOutcome::Done(_)), "{changed:?}");
     let rows = [
         row("Caio", "+5511961234567"),

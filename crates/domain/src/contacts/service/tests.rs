@@ -41,7 +41,7 @@ fn changed(stored: Contact, change: &ContactChange) -> Contact {
     }
 }
 
-/// A store with one contact, guarded by its version. Before the nth write, `elsewhere` changes the contact.
+/// A store with one contact, guarded by its version where a write names one. Before the nth write, `elsewhere` changes the contact.
 fn guarded(stored: Contact, elsewhere: impl Fn(usize, &mut Contact) + Send + 'static) -> MockContactStore {
     let row = Arc::new(Mutex::new((stored, 0)));
     let mut store = MockContactStore::new();
@@ -53,7 +53,7 @@ fn guarded(stored: Contact, elsewhere: impl Fn(usize, &mut Contact) + Send + 'st
         let (contact, writes) = &mut *row.lock().unwrap();
         *writes += 1;
         elsewhere(*writes, contact);
-        if contact.version != version {
+        if version.is_some_and(|version| version != contact.version) {
             return Ok(UpdateOutcome::Stale);
         }
         *contact = changed(contact.clone(), change);
@@ -320,10 +320,14 @@ async fn update_is_decided_on_the_contact_that_it_changes() {
 }
 
 #[tokio::test]
-async fn update_that_loses_every_attempt_is_a_conflict() {
-    let store = guarded(contact(&ContactDraft::default()), |_, contact| contact.version += 1);
-    let refused = contacts(store).update(&tenant(), ContactId(Uuid::nil()), email()).await;
+async fn update_of_an_address_that_loses_every_attempt_is_a_conflict() {
+    let busy = || guarded(contact(&ContactDraft::default()), |_, contact| contact.version += 1);
+    let (id, moved) = (ContactId(Uuid::nil()), input("Ana", "11961234567"));
+    let refused = contacts(busy()).update(&tenant(), id, moved).await;
     assert!(matches!(refused, Err(ContactError::Conflict(_))));
+    // No other change depends on what is stored.
+    let updated = contacts(busy()).update(&tenant(), id, email()).await.unwrap();
+    assert_eq!(updated.email.as_deref(), Some("ana@loja.example"));
 }
 
 #[test]
