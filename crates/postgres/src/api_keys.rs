@@ -3,9 +3,9 @@
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
-use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
+use diesel::sql_types::{Binary, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
+use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyGrant, KeyRecord};
 use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::errors::{Attempt, word};
 use crate::outbox;
 use crate::pool::PlatformPool;
-use crate::sql::{Number, sql};
+use crate::sql::{Number, key_rows, sql};
 use crate::transactions::in_platform;
 
 /// API keys.
@@ -28,6 +28,8 @@ impl PgApiKeys {
 
 #[derive(QueryableByName)]
 struct GrantRow {
+    #[diesel(sql_type = Binary)]
+    key_hash: Vec<u8>,
     #[diesel(sql_type = SqlUuid)]
     key_id: Uuid,
     #[diesel(sql_type = SqlUuid)]
@@ -124,24 +126,37 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId,
 }
 
 #[async_trait]
+impl ApiKeyDirectory for PgApiKeys {
+    async fn find_many(&self, hashes: &[&[u8]]) -> Result<Vec<(Vec<u8>, KeyGrant)>, StoreError> {
+        let presented = key_rows("$1", "key_hash");
+        let query = sql(format!(
+            "SELECT h.key_hash, h.key_id, h.account_id, h.created_by, a.status, k.last_used_at
+             FROM {presented} p
+             JOIN api_key_hashes h ON h.key_hash = p.key_hash
+             JOIN api_keys k ON k.account_id = h.account_id AND k.id = h.key_id
+             JOIN accounts a ON a.id = h.account_id"
+        ))
+        .bind(hashes);
+        let rows = self.0.rows::<GrantRow>(query).await?;
+        let grants = rows.into_iter().map(|row| {
+            let grant = KeyGrant {
+                id: row.key_id.into(),
+                account_id: row.account_id.into(),
+                created_by: row.created_by.into(),
+                status: word(&row.status)?,
+                last_used_at: row.last_used_at,
+            };
+            Ok((row.key_hash, grant))
+        });
+        grants.collect()
+    }
+}
+
+#[async_trait]
 impl ApiKeyStore for PgApiKeys {
     async fn find(&self, hash: &[u8]) -> Result<Option<KeyGrant>, StoreError> {
-        let query = sql("SELECT h.key_id, h.account_id, h.created_by, a.status, k.last_used_at
-             FROM api_key_hashes h
-             JOIN api_keys k ON k.account_id = h.account_id AND k.id = h.key_id
-             JOIN accounts a ON a.id = h.account_id
-             WHERE h.key_hash = $1")
-        .bind(hash);
-        let Some(row) = self.0.row_if_any::<GrantRow>(query).await? else {
-            return Ok(None);
-        };
-        Ok(Some(KeyGrant {
-            id: row.key_id.into(),
-            account_id: row.account_id.into(),
-            created_by: row.created_by.into(),
-            status: word(&row.status)?,
-            last_used_at: row.last_used_at,
-        }))
+        let found = self.find_many(&[hash]).await?;
+        Ok(found.into_iter().next().map(|(_, grant)| grant))
     }
 
     async fn touch(&self, account: AccountId, key: ApiKeyId, now: OffsetDateTime) -> Result<(), StoreError> {

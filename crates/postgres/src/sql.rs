@@ -172,6 +172,14 @@ impl<'a> Param for &'a [u8] {
     }
 }
 
+impl<'a> Param for &'a [&'a [u8]] {
+    type Sql = Array<sql_types::Binary>;
+    type Value = Self;
+    fn value(self) -> &'a [&'a [u8]] {
+        self
+    }
+}
+
 /// As digits, which the statement reads as `numeric`: the driver has no exact decimal of its own.
 impl Param for Vec<Amount> {
     type Sql = Array<sql_types::Text>;

@@ -401,7 +401,7 @@ impl Services {
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         let accounts = people::accounts(shared, &stores);
         let anonymous = shared.anonymous()?;
-        let api_keys = people::api_keys(shared, &stores, &anonymous);
+        let api_keys = people::api_keys(shared, &stores, &shared.unseen_keys()?);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(stores.templates());

@@ -6,6 +6,13 @@ use time::OffsetDateTime;
 use super::{ApiKey, KeyGrant, KeyRecord};
 use crate::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 
+/// Looks up keys by the SHA-256 of the whole key, as [`ApiKeyStore::find`] does, many with one statement.
+#[async_trait]
+pub trait ApiKeyDirectory: Send + Sync {
+    /// The keys with these hashes, each with its hash. A hash that no key has is not in the answer.
+    async fn find_many(&self, hashes: &[&[u8]]) -> Result<Vec<(Vec<u8>, KeyGrant)>, StoreError>;
+}
+
 /// Keys, and the directory that finds one by the SHA-256 of the whole key. That look-up crosses tenants by nature:
 /// a presented key says nothing of its account.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStatus;
-use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyRecord};
+use recado_domain::api_keys::{ApiKey, ApiKeyDirectory, ApiKeyStore, KeyRecord};
 use recado_domain::shared::{AccountId, ApiKeyId, Insert};
 use recado_postgres::PgApiKeys;
 use time::Duration;
@@ -64,6 +64,25 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
     // A deleted key is no key, whatever the directory still says.
     world.sql("DELETE FROM api_keys").await;
     assert_eq!(keys.find(&[1, 2]).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn many_keys_are_found_with_their_hashes() {
+    let world = World::new().await;
+    let keys = PgApiKeys::new(world.platform.clone());
+    let records = [1_u8, 2].map(|n| record(&world, world.account, "k", &[n; 32]));
+    for record in &records {
+        keys.insert(record, 100, &[]).await.unwrap();
+    }
+    let unknown = [3; 32];
+    let found = keys
+        .find_many(&[&unknown, &records[1].hash, &records[0].hash])
+        .await
+        .unwrap();
+    let mut found: Vec<_> = found.into_iter().map(|(hash, grant)| (hash, grant.id)).collect();
+    found.sort();
+    assert_eq!(found, records.map(|record| (record.hash, record.key.id)));
+    assert_eq!(keys.find_many(&[]).await.unwrap(), []);
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! In-process cache of API keys: who presents one is known for a moment without the database, and random keys wait for
-//! connections of their own.
+//! In-process cache of API keys: who presents one is known for a moment without the database, and random keys are
+//! looked up in batches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
 use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 
+use super::key_lookups::KeyLookups;
 use super::memory::{CHANGED_FOR, FRESHNESS, Memory, REMEMBERED, remembered_for};
 use super::refreshing_cache::RefreshingCache;
 
@@ -49,8 +50,8 @@ impl Default for KeyCache {
 pub struct CachedKeys {
     /// For keys that were valid before, and for everything else.
     pub store: Arc<dyn ApiKeyStore>,
-    /// For keys that were never seen: it has connections of its own, so that a flood of them takes none from others.
-    pub anonymous: Arc<dyn ApiKeyStore>,
+    /// For keys that were never seen: a flood of them takes no connection from others.
+    pub unseen: KeyLookups,
     /// What is cached.
     pub cache: KeyCache,
     /// Which accounts were changed here.
@@ -62,11 +63,10 @@ impl CachedKeys {
         if self.cache.unknown.contains_key(hash) {
             return Ok(None);
         }
-        let store = match self.cache.recognized.get(hash) {
-            Some(()) => &self.store,
-            None => &self.anonymous,
+        let grant = match self.cache.recognized.get(hash) {
+            Some(()) => self.store.find(hash).await?,
+            None => self.unseen.find(hash).await?,
         };
-        let grant = store.find(hash).await?;
         match grant {
             Some(_) => self.cache.recognized.insert(hash.to_owned(), ()),
             None => self.cache.unknown.insert(hash.to_owned(), ()),
@@ -128,6 +128,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use recado_domain::accounts::AccountStatus;
+    use recado_domain::api_keys::ApiKeyDirectory;
     use recado_domain::shared::UserId;
     use uuid::Uuid;
 
@@ -148,6 +149,18 @@ mod tests {
     impl Keys {
         fn counts(&self) -> (usize, usize) {
             (self.finds.load(Ordering::SeqCst), self.touches.load(Ordering::SeqCst))
+        }
+    }
+
+    #[async_trait]
+    impl ApiKeyDirectory for Keys {
+        async fn find_many(&self, hashes: &[&[u8]]) -> Result<Vec<(Vec<u8>, KeyGrant)>, StoreError> {
+            let mut found = Vec::new();
+            for hash in hashes {
+                let grant = self.find(hash).await?;
+                found.extend(grant.map(|grant| (hash.to_vec(), grant)));
+            }
+            Ok(found)
         }
     }
 
@@ -188,7 +201,7 @@ mod tests {
         let (own, anonymous) = (Arc::new(Keys::default()), Arc::new(Keys::default()));
         let cached = CachedKeys {
             store: own.clone(),
-            anonymous: anonymous.clone(),
+            unseen: KeyLookups::new(anonymous.clone()),
             cache: KeyCache::default(),
             memory: Memory::default(),
         };

@@ -8,6 +8,7 @@ pub mod cors;
 pub mod guard;
 pub mod idempotency;
 pub mod key_cache;
+pub mod key_lookups;
 pub mod limit;
 pub mod memory;
 pub mod multipart;

@@ -10,6 +10,7 @@ use recado_postgres::{PgAccounts, PgApiKeys, PgInvites, PlatformPool};
 use super::{Shared, Stores};
 use crate::web::auth::Authenticator;
 use crate::web::key_cache::CachedKeys;
+use crate::web::key_lookups::KeyLookups;
 use crate::web::memory::RememberedStandings;
 use crate::web::support::SupportCookies;
 
@@ -33,11 +34,11 @@ pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
     )
 }
 
-/// Keys that were never seen are looked up on the connections of anonymous requests.
-pub(super) fn api_keys(shared: &Shared, stores: &Stores, anonymous: &PlatformPool) -> Arc<ApiKeys> {
+/// Keys that were never seen are looked up on connections of their own.
+pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &PlatformPool) -> Arc<ApiKeys> {
     let store = Arc::new(CachedKeys {
         store: Arc::new(PgApiKeys::new(stores.platform.clone())),
-        anonymous: Arc::new(PgApiKeys::new(anonymous.clone())),
+        unseen: KeyLookups::new(Arc::new(PgApiKeys::new(unseen.clone()))),
         cache: shared.keys.clone(),
         memory: shared.memory.clone(),
     });

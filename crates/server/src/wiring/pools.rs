@@ -16,9 +16,12 @@ use crate::readiness::Readiness;
 /// so that these few take none from all others.
 const PLATFORM_CONNECTIONS: usize = 2;
 
-/// Connections of each worker thread for requests that have proved nothing yet: clicks on links, keys that were never
-/// seen, calls of inbound endpoints. Authentication needs none of them.
+/// Connections of each worker thread for requests that have proved nothing yet: clicks on links, calls of inbound
+/// endpoints. Authentication needs none of them.
 const ANONYMOUS_CONNECTIONS: usize = 1;
+
+/// Connections of each worker thread for keys that were never seen: one batch is looked up at a time.
+const KEY_CONNECTIONS: usize = 1;
 
 /// Connections of each worker thread for the audit log: its own, opened by the first look at it, so that a reader who
 /// waits for a log that is locked keeps nobody from being let in.
@@ -70,6 +73,12 @@ impl Shared {
     /// Connections for requests that have proved nothing yet.
     pub(super) fn anonymous(&self) -> anyhow::Result<PlatformPool> {
         let pool = impatient(&self.config, self.pool("anonymous", ANONYMOUS_CONNECTIONS));
+        PlatformPool::new(&pool).context("DATABASE_URL cannot be used")
+    }
+
+    /// Connections for keys that were never seen.
+    pub(super) fn unseen_keys(&self) -> anyhow::Result<PlatformPool> {
+        let pool = impatient(&self.config, self.pool("keys", KEY_CONNECTIONS));
         PlatformPool::new(&pool).context("DATABASE_URL cannot be used")
     }
 

@@ -145,6 +145,7 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
             "anonymous",
             "audit",
             "deliveries",
+            "keys",
             "metrics",
             "notifications",
             "readiness",

@@ -135,7 +135,7 @@ fn clicks_on_a_locked_link_lead_on_and_are_counted_later() {
 fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
     let server = Server::start(Options::default().with("DATABASE_POOL_SIZE", "8"));
     let ana = server.owner();
-    let key = api_keys::key(&ana);
+    let (key, unused) = (api_keys::key(&ana), api_keys::key(&ana));
     server.get("/api/tags").bearer(&key).send().ok();
     let holder = Database::at(&server.db.url());
     holder.run("BEGIN; LOCK TABLE link_codes, webhook_endpoint_ids IN ACCESS EXCLUSIVE MODE");
@@ -144,13 +144,41 @@ fn unknown_codes_endpoints_and_keys_leave_connections_to_others() {
         0 => get.clone().path(&format!("/r/{}", Uuid::new_v4().simple())),
         _ => post.clone().path(&format!("/api/hooks/{}", Uuid::new_v4())),
     };
-    flooded(call, || all_are_served(&ana, &key));
+    flooded(call, || {
+        is_served(&server.get("/api/tags").bearer(&unused));
+        all_are_served(&ana, &key);
+    });
     holder.run("COMMIT");
     until("codes are looked for again", || {
         server.get("/r/nowhere").send().status == 404
     });
     let call = |_| get.clone().path("/api/tags").bearer(&unknown_key());
     flooded(call, || all_are_served(&ana, &key));
+}
+
+/// F38: every look-up takes long, so that one at a time they would be far too slow.
+#[test]
+fn first_use_of_a_key_does_not_wait_behind_unknown_keys() {
+    let options = Options::default()
+        .with("DATABASE_POOL_SIZE", "8")
+        .with("DATABASE_WAIT_TIMEOUT", "750ms");
+    let server = Server::start(options);
+    let ana = server.owner();
+    let keys: Vec<String> = (0..10).map(|_| api_keys::key(&ana)).collect();
+    server.db.run(
+        "ALTER TABLE api_key_hashes RENAME TO fast_hashes;
+         CREATE VIEW api_key_hashes AS
+           SELECT f.* FROM (SELECT pg_sleep(0.2) OFFSET 0) slow, fast_hashes f",
+    );
+    let get = server.get("/api/tags");
+    flooded(
+        |_| get.clone().bearer(&unknown_key()),
+        || {
+            for key in &keys {
+                is_served(&server.get("/api/tags").bearer(key));
+            }
+        },
+    );
 }
 
 /// F38.
