@@ -296,10 +296,9 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
             refusals.push((send.contact(), send.now()));
         }
     }
-    Settlement::of(sends).write(conn, run.account_id).await?;
     learn_wa_ids(conn, run.account_id, contacts, wa_ids).await?;
     withdraw(conn, run.account_id, &refusals).await?;
-    Ok(())
+    Settlement::of(sends).write(conn, run.account_id).await
 }
 
 async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {

@@ -53,8 +53,8 @@ async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[Deliver
             }
         }
     }
-    Settlement::of(sends).write(conn, account).await?;
     withdraw(conn, account, &refusals).await?;
+    Settlement::of(sends).write(conn, account).await?;
     apply_to_replies(conn, account, others).await
 }
 

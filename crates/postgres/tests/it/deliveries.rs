@@ -2,8 +2,8 @@
 
 use recado_domain::campaigns::{RunStore, SendResult, SendStatus};
 use recado_domain::shared::SendId;
-use recado_domain::whatsapp::{CallbackStore, DeliveryNews, DeliveryStore};
-use recado_postgres::PgCallbacks;
+use recado_domain::whatsapp::{CallbackStore, DeliveryNews, DeliveryStore, STOPPED_MARKETING};
+use recado_postgres::{PgCallbacks, PgDeliveries, PgRuns, PoolConfig, TenantPool};
 use time::Duration;
 
 use crate::support::{NOW, World, id};
@@ -245,4 +245,58 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
     callbacks.forget(callback).await.unwrap();
     assert_eq!(world.commits_seen().await, "whatsapp_callbacks off");
     assert_eq!(world.number("SELECT count(*) FROM whatsapp_callbacks").await, 0);
+}
+
+/// An import may hold a contact for long: whoever writes about that contact waits, and nobody else of its campaign does.
+#[tokio::test]
+async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
+    let (world, run, sends) = in_flight().await;
+    let one_slot = "CREATE OR REPLACE FUNCTION counter_slot(messages bigint) RETURNS smallint
+      LANGUAGE sql STABLE AS 'SELECT 0::smallint'";
+    world.sql(one_slot).await;
+    let wait = std::time::Duration::from_secs(60);
+    let config = PoolConfig {
+        lock_timeout: wait,
+        statement_timeout: wait,
+        ..world.db.config()
+    };
+    let patient = TenantPool::new(&config).unwrap();
+    let (deliveries, runs) = (
+        PgDeliveries::new(patient.clone()),
+        PgRuns::new(patient, world.platform.clone()),
+    );
+    let status = DeliveryNews {
+        error_code: Some(STOPPED_MARKETING),
+        ..news(Some(sends[0]), "m0", SendStatus::Failed)
+    };
+    let result = SendResult::Failed {
+        code: Some(STOPPED_MARKETING),
+        message: "no".into(),
+    };
+    let (account, recorded) = (world.account, sends[2]);
+    let status = async move { deliveries.apply(account, &[status]).await };
+    let result = async move { runs.record(run, &[(recorded, result)]).await };
+    let holder = world.db.client().await;
+    let hold = async |send: SendId| {
+        let statement = format!(
+            "BEGIN; SELECT FROM contacts c JOIN campaign_sends s ON s.contact_id = c.id WHERE s.id = '{send}' FOR UPDATE OF c"
+        );
+        holder.batch_execute(&statement).await.unwrap();
+    };
+    hold(sends[0]).await;
+    let status = tokio::spawn(status);
+    world.blocked(1).await;
+    let other = news(Some(sends[1]), "m1", SendStatus::Delivered);
+    world.deliveries().apply(account, &[other]).await.unwrap();
+    holder.batch_execute("COMMIT").await.unwrap();
+    status.await.unwrap().unwrap();
+    hold(recorded).await;
+    let result = tokio::spawn(result);
+    world.blocked(1).await;
+    let other = news(Some(sends[1]), "m1", SendStatus::Read);
+    world.deliveries().apply(account, &[other]).await.unwrap();
+    holder.batch_execute("COMMIT").await.unwrap();
+    result.await.unwrap().unwrap();
+    assert_eq!(statuses(&world, &sends).await, ["failed", "read", "failed"]);
+    world.assert_recount().await;
 }
