@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::errors::{Attempt, word};
 use crate::pool::PlatformPool;
-use crate::sql::{Word, sql};
+use crate::sql::{Word, key_rows, sql};
 use crate::transactions::in_platform;
 
 /// How often a create looks for a free slug anew, having lost it to another one.
@@ -228,10 +228,13 @@ async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> Attempt<String> 
     let (mut candidates, mut block) = (text::slugs(base), FEWEST_SLUGS);
     loop {
         let asked: Vec<String> = candidates.by_ref().take(block).collect();
-        let taken: Vec<Word> = sql("SELECT slug AS word FROM account_slugs WHERE slug = ANY ($1)")
-            .bind(asked.clone())
-            .load(&mut *conn)
-            .await?;
+        let taken: Vec<Word> = sql(format!(
+            "SELECT s.slug AS word FROM {keys} k JOIN account_slugs s ON s.slug = k.slug",
+            keys = key_rows("$1", "slug"),
+        ))
+        .bind(asked.clone())
+        .load(&mut *conn)
+        .await?;
         let taken: HashSet<String> = taken.into_iter().map(|row| row.word).collect();
         if let Some(free) = asked.into_iter().find(|candidate| !taken.contains(candidate)) {
             return Ok(free);

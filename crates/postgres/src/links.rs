@@ -115,7 +115,7 @@ const WRITER_DAYS: i32 = 7;
 /// other links waiting. Rows are locked in the order of their keys.
 const ADD_CLICKS: &str = "
 WITH totals AS (
-  SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks)),
+  SELECT * FROM unnest($1, $2, $3) AS t (account_id, link_id, clicks) LIMIT (SELECT cardinality($1))),
 present AS (
   SELECT l.account_id, l.id FROM totals t JOIN links l ON l.account_id = t.account_id AND l.id = t.link_id),
 locked AS MATERIALIZED (

@@ -21,7 +21,7 @@ use super::told::telling;
 use crate::analytics::count_contacts;
 use crate::derived;
 use crate::errors::{Attempt, Fault, corrupt, overtaken};
-use crate::sql::{Id, bare, sql};
+use crate::sql::{Id, bare, key_rows, sql};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -75,8 +75,11 @@ async fn refused(
         .filter_map(|(position, phone)| phone.map(|phone| (phone, position)))
         .filter(|(phone, _)| !written.contains(phone))
         .collect();
-    let stored: Vec<AttributesRow> = sql("SELECT phone, attributes FROM contacts
-         WHERE account_id = $1 AND deleted_at IS NULL AND phone = ANY ($2)")
+    let stored: Vec<AttributesRow> = sql(format!(
+        "SELECT c.phone, c.attributes FROM {keys} k JOIN contacts c ON c.account_id = $1 AND c.phone = k.phone
+         WHERE c.deleted_at IS NULL",
+        keys = key_rows("$2", "phone"),
+    ))
     .bind(account)
     .bind(missing.keys().map(ToString::to_string).collect::<Vec<_>>())
     .load(conn)

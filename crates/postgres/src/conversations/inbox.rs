@@ -265,11 +265,15 @@ async fn release(
     if released.is_empty() {
         return Ok(());
     }
-    sql("UPDATE contacts SET phone = NULL, wa_id = NULL, wa_user_id = NULL WHERE account_id = $1 AND id = ANY ($2)")
-        .bind(account)
-        .bind(bare(released))
-        .execute(conn)
-        .await?;
+    sql(format!(
+        "UPDATE contacts c SET phone = NULL, wa_id = NULL, wa_user_id = NULL
+         FROM {keys} k WHERE c.account_id = $1 AND c.id = k.id",
+        keys = key_rows("$2", "id"),
+    ))
+    .bind(account)
+    .bind(bare(released))
+    .execute(conn)
+    .await?;
     Ok(())
 }
 
@@ -365,13 +369,14 @@ const WRITE_MESSAGES: &str = "WITH written AS (
          AS m (id, conversation_id, type, text, wa_message_id, payload, referral, created_at)
        RETURNING id, conversation_id, type, text, wa_message_id, referral, created_at),
      referred AS (
-       SELECT DISTINCT ON (v.contact_id) v.contact_id, w.referral, w.created_at
-       FROM written w JOIN conversations v ON v.account_id = $1 AND v.id = w.conversation_id
-       WHERE w.referral IS NOT NULL ORDER BY v.contact_id, w.created_at, w.id),
+       SELECT DISTINCT ON (c.contact_id) c.contact_id, w.referral, w.created_at
+       FROM written w CROSS JOIN LATERAL (
+         SELECT contact_id FROM conversations WHERE account_id = $1 AND id = w.conversation_id OFFSET 0) c
+       WHERE w.referral IS NOT NULL ORDER BY c.contact_id, w.created_at, w.id),
      first_referred AS (
        UPDATE contacts c SET first_referral = r.referral, first_referral_at = r.created_at
-       FROM referred r
-       WHERE c.account_id = $1 AND c.id = ANY (ARRAY (SELECT contact_id FROM referred)) AND c.id = r.contact_id
+       FROM (SELECT * FROM referred LIMIT (SELECT count(*) FROM referred)) r
+       WHERE c.account_id = $1 AND c.id = r.contact_id
          AND (c.first_referral_at IS NULL OR c.first_referral_at > r.created_at)),
      told AS (
        INSERT INTO outbox_events (account_id, payload)

@@ -439,11 +439,14 @@ impl TemplateStore for PgTemplates {
     async fn named(&self, account: AccountId, keys: &[TemplateKey]) -> Result<Vec<Template>, StoreError> {
         let names: Vec<String> = keys.iter().map(|key| key.name.clone()).collect();
         let languages: Vec<String> = keys.iter().map(|key| key.language.clone()).collect();
+        // As `sql::key_rows` says.
         let one_of_them = diesel::dsl::sql::<Bool>("(name, language) IN (SELECT * FROM unnest(")
-            .bind::<Array<Text>, _>(names)
+            .bind::<Array<Text>, _>(names.clone())
             .sql(", ")
             .bind::<Array<Text>, _>(languages)
-            .sql("))");
+            .sql(") LIMIT (SELECT cardinality(")
+            .bind::<Array<Text>, _>(names)
+            .sql(")))");
         let named = message_templates::table
             .filter(message_templates::account_id.eq(account.0))
             .filter(message_templates::deleted_at.is_null())

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::campaigns;
 use crate::errors::{Attempt, word};
 use crate::outbox;
-use crate::sql::sql;
+use crate::sql::{key_rows, sql};
 
 /// Templates in one statement.
 const BATCH: usize = 500;
@@ -118,9 +118,11 @@ async fn update(
     }
     let ids: Vec<Uuid> = templates.iter().map(|template| template.id.0).collect();
     let versions: Vec<i64> = templates.iter().map(|template| template.version).collect();
-    let written: Vec<CategoryRow> = sql("WITH known AS MATERIALIZED (
-           SELECT id, meta_status, category FROM message_templates WHERE account_id = $1 AND id = ANY ($3) AND deleted_at IS NULL
-           ORDER BY id FOR NO KEY UPDATE),
+    let written: Vec<CategoryRow> = sql(format!(
+        "WITH known AS MATERIALIZED (
+           SELECT t.id, t.meta_status, t.category, s.version
+           FROM {seen} s JOIN message_templates t ON t.account_id = $1 AND t.id = s.id
+           WHERE t.deleted_at IS NULL ORDER BY t.id FOR NO KEY UPDATE OF t),
          written AS (
          UPDATE message_templates t SET category = w.category,
            category_change = w.category_change, profile_id = w.profile_id,
@@ -129,8 +131,7 @@ async fn update(
            header_text = w.header_text, body_text = w.body_text, variables = w.variables, updated_at = w.updated_at,
            version = t.version + 1
          FROM known k JOIN jsonb_populate_recordset(NULL::message_templates, $2) w ON w.id = k.id
-         JOIN unnest($3, $4) AS seen (id, version) ON seen.id = k.id
-         WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = seen.version
+         WHERE t.account_id = $1 AND t.id = k.id AND t.deleted_at IS NULL AND t.version = k.version
          RETURNING t.id, t.name, t.language, t.category, t.meta_status, t.rejection_reason,
            k.category AS previous_category, k.meta_status AS previous_status),
          told AS (
@@ -143,7 +144,9 @@ async fn update(
            WHERE (n.previous_status <> n.meta_status OR n.previous_category <> n.category AND n.meta_status <> 'draft')
              AND (SELECT webhook_listens($1, 'template.status_changed'))
            HAVING count(*) > 0)
-         SELECT id, previous_category AS category FROM written")
+         SELECT id, previous_category AS category FROM written",
+        seen = key_rows("$3, $4", "id, version"),
+    ))
     .bind(account)
     .bind(rows(templates.iter().copied()))
     .bind(ids)

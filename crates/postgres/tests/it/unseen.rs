@@ -6,7 +6,9 @@
 mod world;
 
 use recado_domain::campaigns::{QueuedRun, RunStore, SendResult, SendStatus};
-use recado_domain::contacts::{ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone};
+use recado_domain::contacts::{
+    BatchOutcome, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, MAX_ATTRIBUTES, Phone,
+};
 use recado_domain::conversations::{
     Arrival, ConversationQuery, ConversationStatus, ConversationStore, InboundMessage, InboundNews, InboxStore, Sender,
 };
@@ -19,6 +21,7 @@ use recado_domain::whatsapp::{DeliveryStore, ProfileStore, STOPPED_MARKETING};
 use recado_postgres::{
     PgConversations, PgDeliveryQueue, PgInbox, PgIngestion, PgNotifications, PgProfiles, PgSegments, PgWebhooks,
 };
+use serde_json::Map;
 use uuid::Uuid;
 use world::{Known, PART, SLICE, newest, unseen};
 
@@ -145,6 +148,19 @@ async fn contacts_of_an_import(mut world: World) {
     let upserted = upserted(world.contacts().upsert(world.account, &ids, &rows, NOW).await);
     assert_eq!(upserted.updated, 40);
     world.assert_looked_up("contacts of an import").await;
+    let too_wide = (0..=MAX_ATTRIBUTES)
+        .map(|n| (format!("k{n}"), serde_json::Value::Null))
+        .collect();
+    let wide = |row: &ImportRow| {
+        let mut row = row.clone();
+        row.contact.attributes = Map::clone(&too_wide);
+        row
+    };
+    let rows: Vec<_> = rows.iter().map(wide).collect();
+    world.count_reads().await;
+    let refused = world.contacts().upsert(world.account, &ids, &rows, NOW).await.unwrap();
+    assert!(matches!(refused, BatchOutcome::Refused(rows) if rows.len() == PART));
+    world.assert_looked_up("contacts that an import may not grow").await;
 }
 
 async fn messages_that_arrive(mut world: World) {
@@ -164,7 +180,7 @@ async fn messages_that_arrive(mut world: World) {
             kind: "text".into(),
             text: Some("oi".into()),
             said: true,
-            referral: None,
+            referral: Some(Box::default()),
             payload: serde_json::json!({}),
         }),
         contact_id: id().into(),
@@ -178,12 +194,32 @@ async fn messages_that_arrive(mut world: World) {
         .await
         .unwrap();
     world.assert_looked_up("messages that arrive").await;
-    assert_eq!(
-        world
-            .number("SELECT count(*) FROM messages WHERE direction = 'inbound'")
-            .await,
-        40
-    );
+    let received = "SELECT count(*) FROM messages WHERE direction = 'inbound'";
+    assert_eq!(world.number(received).await, 40);
+    let referred = "SELECT count(*) FROM contacts WHERE first_referral IS NOT NULL";
+    assert_eq!(world.number(referred).await, 40);
+    // Each takes the number of the next one, so that every number changes hands.
+    let sender = |i: usize| Sender {
+        wa_id: Some(format!("55119{i:08}")),
+        user_id: None,
+        name: None,
+    };
+    let moves = (1..=PART).rev().map(|i| Arrival {
+        news: InboundNews::Moved {
+            sender: sender(i),
+            now: sender(i + 1),
+        },
+        contact_id: id().into(),
+        conversation_id: id().into(),
+        message_id: id().into(),
+    });
+    let moves: Vec<_> = moves.collect();
+    world.count_reads().await;
+    PgInbox::new(world.tenants.clone())
+        .receive(world.account, "111", &moves)
+        .await
+        .unwrap();
+    world.assert_looked_up("numbers that change hands").await;
 }
 
 async fn orders_carts_and_events(mut world: World) {
