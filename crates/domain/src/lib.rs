@@ -3,6 +3,7 @@
 //! Nothing here opens a socket, speaks SQL, reads the clock or draws a random number: those are ports, implemented by
 //! the adapter crates and mocked in unit tests (feature `mocks`). One module a context, named by the one word that the
 //! same thing bears in the database crate, the routes and the URL.
+#![deny(clippy::disallowed_methods)]
 
 pub mod accounts;
 pub mod administration;

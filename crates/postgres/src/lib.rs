@@ -5,6 +5,7 @@
 //! be found (sessions, keys, callbacks, the queue of runs, the outbox), and for a known one by [`PgAudit`],
 //! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and the turn of a run (`turn.sql`), where every condition names the
 //! account. No transaction leaves this crate.
+#![deny(clippy::disallowed_methods)]
 
 mod accounts;
 mod administration;

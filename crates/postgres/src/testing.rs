@@ -148,6 +148,7 @@ async fn is_ready(admin: &Client, name: &str) -> bool {
 }
 
 /// Unlike any other, also of another process and another day.
+#[expect(clippy::disallowed_methods, reason = "a name for a test, which nothing decides by")]
 fn unique_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let since_epoch = std::time::SystemTime::now()
