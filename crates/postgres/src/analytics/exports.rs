@@ -84,7 +84,8 @@ impl Row {
 }
 
 /// `$2`, `$3`, `$4`: where the last part ended; `$5`: how many; `$6` to `$7`: the window. All messages of a campaign are
-/// of one moment, which slot 0 of its counters knows; among themselves they are in the order of their contacts.
+/// of one moment, which slot 0 of its counters knows; among themselves they are in the order of their contacts. They show
+/// the body that was frozen when the run started.
 const MESSAGES: &str = "
     SELECT at, id, part, NULL::timestamptz AS other_at, first, second, third, fourth FROM (
       (SELECT m.created_at AS at, m.id, '00000000-0000-0000-0000-000000000000'::uuid AS part, m.direction AS first,
@@ -93,10 +94,12 @@ const MESSAGES: &str = "
        WHERE m.account_id = $1 AND m.created_at >= $6 AND m.created_at < $7 AND (m.created_at, m.id) < ($2, $3)
        ORDER BY m.created_at DESC, m.id DESC LIMIT $5)
       UNION ALL
-      (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status, t.body_text
+      (SELECT n.created_at, n.campaign_id, s.contact_id, 'outbound', 'template', s.status,
+         CASE WHEN k.campaign_id IS NULL THEN t.body_text ELSE k.body_text END
        FROM campaign_counter_slots n
        JOIN campaigns c ON c.account_id = n.account_id AND c.id = n.campaign_id
        LEFT JOIN message_templates t ON t.account_id = c.account_id AND t.id = c.template_id
+       LEFT JOIN campaign_run_contents k ON k.account_id = c.account_id AND k.campaign_id = c.id
        CROSS JOIN LATERAL (SELECT s.contact_id, s.status FROM campaign_sends s
          WHERE s.account_id = $1 AND s.campaign_id = n.campaign_id
            AND s.contact_id < CASE WHEN (n.created_at, n.campaign_id) = ($2, $3) THEN $4

@@ -53,12 +53,13 @@ pub(super) async fn freeze(
     content: &RunContent,
 ) -> Attempt<()> {
     sql(
-        "INSERT INTO campaign_run_contents (account_id, campaign_id, content) VALUES ($1, $2, $3)
+        "INSERT INTO campaign_run_contents (account_id, campaign_id, content, body_text) VALUES ($1, $2, $3, $4)
          ON CONFLICT (account_id, campaign_id) DO NOTHING",
     )
     .bind(account)
     .bind(id)
     .bind(serde_json::to_value(content).map_err(failed)?)
+    .bind(content.template.body_text.as_deref())
     .execute(conn)
     .await?;
     Ok(())

@@ -1,10 +1,14 @@
 //! What a run sends: written with its start, read by whoever goes on with it.
 
+use std::collections::BTreeSet;
+
+use recado_domain::analytics::{ExportKind, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_domain::campaigns::{
     Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunMaterial, RunQuota, RunStore, SendResult, StartOutcome,
     Variables,
 };
 use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Template, TemplateStore};
+use recado_postgres::PgExports;
 
 use crate::retries::{retry_of, tried};
 use crate::support::{LEASE, NOW, World, id};
@@ -54,6 +58,21 @@ async fn change_everything(world: &World, stored: &Template) {
     );
 }
 
+/// The texts of all messages that are exported.
+async fn exported(world: &World) -> BTreeSet<Option<String>> {
+    let now = time::OffsetDateTime::now_utc() + time::Duration::HOUR;
+    let window = Window::new(Period::Month, &Zone::UTC, now).unwrap();
+    let exports = PgExports::new(world.tenants.clone());
+    let part = exports
+        .part(world.account, ExportKind::Messages, &window, None, 100)
+        .await;
+    let records = part.unwrap().into_iter().map(|(_, record)| match record {
+        ExportRecord::Message { text, .. } => text,
+        other => panic!("{other:?}"),
+    });
+    records.collect()
+}
+
 #[tokio::test]
 async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
     let world = World::new().await;
@@ -62,7 +81,10 @@ async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
     let (campaign, run) = world.started(worker).await;
     let stored = template_of(&world, &campaign).await;
     let content = RunContent::of(&campaign, &stored);
+    let texts = BTreeSet::from([stored.body_text.clone()]);
+    assert_eq!(exported(&world).await, texts);
     change_everything(&world, &stored).await;
+    assert_eq!(exported(&world).await, texts);
     world.sql(r#"UPDATE campaigns SET variables = '{"1":"{email}"}'"#).await;
     for _ in 0..2 {
         let material = material(&world, run).await;
