@@ -30,7 +30,7 @@ use serde_json::Value;
 use thiserror::Error;
 use tracing::Instrument as _;
 
-use crate::meter::{End, Meter};
+use crate::meter::{CallOutcome, Meter};
 
 /// How long a call may take when its request says nothing else.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -65,7 +65,7 @@ pub type BoxedPieces = BoxStream<'static, Result<Bytes, BoxError>>;
 type Content = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A request. Its `Debug` shows method and address alone.
-pub struct Request {
+pub struct GatewayRequest {
     method: Method,
     url: String,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -75,13 +75,13 @@ pub struct Request {
     cap: usize,
 }
 
-impl fmt::Debug for Request {
+impl fmt::Debug for GatewayRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.url)
     }
 }
 
-impl Request {
+impl GatewayRequest {
     /// Reads.
     pub fn get(url: impl Into<String>) -> Self {
         Self::whole(Method::GET, url.into(), Bytes::new())
@@ -200,7 +200,7 @@ impl Request {
 }
 
 /// An answer, read whole, whatever its status: redirects are not followed.
-pub struct Answer {
+pub struct GatewayResponse {
     /// The HTTP status.
     pub status: u16,
     /// Its headers.
@@ -209,9 +209,9 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-redacted_debug!(Answer { status });
+redacted_debug!(GatewayResponse { status });
 
-impl Answer {
+impl GatewayResponse {
     /// The body as JSON; none when it is something else.
     pub fn json<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.body).ok()
@@ -286,20 +286,20 @@ impl Http {
 
     /// Makes one call. Repeated only, by the connection pool, where a kept connection turned out to be closed before
     /// a byte of the request was written to it.
-    pub async fn call(&self, request: Request) -> Result<Answer, CallError> {
+    pub async fn call(&self, request: GatewayRequest) -> Result<GatewayResponse, CallError> {
         let Some(meter) = &self.meter else {
             return self.attempt(request).await;
         };
         let call = meter.begin();
         let result = self.attempt(request).instrument(call.span()).await;
         call.end(match &result {
-            Ok(answer) => End::of(answer.status),
-            Err(error) => End::without_answer(error),
+            Ok(answer) => CallOutcome::of(answer.status),
+            Err(error) => CallOutcome::without_answer(error),
         });
         result
     }
 
-    async fn attempt(&self, request: Request) -> Result<Answer, CallError> {
+    async fn attempt(&self, request: GatewayRequest) -> Result<GatewayResponse, CallError> {
         let (timeout, cap) = (request.timeout, request.cap);
         let mut message = request.into_message()?;
         // The pool reports a connection before it writes to it: as long as it reported none, nothing has left.
@@ -317,13 +317,13 @@ impl Http {
         message: hyper::Request<Content>,
         connection: CaptureConnection,
         cap: usize,
-    ) -> Result<Answer, CallError> {
+    ) -> Result<GatewayResponse, CallError> {
         let (head, body) = self.respond(message, connection).await?.into_parts();
         let declared = body.size_hint().lower();
         if usize::try_from(declared).is_ok_and(|declared| declared <= cap) {
             let read = Limited::new(body, cap).collect().await;
             let body = read.map_err(|error| CallError::MaybeSent(chain(&*error)))?.to_bytes();
-            return Ok(Answer {
+            return Ok(GatewayResponse {
                 status: head.status.as_u16(),
                 headers: head.headers,
                 body,
@@ -436,13 +436,13 @@ mod tests {
     #[test]
     fn a_token_shows_in_no_debug_and_no_error() {
         let token = SecretString::from("EAAG-secret");
-        let request = Request::post("http://h/x", &Value::Null).bearer(&token).unwrap();
+        let request = GatewayRequest::post("http://h/x", &Value::Null).bearer(&token).unwrap();
         assert_eq!(format!("{request:?}"), "POST http://h/x");
         let message = request.into_message().unwrap();
         assert!(!format!("{message:?}").contains("secret"));
         assert_eq!(message.headers()[AUTHORIZATION], "Bearer EAAG-secret");
         assert_eq!(message.headers()[USER_AGENT], AGENT);
-        let broken = Request::get("http://h/x")
+        let broken = GatewayRequest::get("http://h/x")
             .bearer(&SecretString::from("EAAG\nsecret"))
             .unwrap_err();
         assert!(

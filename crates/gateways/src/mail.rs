@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error as ThisError;
 use tracing::Instrument as _;
 
-use crate::meter::{End, Meter};
+use crate::meter::{CallOutcome, Meter};
 
 /// How long connecting, and how long all of it, may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -93,9 +93,9 @@ impl Mailer for SmtpMailer {
         let sending = self.transport.send(message).instrument(call.span());
         let sent = tokio::time::timeout(self.timeout, sending).await;
         call.end(match &sent {
-            Ok(Ok(_)) => End::Done,
+            Ok(Ok(_)) => CallOutcome::Done,
             Ok(Err(error)) => end(error),
-            Err(_) => End::NoAnswer,
+            Err(_) => CallOutcome::NoAnswer,
         });
         match sent {
             Ok(Ok(_)) => Ok(()),
@@ -105,15 +105,15 @@ impl Mailer for SmtpMailer {
     }
 }
 
-fn end(error: &Error) -> End {
+fn end(error: &Error) -> CallOutcome {
     if error.is_permanent() {
-        End::Refused
+        CallOutcome::Refused
     } else if error.is_transient() {
-        End::Throttled
+        CallOutcome::Throttled
     } else if error.is_response() {
-        End::Failed
+        CallOutcome::Failed
     } else {
-        End::NotSent
+        CallOutcome::NotSent
     }
 }
 

@@ -13,7 +13,7 @@ pub const TRACED: &str = "recado::trace";
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum CallOutcome {
     /// It was done.
     Done,
     /// The other side refused it: 4xx.
@@ -30,7 +30,7 @@ pub(crate) enum End {
     Abandoned,
 }
 
-impl End {
+impl CallOutcome {
     const ALL: [Self; 7] = [
         Self::Done,
         Self::Refused,
@@ -76,17 +76,21 @@ impl End {
 #[derive(Clone)]
 pub(crate) struct Meter {
     gateway: &'static str,
-    ends: Vec<(End, Counter)>,
+    outcomes: Vec<(CallOutcome, Counter)>,
     seconds: Histogram,
 }
 
 impl Meter {
     /// `gateway` is one of a few words: it becomes a label.
     pub(crate) fn new(gateway: &'static str) -> Self {
-        let count = |end: End| counter!("recado_gateway_calls_total", "gateway" => gateway, "outcome" => end.as_str());
+        let count =
+            |end: CallOutcome| counter!("recado_gateway_calls_total", "gateway" => gateway, "outcome" => end.as_str());
         Self {
             gateway,
-            ends: End::ALL.into_iter().map(|end| (end, count(end))).collect(),
+            outcomes: CallOutcome::ALL
+                .into_iter()
+                .map(|outcome| (outcome, count(outcome)))
+                .collect(),
             seconds: histogram!("recado_gateway_call_duration_seconds", "gateway" => gateway),
         }
     }
@@ -99,7 +103,7 @@ impl Meter {
             meter: self,
             began: Instant::now(),
             span,
-            end: End::Abandoned,
+            end: CallOutcome::Abandoned,
         }
     }
 }
@@ -109,7 +113,7 @@ pub(crate) struct Call<'a> {
     meter: &'a Meter,
     began: Instant,
     span: Span,
-    end: End,
+    end: CallOutcome,
 }
 
 impl Call<'_> {
@@ -119,7 +123,7 @@ impl Call<'_> {
     }
 
     /// It is over.
-    pub(crate) fn end(mut self, end: End) {
+    pub(crate) fn end(mut self, end: CallOutcome) {
         self.end = end;
     }
 }
@@ -127,7 +131,7 @@ impl Call<'_> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         let meter = self.meter;
-        if let Some((_, count)) = meter.ends.iter().find(|(end, _)| *end == self.end) {
+        if let Some((_, count)) = meter.outcomes.iter().find(|(end, _)| *end == self.end) {
             count.increment(1);
         }
         meter.seconds.record(self.began.elapsed());
@@ -142,16 +146,16 @@ mod tests {
     #[test]
     fn every_status_has_one_end() {
         for (status, end) in [
-            (200, End::Done),
-            (304, End::Done),
-            (400, End::Refused),
-            (404, End::Refused),
-            (429, End::Throttled),
-            (499, End::Refused),
-            (500, End::Failed),
-            (999, End::Failed),
+            (200, CallOutcome::Done),
+            (304, CallOutcome::Done),
+            (400, CallOutcome::Refused),
+            (404, CallOutcome::Refused),
+            (429, CallOutcome::Throttled),
+            (499, CallOutcome::Refused),
+            (500, CallOutcome::Failed),
+            (999, CallOutcome::Failed),
         ] {
-            assert_eq!(End::of(status), end, "{status}");
+            assert_eq!(CallOutcome::of(status), end, "{status}");
         }
     }
 }

@@ -6,15 +6,15 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::accounts::{Account, AccountStore, Membership, Session, Standing};
+use recado_domain::accounts::{Account, AccountStore, Membership, MembershipAccess, Session};
 use recado_domain::shared::{AccountId, StoreError, UserId, text};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, word};
-use crate::pool::PlatformPool;
+use crate::errors::{DbResult, parse_enum};
+use crate::pool::OwnerPool;
 use crate::sql::{Word, key_rows, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 
 /// How often a create looks for a free slug anew, having lost it to another one.
 const SLUG_TRIES: usize = 100;
@@ -25,14 +25,18 @@ const MOST_SLUGS: usize = 4096;
 
 /// Accounts, users and memberships.
 #[derive(Clone, Debug)]
-pub struct PgAccounts(PlatformPool);
+pub struct PgAccounts(OwnerPool);
 
 impl PgAccounts {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 
-    async fn one_standing(&self, user: UserId, account: Option<AccountId>) -> Result<Option<Standing>, StoreError> {
+    async fn one_membership_access(
+        &self,
+        user: UserId,
+        account: Option<AccountId>,
+    ) -> Result<Option<MembershipAccess>, StoreError> {
         let query = sql("SELECT m.account_id, m.role, a.status, m.expires_at
              FROM account_users m JOIN accounts a ON a.id = m.account_id
              WHERE m.user_id = $1 AND ($2 IS NULL OR m.account_id = $2)
@@ -41,15 +45,15 @@ impl PgAccounts {
         .bind(user)
         .bind(account);
         self.0
-            .row_if_any::<StandingRow>(query)
+            .row_if_any::<MembershipAccessRow>(query)
             .await?
-            .map(Standing::try_from)
+            .map(MembershipAccess::try_from)
             .transpose()
     }
 }
 
 #[derive(QueryableByName)]
-struct StandingRow {
+struct MembershipAccessRow {
     #[diesel(sql_type = SqlUuid)]
     account_id: Uuid,
     #[diesel(sql_type = Text)]
@@ -60,14 +64,14 @@ struct StandingRow {
     expires_at: Option<OffsetDateTime>,
 }
 
-impl TryFrom<StandingRow> for Standing {
+impl TryFrom<MembershipAccessRow> for MembershipAccess {
     type Error = StoreError;
 
-    fn try_from(row: StandingRow) -> Result<Self, StoreError> {
+    fn try_from(row: MembershipAccessRow) -> Result<Self, StoreError> {
         Ok(Self {
             account_id: row.account_id.into(),
-            role: word(&row.role)?,
-            status: word(&row.status)?,
+            role: parse_enum(&row.role)?,
+            status: parse_enum(&row.status)?,
             support_until: row.expires_at,
         })
     }
@@ -101,7 +105,7 @@ impl TryFrom<AccountColumns> for Account {
             slug: row.slug,
             logo_url: row.logo_url,
             plan: row.plan,
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             created_at: row.created_at,
         })
     }
@@ -124,7 +128,7 @@ impl TryFrom<MembershipRow> for Membership {
         let account = Account::try_from(row.account)?;
         Ok(Self {
             account_id: account.id,
-            role: word(&row.role)?,
+            role: parse_enum(&row.role)?,
             account,
             support_until: row.expires_at,
         })
@@ -162,16 +166,20 @@ impl AccountStore for PgAccounts {
             .collect()
     }
 
-    async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError> {
-        self.one_standing(user, Some(account)).await
+    async fn membership_access(
+        &self,
+        user: UserId,
+        account: AccountId,
+    ) -> Result<Option<MembershipAccess>, StoreError> {
+        self.one_membership_access(user, Some(account)).await
     }
 
-    async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError> {
-        self.one_standing(user, None).await
+    async fn latest_membership_access(&self, user: UserId) -> Result<Option<MembershipAccess>, StoreError> {
+        self.one_membership_access(user, None).await
     }
 
     async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
-        in_platform!(self.0, |conn| create(conn, account, owner))
+        in_owner!(self.0, |conn| create(conn, account, owner))
     }
 
     async fn switch(
@@ -196,7 +204,7 @@ impl AccountStore for PgAccounts {
     }
 }
 
-async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> Attempt<Account> {
+async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) -> DbResult<Account> {
     let slug = take_slug(conn, account).await?;
     let row: MembershipRow = sql(
         "INSERT INTO accounts (id, name, slug, logo_url, plan, status, created_at, updated_at)
@@ -224,7 +232,7 @@ async fn create(conn: &mut AsyncPgConnection, account: &Account, owner: UserId) 
 
 /// The first slug that is free now. More and more candidates at a time: most slugs are free at once, and of a name that
 /// thousands share no more is read than is asked for.
-async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> Attempt<String> {
+async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> DbResult<String> {
     let (mut candidates, mut block) = (text::slugs(base), FEWEST_SLUGS);
     loop {
         let asked: Vec<String> = candidates.by_ref().take(block).collect();
@@ -244,7 +252,7 @@ async fn free_slug(conn: &mut AsyncPgConnection, base: &str) -> Attempt<String> 
 }
 
 /// Enters the first free slug. An insert waits for a concurrent one of the same slug; having lost, this one looks again.
-pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> Attempt<String> {
+pub(crate) async fn take_slug(conn: &mut AsyncPgConnection, account: &Account) -> DbResult<String> {
     for _ in 0..SLUG_TRIES {
         let slug = free_slug(conn, &account.slug).await?;
         let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")

@@ -10,18 +10,18 @@ use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Number, key_rows, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 
 /// API keys.
 #[derive(Clone, Debug)]
-pub struct PgApiKeys(PlatformPool);
+pub struct PgApiKeys(OwnerPool);
 
 impl PgApiKeys {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -72,7 +72,7 @@ impl From<KeyRow> for ApiKey {
 }
 
 /// The account's row is locked first, so that two inserts do not both find the last free place.
-async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, events: &[Event]) -> Attempt<Insert> {
+async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, events: &[Event]) -> DbResult<Insert> {
     let (account, key) = (record.account_id, &record.key);
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
@@ -107,7 +107,7 @@ async fn insert(conn: &mut AsyncPgConnection, record: &KeyRecord, at_most: i64, 
     Ok(Insert::Done)
 }
 
-async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> Attempt<bool> {
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, key: ApiKeyId, events: &[Event]) -> DbResult<bool> {
     let deleted = sql("DELETE FROM api_keys WHERE account_id = $1 AND id = $2")
         .bind(account)
         .bind(key)
@@ -143,7 +143,7 @@ impl ApiKeyDirectory for PgApiKeys {
                 id: row.key_id.into(),
                 account_id: row.account_id.into(),
                 created_by: row.created_by.into(),
-                status: word(&row.status)?,
+                status: parse_enum(&row.status)?,
                 last_used_at: row.last_used_at,
             };
             Ok((row.key_hash, grant))
@@ -181,10 +181,10 @@ impl ApiKeyStore for PgApiKeys {
     }
 
     async fn insert(&self, record: &KeyRecord, at_most: i64, events: &[Event]) -> Result<Insert, StoreError> {
-        in_platform!(self.0, |conn| insert(conn, record, at_most, events))
+        in_owner!(self.0, |conn| insert(conn, record, at_most, events))
     }
 
     async fn delete(&self, account: AccountId, key: ApiKeyId, events: &[Event]) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| delete(conn, account, key, events))
+        in_owner!(self.0, |conn| delete(conn, account, key, events))
     }
 }

@@ -11,18 +11,18 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::outbox::PgOutbox;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
 
 /// The audit log.
 #[derive(Clone, Debug)]
 pub struct PgAudit {
-    pool: PlatformPool,
+    pool: OwnerPool,
     outbox: PgOutbox,
 }
 
 impl PgAudit {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self {
             outbox: PgOutbox::new(pool.clone()),
             pool,

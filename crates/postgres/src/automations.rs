@@ -10,13 +10,13 @@ use recado_domain::automations::{
     Automation, AutomationChange, AutomationStatus, AutomationStore, Execution, ExecutionStatus,
 };
 use recado_domain::ingestion::{Grain, Recorded};
-use recado_domain::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, AutomationId, CursorPage, CursorQuery, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{Answer, Id, column, sql};
+use crate::sql::{Answer, Id, collect_column, sql};
 use crate::transactions::in_tenant;
 
 /// Automations.
@@ -50,14 +50,14 @@ impl TryFrom<AutomationRow> for Automation {
         Ok(Self {
             id: row.id.into(),
             name: row.name,
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
     }
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> Attempt<()> {
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, automation: &Automation) -> DbResult<()> {
     sql("INSERT INTO automations (account_id, id, name, status, created_at, updated_at) VALUES ($1, $2, $3, $4, $5, $5)")
         .bind(account)
         .bind(automation.id)
@@ -75,7 +75,7 @@ async fn record(
     automation: AutomationId,
     executions: &[Execution],
     now: OffsetDateTime,
-) -> Attempt<Option<Recorded>> {
+) -> DbResult<Option<Recorded>> {
     let known: Answer = sql("SELECT EXISTS (SELECT 1 FROM automations WHERE account_id = $1 AND id = $2) AS yes")
         .bind(account)
         .bind(automation)
@@ -99,10 +99,10 @@ async fn record(
          RETURNING id")
     .bind(account)
     .bind(automation)
-    .bind(column(&told, |execution| Uuid::from(execution.id)))
-    .bind(column(&told, |execution| execution.status.as_str().to_owned()))
-    .bind(column(&told, |execution| execution.started_at))
-    .bind(column(&told, |execution| execution.finished_at))
+    .bind(collect_column(&told, |execution| Uuid::from(execution.id)))
+    .bind(collect_column(&told, |execution| execution.status.as_str().to_owned()))
+    .bind(collect_column(&told, |execution| execution.started_at))
+    .bind(collect_column(&told, |execution| execution.finished_at))
     .bind(now)
     .load(&mut *conn)
     .await?;
@@ -122,7 +122,7 @@ async fn count<'a>(
     account: AccountId,
     automation: AutomationId,
     executions: impl Iterator<Item = &'a Execution>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     let mut sums: BTreeMap<(Grain, OffsetDateTime), Figures> = BTreeMap::new();
     for execution in executions {
         let latency = (execution.finished_at - execution.started_at).whole_microseconds();
@@ -150,11 +150,11 @@ async fn count<'a>(
     )
     .bind(account)
     .bind(automation)
-    .bind(column(&rows, |((grain, _), _)| grain.minutes()))
-    .bind(column(&rows, |((_, at), _)| *at))
-    .bind(column(&rows, |(_, figures)| figures.0))
-    .bind(column(&rows, |(_, figures)| figures.1))
-    .bind(column(&rows, |(_, figures)| figures.2))
+    .bind(collect_column(&rows, |((grain, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, at), _)| *at))
+    .bind(collect_column(&rows, |(_, figures)| figures.0))
+    .bind(collect_column(&rows, |(_, figures)| figures.1))
+    .bind(collect_column(&rows, |(_, figures)| figures.2))
     .execute(conn)
     .await?;
     Ok(())
@@ -162,7 +162,7 @@ async fn count<'a>(
 
 #[async_trait]
 impl AutomationStore for PgAutomations {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Automation>, StoreError> {
         let listed = sql("SELECT id, name, status, created_at, updated_at FROM automations
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3")
         .bind(account)
@@ -170,7 +170,7 @@ impl AutomationStore for PgAutomations {
         .bind(query.limit + 1);
         let rows: Vec<AutomationRow> = self.0.read_rows(account, listed).await?;
         let automations = rows.into_iter().map(Automation::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(automations, query.limit, |automation: &Automation| {
+        Ok(CursorPage::cut(automations, query.limit, |automation: &Automation| {
             automation.id
         }))
     }

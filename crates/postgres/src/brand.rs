@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, Event, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::sql;
@@ -103,7 +103,7 @@ async fn write(
     input: &BrandInput,
     now: OffsetDateTime,
     events: &[Event],
-) -> Attempt<BrandContext> {
+) -> DbResult<BrandContext> {
     let mut statement = sql(update(input)).bind(account).bind(now);
     for (_, value) in input.fields() {
         statement = statement.bind(value.clone().flatten()).bind(value.is_some());

@@ -10,7 +10,7 @@ use crate::sqlstate::{self, Transient};
 pub(crate) const RETRIES: usize = 3;
 
 /// Which input field a violated uniqueness blames.
-const TAKEN: &[(&str, &str)] = &[
+const UNIQUE_FIELDS: &[(&str, &str)] = &[
     ("contacts_phone_unique", "phone"),
     ("contacts_wa_user_id_unique", "wa_user_id"),
     ("link_codes_pkey", "short_code"),
@@ -25,7 +25,7 @@ const TAKEN: &[(&str, &str)] = &[
 const RACES: &[&str] = &["contacts_wa_id_unique"];
 
 /// Which input field a violated reference blames.
-const DANGLING: &[(&str, &str)] = &[
+const REFERENCE_FIELDS: &[(&str, &str)] = &[
     ("campaigns_folder_id_fkey", "folder_id"),
     ("campaigns_profile_id_fkey", "profile_id"),
     ("campaigns_segment_id_fkey", "segment_id"),
@@ -37,30 +37,30 @@ const DANGLING: &[(&str, &str)] = &[
 ];
 
 /// Why a statement or the reading of its rows failed, before it is known whom to blame.
-pub(crate) enum Fault {
+pub(crate) enum DbError {
     Database(Error),
     Store(StoreError),
 }
 
-pub(crate) type Attempt<T> = Result<T, Fault>;
+pub(crate) type DbResult<T> = Result<T, DbError>;
 
-impl From<Error> for Fault {
+impl From<Error> for DbError {
     fn from(error: Error) -> Self {
         Self::Database(error)
     }
 }
 
-impl From<StoreError> for Fault {
+impl From<StoreError> for DbError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<Fault> for StoreError {
-    fn from(fault: Fault) -> Self {
-        match fault {
-            Fault::Database(error) => blame(error),
-            Fault::Store(error) => error,
+impl From<DbError> for StoreError {
+    fn from(error: DbError) -> Self {
+        match error {
+            DbError::Database(error) => map_db_error(error),
+            DbError::Store(error) => error,
         }
     }
 }
@@ -71,11 +71,11 @@ impl From<Fault> for StoreError {
 struct Conflict(#[source] Error);
 
 /// Another transaction made the row first that this one was about to make: tried again, it finds it.
-pub(crate) fn overtaken() -> Fault {
-    Fault::Store(StoreError::Unavailable(Box::new(Conflict(Error::NotFound))))
+pub(crate) fn concurrent_insert() -> DbError {
+    DbError::Store(StoreError::Unavailable(Box::new(Conflict(Error::NotFound))))
 }
 
-fn blame(error: Error) -> StoreError {
+fn map_db_error(error: Error) -> StoreError {
     let Error::DatabaseError(kind, information) = &error else {
         return StoreError::Failed(Box::new(error));
     };
@@ -92,12 +92,12 @@ fn blame(error: Error) -> StoreError {
         {
             StoreError::Unavailable(Box::new(Conflict(error)))
         }
-        DatabaseErrorKind::UniqueViolation => match named(TAKEN) {
-            Some(field) => StoreError::Taken { field },
+        DatabaseErrorKind::UniqueViolation => match named(UNIQUE_FIELDS) {
+            Some(field) => StoreError::Duplicate { field },
             None => StoreError::Failed(Box::new(error)),
         },
-        DatabaseErrorKind::ForeignKeyViolation => match named(DANGLING) {
-            Some(field) => StoreError::Dangling { field },
+        DatabaseErrorKind::ForeignKeyViolation => match named(REFERENCE_FIELDS) {
+            Some(field) => StoreError::UnknownReference { field },
             None => StoreError::Failed(Box::new(error)),
         },
         DatabaseErrorKind::SerializationFailure => StoreError::Unavailable(Box::new(Conflict(error))),
@@ -123,7 +123,7 @@ pub(crate) fn corrupt(error: impl std::fmt::Display) -> StoreError {
 }
 
 /// Reads a stored word.
-pub(crate) fn word<T: std::str::FromStr<Err = String>>(stored: &str) -> Result<T, StoreError> {
+pub(crate) fn parse_enum<T: std::str::FromStr<Err = String>>(stored: &str) -> Result<T, StoreError> {
     stored.parse().map_err(corrupt)
 }
 
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     fn database(kind: DatabaseErrorKind, message: &str) -> StoreError {
-        Fault::from(Error::DatabaseError(kind, Box::new(message.to_owned()))).into()
+        DbError::from(Error::DatabaseError(kind, Box::new(message.to_owned()))).into()
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             StoreError::Failed(_)
         ));
         assert!(matches!(
-            StoreError::from(Fault::from(Error::NotFound)),
+            StoreError::from(DbError::from(Error::NotFound)),
             StoreError::Failed(_)
         ));
     }

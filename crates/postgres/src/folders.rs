@@ -5,10 +5,10 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
-use recado_domain::shared::{AccountId, FolderId, Slice, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, FolderId, StoreError};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault, word};
+use crate::errors::{DbError, DbResult, parse_enum};
 use crate::pool::TenantPool;
 use crate::sql::{Answer, sql};
 
@@ -39,7 +39,7 @@ impl TryFrom<FolderRow> for Folder {
         Ok(Self {
             id: row.id.into(),
             name: row.name,
-            kind: word(&row.kind)?,
+            kind: parse_enum(&row.kind)?,
         })
     }
 }
@@ -51,7 +51,7 @@ pub(crate) async fn check(
     account: AccountId,
     folder: Option<FolderId>,
     kind: FolderKind,
-) -> Attempt<()> {
+) -> DbResult<()> {
     let Some(folder) = folder else {
         return Ok(());
     };
@@ -64,23 +64,23 @@ pub(crate) async fn check(
             .await?;
     match holds.yes {
         true => Ok(()),
-        false => Err(Fault::Store(StoreError::Dangling { field: "folder_id" })),
+        false => Err(DbError::Store(StoreError::UnknownReference { field: "folder_id" })),
     }
 }
 
 #[async_trait]
 impl FolderStore for PgFolders {
-    async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<Slice<Folder>, StoreError> {
-        let limit = query.slice.limit;
+    async fn list(&self, account: AccountId, query: &FolderQuery) -> Result<CursorPage<Folder>, StoreError> {
+        let limit = query.page.limit;
         let listed = sql("SELECT id, name, kind FROM folders
              WHERE account_id = $1 AND id < $2 AND ($3 IS NULL OR kind = $3) ORDER BY id DESC LIMIT $4")
         .bind(account)
-        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
+        .bind(query.page.cursor.unwrap_or(Uuid::max()))
         .bind(query.kind.map(FolderKind::as_str))
         .bind(limit + 1);
         let rows: Vec<FolderRow> = self.0.read_rows(account, listed).await?;
         let rows = rows.into_iter().map(Folder::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |folder: &Folder| folder.id))
+        Ok(CursorPage::cut(rows, limit, |folder: &Folder| folder.id))
     }
 
     async fn insert(&self, account: AccountId, folder: &Folder) -> Result<(), StoreError> {

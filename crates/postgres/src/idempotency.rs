@@ -5,21 +5,21 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Binary, Nullable};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::idempotency::{Claim, IdempotencyStore, KEPT_FOR, KeptAnswer, KeyState, RequestHash};
+use recado_domain::idempotency::{IdempotencyStore, KEPT_FOR, KeyClaim, KeyState, RequestHash, StoredResponse};
 use recado_domain::shared::{Sealed, StoreError};
 use time::Duration;
 
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
-use crate::transactions::on_platform;
+use crate::transactions::on_owner;
 
 /// Idempotency keys.
 #[derive(Clone, Debug)]
-pub struct PgIdempotency(PlatformPool);
+pub struct PgIdempotency(OwnerPool);
 
 impl PgIdempotency {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -35,16 +35,16 @@ struct KeyRow {
 impl From<KeyRow> for KeyState {
     fn from(row: KeyRow) -> Self {
         match (row.request_hash, row.answer) {
-            (Some(hash), Some(answer)) => Self::Answered(KeptAnswer {
+            (Some(hash), Some(answer)) => Self::Answered(StoredResponse {
                 request: RequestHash(hash),
-                answer: Sealed(answer),
+                response: Sealed(answer),
             }),
             _ => Self::Running,
         }
     }
 }
 
-async fn claim(conn: &mut AsyncPgConnection, claim: &Claim, lease: Duration) -> Attempt<KeyState> {
+async fn claim(conn: &mut AsyncPgConnection, claim: &KeyClaim, lease: Duration) -> DbResult<KeyState> {
     let taken = sql("INSERT INTO idempotency_keys AS k (scope, key, holder, leased_until)
          VALUES ($1, $2, $3, now() + $4 * interval '1 microsecond')
          ON CONFLICT (scope, key) DO UPDATE
@@ -74,11 +74,11 @@ async fn claim(conn: &mut AsyncPgConnection, claim: &Claim, lease: Duration) -> 
 
 #[async_trait]
 impl IdempotencyStore for PgIdempotency {
-    async fn claim(&self, wanted: &Claim, lease: Duration) -> Result<KeyState, StoreError> {
-        on_platform!(self.0, |conn| claim(conn, wanted, lease))
+    async fn claim(&self, wanted: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError> {
+        on_owner!(self.0, |conn| claim(conn, wanted, lease))
     }
 
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<(), StoreError> {
+    async fn renew(&self, claim: &KeyClaim, lease: Duration) -> Result<(), StoreError> {
         let query = sql(
             "UPDATE idempotency_keys SET leased_until = now() + $4 * interval '1 microsecond'
              WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL",
@@ -90,18 +90,18 @@ impl IdempotencyStore for PgIdempotency {
         self.0.run(query).await.map(drop)
     }
 
-    async fn finish(&self, claim: &Claim, kept: &KeptAnswer) -> Result<(), StoreError> {
+    async fn finish(&self, claim: &KeyClaim, stored: &StoredResponse) -> Result<(), StoreError> {
         let query = sql("UPDATE idempotency_keys SET request_hash = $4, answer = $5
              WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
         .bind(claim.scope.0)
         .bind(claim.key.as_str())
         .bind(claim.holder)
-        .bind(kept.request.0.as_slice())
-        .bind(kept.answer.0.as_slice());
+        .bind(stored.request.0.as_slice())
+        .bind(stored.response.0.as_slice());
         self.0.run(query).await.map(drop)
     }
 
-    async fn release(&self, claim: &Claim) -> Result<(), StoreError> {
+    async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError> {
         let query =
             sql("DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND holder = $3 AND answer IS NULL")
                 .bind(claim.scope.0)

@@ -1,7 +1,7 @@
 //! The stores: every repository port of the domain, on PostgreSQL.
 //!
 //! Two kinds of connections, two types: [`TenantPool`] connects as a role that row-level security binds to the one
-//! account named when a transaction begins; [`PlatformPool`] connects as the owner and is used where a tenant is still to
+//! account named when a transaction begins; [`OwnerPool`] connects as the owner and is used where a tenant is still to
 //! be found (sessions, keys, callbacks, the queue of runs, the outbox), and for a known one by [`PgAudit`],
 //! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and the turn of a run (`turn.sql`), where every condition names the
 //! account. No transaction leaves this crate.
@@ -16,10 +16,9 @@ mod automations;
 mod billing;
 mod brand;
 mod campaigns;
-mod census;
 mod contacts;
 mod conversations;
-mod derived;
+mod deterministic_ids;
 mod errors;
 mod folders;
 mod idempotency;
@@ -30,6 +29,7 @@ mod migrate;
 mod notifications;
 mod outbox;
 mod pool;
+mod pool_registry;
 mod pricing;
 mod queues;
 mod reads;
@@ -56,7 +56,6 @@ pub use automations::PgAutomations;
 pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 pub use brand::PgBrand;
 pub use campaigns::{PgCampaigns, PgPaces, PgRuns, PgTrials};
-pub use census::{Census, Kind, KindFigures};
 pub use contacts::{PgContacts, PgTags};
 pub use conversations::{PgConversations, PgInbox};
 pub use folders::PgFolders;
@@ -64,10 +63,11 @@ pub use idempotency::PgIdempotency;
 pub use ingestion::PgIngestion;
 pub use links::PgLinks;
 pub use mail::PgMailQueue;
-pub use migrate::{MigrateError, Patience, migrate, pending, run};
+pub use migrate::{LockRetryPolicy, MigrateError, migrate, pending, run};
 pub use notifications::{PgNotificationFeed, PgNotifications};
 pub use outbox::PgOutbox;
-pub use pool::{PlatformPool, PoolConfig, PoolUsage, TenantPool};
+pub use pool::{OwnerPool, PoolConfig, PoolUsage, TenantPool};
+pub use pool_registry::{PoolLabels, PoolRegistry, PoolStats};
 pub use queues::{PgQueues, Queue};
 pub use rollups::PgRollups;
 pub use segments::PgSegments;

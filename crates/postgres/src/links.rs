@@ -8,25 +8,25 @@ use diesel::sql_types::{Array, BigInt, Nullable, Text, Timestamptz, Uuid as SqlU
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::Grain;
 use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
-use recado_domain::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, LinkId, StoreError};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::{Attempt, Fault};
-use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Id, column, sql};
-use crate::transactions::{in_platform, in_tenant};
+use crate::errors::{DbError, DbResult};
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::{Id, collect_column, sql};
+use crate::transactions::{in_owner, in_tenant};
 
 /// Links. Whoever follows one names no account, so that this happens as the platform.
 #[derive(Clone, Debug)]
 pub struct PgLinks {
     tenants: TenantPool,
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgLinks {
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
-        Self { tenants, platform }
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
     }
 }
 
@@ -80,7 +80,7 @@ impl From<TargetRow> for LinkTarget {
     }
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -> Attempt<()> {
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -> DbResult<()> {
     let inserted = sql(
         "INSERT INTO links (account_id, id, short_code, original_url, campaign_id, created_at)
          SELECT $1, $2, $3, $4, $5, $6
@@ -96,7 +96,7 @@ async fn insert(conn: &mut AsyncPgConnection, account: AccountId, link: &Link) -
     .execute(&mut *conn)
     .await?;
     if inserted == 0 {
-        return Err(Fault::Store(StoreError::Dangling { field: "campaign_id" }));
+        return Err(DbError::Store(StoreError::UnknownReference { field: "campaign_id" }));
     }
     sql("INSERT INTO link_codes (short_code, account_id, link_id) VALUES ($1, $2, $3)")
         .bind(link.short_code.as_str())
@@ -148,7 +148,7 @@ struct AppliedRow {
 }
 
 /// The writer's row is locked first: a batch that is sent again waits for the transaction that may still apply it.
-async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> Attempt<Vec<LinkId>> {
+async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> DbResult<Vec<LinkId>> {
     let applied: AppliedRow = sql("INSERT INTO link_click_writers AS w (id) VALUES ($1)
          ON CONFLICT (id) DO UPDATE SET batch = w.batch RETURNING batch, deferred")
     .bind(batch.writer)
@@ -165,14 +165,14 @@ async fn add_clicks(conn: &mut AsyncPgConnection, batch: &ClickBatch) -> Attempt
     }
     let (totals, sums) = (totals(batch), sums(batch));
     let deferred: Vec<Id> = sql(ADD_CLICKS)
-        .bind(column(&totals, |((account, _), _)| account.0))
-        .bind(column(&totals, |((_, link), _)| link.0))
-        .bind(column(&totals, |(_, clicks)| *clicks))
-        .bind(column(&sums, |((account, ..), _)| account.0))
-        .bind(column(&sums, |((_, link, ..), _)| link.0))
-        .bind(column(&sums, |((_, _, span, _), _)| *span))
-        .bind(column(&sums, |((.., at), _)| *at))
-        .bind(column(&sums, |(_, clicks)| *clicks))
+        .bind(collect_column(&totals, |((account, _), _)| account.0))
+        .bind(collect_column(&totals, |((_, link), _)| link.0))
+        .bind(collect_column(&totals, |(_, clicks)| *clicks))
+        .bind(collect_column(&sums, |((account, ..), _)| account.0))
+        .bind(collect_column(&sums, |((_, link, ..), _)| link.0))
+        .bind(collect_column(&sums, |((_, _, span, _), _)| *span))
+        .bind(collect_column(&sums, |((.., at), _)| *at))
+        .bind(collect_column(&sums, |(_, clicks)| *clicks))
         .bind(batch.writer)
         .bind(batch.number)
         .load(conn)
@@ -203,7 +203,7 @@ fn sums(batch: &ClickBatch) -> Vec<((AccountId, LinkId, i32, OffsetDateTime), i6
 
 #[async_trait]
 impl LinkStore for PgLinks {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Link>, StoreError> {
         let listed = sql(
             "SELECT id, short_code, original_url, campaign_id, clicks, created_at FROM links
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
@@ -213,7 +213,7 @@ impl LinkStore for PgLinks {
         .bind(query.limit + 1);
         let rows: Vec<LinkRow> = self.tenants.read_rows(account, listed).await?;
         let links = rows.into_iter().map(Link::from).collect();
-        Ok(Slice::cut(links, query.limit, |link: &Link| link.id))
+        Ok(CursorPage::cut(links, query.limit, |link: &Link| link.id))
     }
 
     async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError> {
@@ -225,11 +225,11 @@ impl LinkStore for PgLinks {
              FROM link_codes c JOIN links l ON l.account_id = c.account_id AND l.id = c.link_id
              WHERE c.short_code = $1")
         .bind(short_code);
-        let found = self.platform.row_if_any::<TargetRow>(target).await?;
+        let found = self.owner.row_if_any::<TargetRow>(target).await?;
         Ok(found.map(LinkTarget::from))
     }
 
     async fn add_clicks(&self, batch: &ClickBatch) -> Result<Vec<LinkId>, StoreError> {
-        in_platform!(self.platform, |conn| add_clicks(conn, batch))
+        in_owner!(self.owner, |conn| add_clicks(conn, batch))
     }
 }

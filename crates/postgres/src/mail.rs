@@ -9,12 +9,12 @@ use recado_domain::shared::{AccountId, MailId, Sealed, StoreError};
 use time::Duration;
 use uuid::Uuid;
 
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
 
 /// Queues a mail as part of the caller's transaction.
-pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> Attempt<()> {
+pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mail: &OutgoingMail) -> DbResult<()> {
     sql("INSERT INTO outgoing_mail (id, account_id, content) VALUES ($1, $2, $3)")
         .bind(mail.id)
         .bind(account)
@@ -26,10 +26,10 @@ pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, mai
 
 /// The worker's side of the queue.
 #[derive(Clone, Debug)]
-pub struct PgMailQueue(PlatformPool);
+pub struct PgMailQueue(OwnerPool);
 
 impl PgMailQueue {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }

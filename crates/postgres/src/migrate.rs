@@ -17,13 +17,13 @@ use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 use tokio_postgres::Config;
 
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Answer, Number, sql};
 use crate::sqlstate::{self, Transient, bad_connection};
 
 const MIGRATIONS: EmbeddedMigrations = embed_migrations!("../../migrations");
 
-type Fault = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Drops indexes whose build was interrupted: every write maintains them, and no query uses them. Left alone are those of
 /// a `REINDEX`, and those that somebody is building now.
@@ -42,30 +42,30 @@ pub enum MigrateError {
     Connect(#[source] diesel::ConnectionError),
     /// A statement outside of the migrations failed.
     #[error("the migrations could not be locked")]
-    Lock(#[source] Fault),
+    Lock(#[source] BoxError),
     /// A migration failed.
     #[error("a migration failed")]
-    Run(#[source] Fault),
+    Run(#[source] BoxError),
 }
 
 /// A migration that never got a lock.
 #[derive(Debug, Error)]
 #[error("{migration} found its tables in use for {waited:?}: somebody holds them in a long transaction")]
-struct Crowded {
+struct LockTimedOut {
     migration: String,
     waited: Duration,
     #[source]
-    last: Fault,
+    last: BoxError,
 }
 
 /// Another process that never ended.
 #[derive(Debug, Error)]
 #[error("another process has been migrating this database for {0:?}")]
-struct Queued(Duration);
+struct MigrationBusy(Duration);
 
 /// How long migrations wait for those who use their tables.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct LockRetryPolicy {
     /// For one lock, everybody else behind it: less than a request waits for one (1150 ms), so that none is refused.
     pub lock: Duration,
     /// How long it lets the others pass.
@@ -76,7 +76,7 @@ pub struct Patience {
     pub turn: Duration,
 }
 
-impl Default for Patience {
+impl Default for LockRetryPolicy {
     fn default() -> Self {
         Self {
             lock: Duration::from_millis(800),
@@ -91,23 +91,23 @@ impl Default for Patience {
 /// Runs every migration that the database lacks, and returns their versions. Whoever comes second waits and finds
 /// nothing to do. Works on every kind of runtime.
 pub async fn migrate(url: &SecretString) -> Result<Vec<String>, MigrateError> {
-    run(url, MIGRATIONS, Patience::default()).await
+    run(url, MIGRATIONS, LockRetryPolicy::default()).await
 }
 
-/// The same with these migrations and this patience.
+/// The same with these migrations and this policy.
 pub async fn run(
     url: &SecretString,
     migrations: impl MigrationSource<Pg> + Send + 'static,
-    patience: Patience,
+    policy: LockRetryPolicy,
 ) -> Result<Vec<String>, MigrateError> {
     let config = url.expose_secret().parse::<Config>();
     let config = config.map_err(|error| MigrateError::Connect(bad_connection(error)))?;
     let mut conn = sqlstate::connect(&config).await.map_err(MigrateError::Connect)?;
-    lock(&mut conn, patience).await.map_err(MigrateError::Lock)?;
+    lock(&mut conn, policy).await.map_err(MigrateError::Lock)?;
     // The harness blocks its thread.
     let run = tokio::task::spawn_blocking(move || {
         let mut harness = AsyncConnectionWrapper::<AsyncPgConnection>::from(conn);
-        all(&mut harness, migrations, patience)
+        all(&mut harness, migrations, policy)
     });
     match run.await {
         Ok(done) => done.map_err(MigrateError::Run),
@@ -117,13 +117,13 @@ pub async fn run(
 
 /// One process migrates at a time. Asked for again and again: whoever waited for it in one statement would be waited for
 /// by an index that is made concurrently.
-async fn lock(conn: &mut AsyncPgConnection, patience: Patience) -> Result<(), Fault> {
+async fn lock(conn: &mut AsyncPgConnection, policy: LockRetryPolicy) -> Result<(), BoxError> {
     // Of the session: it ends with the connection, whatever happens.
     let take = || sql("SELECT pg_try_advisory_lock(hashtext('recado migrations')) AS yes");
     let (began, mut told) = (Instant::now(), false);
     while !take().get_result::<Answer>(conn).await?.yes {
-        if began.elapsed() >= patience.turn {
-            return Err(Box::new(Queued(began.elapsed())));
+        if began.elapsed() >= policy.turn {
+            return Err(Box::new(MigrationBusy(began.elapsed())));
         }
         if !told {
             tracing::info!("another process migrates this database, its end is waited for");
@@ -136,20 +136,24 @@ async fn lock(conn: &mut AsyncPgConnection, patience: Patience) -> Result<(), Fa
 
 type Harness = AsyncConnectionWrapper<AsyncPgConnection>;
 
-fn all(harness: &mut Harness, migrations: impl MigrationSource<Pg>, patience: Patience) -> Result<Vec<String>, Fault> {
+fn all(
+    harness: &mut Harness,
+    migrations: impl MigrationSource<Pg>,
+    policy: LockRetryPolicy,
+) -> Result<Vec<String>, BoxError> {
     let pending = harness.pending_migrations(migrations)?;
     let mut done = Vec::new();
     for migration in &pending {
-        one(harness, migration.as_ref(), patience)?;
+        one(harness, migration.as_ref(), policy)?;
         done.push(migration.name().version().to_string());
     }
     Ok(done)
 }
 
 /// Tries until it has its locks, or too long.
-fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, patience: Patience) -> Result<(), Fault> {
+fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, policy: LockRetryPolicy) -> Result<(), BoxError> {
     let began = Instant::now();
-    let limits = limits(migration.metadata().run_in_transaction(), patience);
+    let limits = limits(migration.metadata().run_in_transaction(), policy);
     loop {
         let attempt_began = Instant::now();
         let prepared = SimpleConnection::batch_execute(harness, &format!("{}; {BROKEN_INDEXES}", limits.0))
@@ -161,19 +165,19 @@ fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, patience: Patience)
         let took = attempt_began.elapsed();
         tracing::info!(migration = %migration.name(), ?took, ok = tried.is_ok(), "a migration ran");
         let last = match tried {
-            Err(fault) if is_crowded(fault.as_ref()) => fault,
+            Err(error) if is_lock_timeout(error.as_ref()) => error,
             done => return done,
         };
         let (migration, waited) = (migration.name().to_string(), began.elapsed());
-        if waited >= patience.total {
-            return Err(Box::new(Crowded {
+        if waited >= policy.total {
+            return Err(Box::new(LockTimedOut {
                 migration,
                 waited,
                 last,
             }));
         }
         tracing::warn!(migration, ?waited, "its tables are in use, it is tried again");
-        std::thread::sleep(patience.pause);
+        std::thread::sleep(policy.pause);
     }
 }
 
@@ -181,10 +185,10 @@ fn one(harness: &mut Harness, migration: &dyn Migration<Pg>, patience: Patience)
 ///
 /// A migration without a transaction builds or drops one index concurrently. It waits for every older transaction, and
 /// nobody waits behind it: a limit would only leave an invalid index and start the build over.
-fn limits(in_transaction: bool, patience: Patience) -> (String, String) {
+fn limits(in_transaction: bool, policy: LockRetryPolicy) -> (String, String) {
     let limited = format!(
         "SET lock_timeout = {}; SET statement_timeout = 0",
-        patience.lock.as_millis()
+        policy.lock.as_millis()
     );
     let migration = if in_transaction {
         limited.clone()
@@ -195,10 +199,10 @@ fn limits(in_transaction: bool, patience: Patience) -> (String, String) {
 }
 
 /// Whether another transaction was in the way.
-fn is_crowded(fault: &(dyn std::error::Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(fault), |fault| (*fault).source());
+fn is_lock_timeout(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| (*error).source());
     causes
-        .filter_map(|fault| fault.downcast_ref::<diesel::result::Error>())
+        .filter_map(|error| error.downcast_ref::<diesel::result::Error>())
         .any(|error| match error {
             diesel::result::Error::DatabaseError(_, error) => matches!(
                 sqlstate::transient(error.message()),
@@ -209,7 +213,7 @@ fn is_crowded(fault: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// How many of this version's migrations the database lacks.
-pub async fn pending(pool: &PlatformPool) -> Result<usize, StoreError> {
+pub async fn pending(pool: &OwnerPool) -> Result<usize, StoreError> {
     let embedded = versions()?;
     let query = sql("SELECT count(*) AS n FROM __diesel_schema_migrations WHERE version = ANY ($1)");
     let known = match pool.row::<Number>(query.bind(embedded.clone())).await {
@@ -223,7 +227,7 @@ pub async fn pending(pool: &PlatformPool) -> Result<usize, StoreError> {
 }
 
 /// Whether any migration was ever run. Asked where the other statement failed: a ready server costs one statement.
-async fn is_begun(pool: &PlatformPool) -> Result<bool, StoreError> {
+async fn is_begun(pool: &OwnerPool) -> Result<bool, StoreError> {
     let table = sql("SELECT to_regclass('__diesel_schema_migrations') IS NOT NULL AS yes");
     Ok(pool.row::<Answer>(table).await?.yes)
 }

@@ -3,15 +3,17 @@
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use recado_domain::notifications::{Notification, NotificationFeed, NotificationQuery, NotificationStore, Told};
-use recado_domain::shared::{AccountId, EventKind, NotificationId, Slice, StoreError};
+use recado_domain::notifications::{
+    Notification, NotificationFeed, NotificationQuery, NotificationStore, SequencedNotification,
+};
+use recado_domain::shared::{AccountId, CursorPage, EventKind, NotificationId, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::outbox::PgOutbox;
-use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Number, first, sql};
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::{Number, limit_hint, sql};
 
 /// Notifications of one account at a time.
 #[derive(Clone, Debug)]
@@ -21,11 +23,11 @@ pub struct PgNotifications {
 }
 
 impl PgNotifications {
-    /// `platform` carries out what still waits for the notifications.
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+    /// `owner` carries out what still waits for the notifications.
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
             tenants,
-            outbox: PgOutbox::new(platform),
+            outbox: PgOutbox::new(owner),
         }
     }
 
@@ -38,10 +40,10 @@ impl PgNotifications {
 
 /// Notifications of all accounts.
 #[derive(Clone, Debug)]
-pub struct PgNotificationFeed(PlatformPool);
+pub struct PgNotificationFeed(OwnerPool);
 
 impl PgNotificationFeed {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -79,7 +81,7 @@ impl From<NotificationRow> for Notification {
 }
 
 #[derive(QueryableByName)]
-struct ToldRow {
+struct SequencedNotificationRow {
     #[diesel(sql_type = BigInt)]
     place: i64,
     #[diesel(sql_type = SqlUuid)]
@@ -88,10 +90,10 @@ struct ToldRow {
     notification: NotificationRow,
 }
 
-impl From<ToldRow> for Told {
-    fn from(row: ToldRow) -> Self {
+impl From<SequencedNotificationRow> for SequencedNotification {
+    fn from(row: SequencedNotificationRow) -> Self {
         Self {
-            place: row.place,
+            seq: row.place,
             account_id: row.account_id.into(),
             notification: row.notification.into(),
         }
@@ -102,21 +104,25 @@ const COLUMNS: &str = "n.id, n.type AS kind, n.title, n.message, n.data, n.read_
 
 #[async_trait]
 impl NotificationStore for PgNotifications {
-    async fn list(&self, account: AccountId, query: &NotificationQuery) -> Result<Slice<Notification>, StoreError> {
-        let limit = query.slice.limit;
+    async fn list(
+        &self,
+        account: AccountId,
+        query: &NotificationQuery,
+    ) -> Result<CursorPage<Notification>, StoreError> {
+        let limit = query.page.limit;
         self.catch_up(account).await;
         let unread = if query.unread { " AND n.read_at IS NULL" } else { "" };
         let ordered = format!(
             "SELECT {COLUMNS} FROM notifications n
              WHERE n.account_id = $1 AND n.id < $2{unread} ORDER BY n.id DESC"
         );
-        let wanted = sql(first(ordered, "$3"))
+        let wanted = sql(limit_hint(ordered, "$3"))
             .bind(account)
-            .bind(query.slice.cursor.unwrap_or(Uuid::max()))
+            .bind(query.page.cursor.unwrap_or(Uuid::max()))
             .bind(limit + 1);
         let rows: Vec<NotificationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Notification::from).collect();
-        Ok(Slice::cut(rows, limit, |row: &Notification| row.id))
+        Ok(CursorPage::cut(rows, limit, |row: &Notification| row.id))
     }
 
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError> {
@@ -138,24 +144,30 @@ impl NotificationFeed for PgNotificationFeed {
         Ok(self.0.row::<Number>(query).await?.n)
     }
 
-    async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
+    async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
         let query = sql(format!(
             "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n WHERE n.place > $1 ORDER BY n.place LIMIT $2"
         ))
-        .bind(place)
+        .bind(seq)
         .bind(limit);
-        let rows = self.0.rows::<ToldRow>(query).await?;
-        Ok(rows.into_iter().map(Told::from).collect())
+        let rows = self.0.rows::<SequencedNotificationRow>(query).await?;
+        Ok(rows.into_iter().map(SequencedNotification::from).collect())
     }
 
-    async fn place_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError> {
+    async fn seq_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError> {
         let query = sql("SELECT place AS n FROM notifications WHERE account_id = $1 AND id = $2")
             .bind(account)
             .bind(id);
         Ok(self.0.row_if_any::<Number>(query).await?.map(|row| row.n))
     }
 
-    async fn between(&self, account: AccountId, after: i64, until: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
+    async fn between(
+        &self,
+        account: AccountId,
+        after: i64,
+        until: i64,
+        limit: i64,
+    ) -> Result<Vec<SequencedNotification>, StoreError> {
         let query = sql(format!(
             "SELECT n.place, n.account_id, {COLUMNS} FROM notifications n
              WHERE n.account_id = $1 AND n.place > $2 AND n.place <= $3 ORDER BY n.place LIMIT $4"
@@ -164,7 +176,7 @@ impl NotificationFeed for PgNotificationFeed {
         .bind(after)
         .bind(until)
         .bind(limit);
-        let rows = self.0.rows::<ToldRow>(query).await?;
-        Ok(rows.into_iter().map(Told::from).collect())
+        let rows = self.0.rows::<SequencedNotificationRow>(query).await?;
+        Ok(rows.into_iter().map(SequencedNotification::from).collect())
     }
 }

@@ -18,8 +18,8 @@ use recado_domain::shared::{AccountId, StoreError};
 use secrecy::{ExposeSecret, SecretString};
 use thiserror::Error;
 
-use crate::census::Census;
-use crate::errors::{Fault, failed};
+use crate::errors::{DbError, failed};
+use crate::pool_registry::PoolRegistry;
 use crate::sqlstate::{self, bad_connection};
 
 /// How often the database looks whether whom it works for is still there. A connection whose request was given up is
@@ -69,7 +69,7 @@ pub struct PoolConfig {
     /// The longest that opening a connection may take.
     pub connect_timeout: Duration,
     /// Where its figures are counted, and with those of which purpose.
-    pub census: Option<(Census, &'static str)>,
+    pub pool_registry: Option<(PoolRegistry, &'static str)>,
 }
 
 impl PoolConfig {
@@ -83,15 +83,15 @@ impl PoolConfig {
             lock_timeout: Duration::from_secs(2),
             idle_in_transaction_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(5),
-            census: None,
+            pool_registry: None,
         }
     }
 
     /// The same, counted with all others that are for this.
     #[must_use]
-    pub fn counted(self, census: &Census, purpose: &'static str) -> Self {
-        let census = Some((census.clone(), purpose));
-        Self { census, ..self }
+    pub fn counted(self, pool_registry: &PoolRegistry, purpose: &'static str) -> Self {
+        let pool_registry = Some((pool_registry.clone(), purpose));
+        Self { pool_registry, ..self }
     }
 
     /// The connection's settings travel with its first message, as the defaults of its session: nothing that a
@@ -155,11 +155,13 @@ impl PoolConfig {
             .create_timeout(Some(self.connect_timeout))
             .build()
             .map_err(failed)?;
-        let waited_in_vain = match &self.census {
-            Some((census, purpose)) => census.enter(purpose, role.map_or("platform", |_| "tenant"), &pool),
+        let acquire_timeouts = match &self.pool_registry {
+            Some((pool_registry, purpose)) => {
+                pool_registry.register(purpose, role.map_or("platform", |_| "tenant"), &pool)
+            }
             None => Arc::default(),
         };
-        Ok(Connections { pool, waited_in_vain })
+        Ok(Connections { pool, acquire_timeouts })
     }
 }
 
@@ -179,7 +181,7 @@ async fn assert_bound(opened: &mut AsyncPgConnection) -> Result<(), ConnectionEr
 #[derive(Clone)]
 pub(crate) struct Connections {
     pool: Pool<AsyncPgConnection>,
-    waited_in_vain: Arc<AtomicU64>,
+    acquire_timeouts: Arc<AtomicU64>,
 }
 
 /// How a pool stands.
@@ -204,7 +206,7 @@ pub struct TenantPool {
 
 /// The owner's connections, which row-level security does not bind.
 #[derive(Clone)]
-pub struct PlatformPool(Connections);
+pub struct OwnerPool(Connections);
 
 impl TenantPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
@@ -219,7 +221,7 @@ impl TenantPool {
     /// The same connections, for work that chooses rows by what they hold, as those of a window of time or an audience:
     /// each statement is planned for what it asks, wherever that seems to be worth it.
     #[must_use]
-    pub(crate) fn planned_for_values(&self) -> Self {
+    pub(crate) fn with_custom_plans(&self) -> Self {
         let connections = self.connections.clone();
         let planning = FOR_VALUES;
         Self { connections, planning }
@@ -247,7 +249,7 @@ impl TenantPool {
     /// The same, for work that is kept and done again until somebody notes that it was done, without harm if it was: its
     /// commit does not wait for the disk. What a crash of the database takes from it, it takes from all that is written
     /// later, the note among it.
-    pub(crate) async fn begin_replayable(&self, account: AccountId) -> Result<Transaction, StoreError> {
+    pub(crate) async fn begin_async_commit(&self, account: AccountId) -> Result<Transaction, StoreError> {
         let begin = format!("BEGIN; SET LOCAL synchronous_commit = off; {}", self.settings(account));
         Transaction::begin(&self.connections, &begin).await
     }
@@ -258,15 +260,15 @@ impl TenantPool {
     }
 }
 
-impl PlatformPool {
+impl OwnerPool {
     /// A pool that connects when it is first asked to. Belongs to the runtime that uses it.
     pub fn new(config: &PoolConfig) -> Result<Self, StoreError> {
         config.pool(None).map(Self)
     }
 
     /// A connection for one statement.
-    pub(crate) async fn get(&self) -> Result<Held, StoreError> {
-        Held::get(&self.0).await
+    pub(crate) async fn get(&self) -> Result<PooledConnection, StoreError> {
+        PooledConnection::get(&self.0).await
     }
 
     /// Begins a transaction.
@@ -302,9 +304,9 @@ impl fmt::Debug for TenantPool {
     }
 }
 
-impl fmt::Debug for PlatformPool {
+impl fmt::Debug for OwnerPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PlatformPool").field(&self.usage()).finish()
+        f.debug_tuple("OwnerPool").field(&self.usage()).finish()
     }
 }
 
@@ -320,13 +322,13 @@ fn is_suspect(error: &StoreError) -> bool {
 
 /// A connection out of a pool. Dropped before its work is known to be over (a cancelled request, an early return), it
 /// is closed: a statement or a transaction may still run on it.
-pub(crate) struct Held(Option<Object<AsyncPgConnection>>);
+pub(crate) struct PooledConnection(Option<Object<AsyncPgConnection>>);
 
-impl Held {
+impl PooledConnection {
     pub(crate) async fn get(connections: &Connections) -> Result<Self, StoreError> {
         let object = connections.pool.get().await.map_err(|error| {
             if matches!(error, PoolError::Timeout(TimeoutType::Wait)) {
-                connections.waited_in_vain.fetch_add(1, Ordering::Relaxed);
+                connections.acquire_timeouts.fetch_add(1, Ordering::Relaxed);
             }
             StoreError::Unavailable(Box::new(error))
         })?;
@@ -338,8 +340,8 @@ impl Held {
     }
 
     /// Ends the use of the connection with the result of its one statement.
-    pub(crate) fn end<T>(self, result: Result<T, impl Into<Fault>>) -> Result<T, StoreError> {
-        let result = result.map_err(|fault| fault.into().into());
+    pub(crate) fn end<T>(self, result: Result<T, impl Into<DbError>>) -> Result<T, StoreError> {
+        let result = result.map_err(|error| error.into().into());
         match &result {
             Err(error) if is_suspect(error) => drop(self),
             _ => self.give_back(),
@@ -352,7 +354,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         if let Some(object) = self.0.take() {
             drop(Object::take(object));
@@ -362,15 +364,15 @@ impl Drop for Held {
 
 /// A transaction. Dropped before its end, it takes its connection with it: neither an open transaction nor a tenant's
 /// setting ever comes back to the pool.
-pub(crate) struct Transaction(Held);
+pub(crate) struct Transaction(PooledConnection);
 
 impl Transaction {
     async fn begin(connections: &Connections, statement: &str) -> Result<Self, StoreError> {
-        let mut held = Held::get(connections).await?;
-        AnsiTransactionManager::begin_transaction_sql(held.conn()?, statement)
+        let mut connection = PooledConnection::get(connections).await?;
+        AnsiTransactionManager::begin_transaction_sql(connection.conn()?, statement)
             .await
-            .map_err(Fault::from)?;
-        Ok(Self(held))
+            .map_err(DbError::from)?;
+        Ok(Self(connection))
     }
 
     pub(crate) fn conn(&mut self) -> Result<&mut AsyncPgConnection, StoreError> {
@@ -378,23 +380,23 @@ impl Transaction {
     }
 
     /// Commits what succeeded; rolls back what did not.
-    pub(crate) async fn end<T>(mut self, result: Result<T, impl Into<Fault>>) -> Result<T, StoreError> {
+    pub(crate) async fn end<T>(mut self, result: Result<T, impl Into<DbError>>) -> Result<T, StoreError> {
         match result {
             Ok(value) => {
                 AnsiTransactionManager::commit_transaction(self.conn()?)
                     .await
-                    .map_err(Fault::from)?;
+                    .map_err(DbError::from)?;
                 self.0.give_back();
                 Ok(value)
             }
-            Err(fault) => {
-                let fault = fault.into().into();
+            Err(error) => {
+                let error = error.into().into();
                 match self.take_back().await {
-                    Ok(()) if !is_suspect(&fault) => self.0.give_back(),
+                    Ok(()) if !is_suspect(&error) => self.0.give_back(),
                     Ok(()) => {}
                     Err(error) => tracing::debug!(%error, "a rollback failed; its connection is closed"),
                 }
-                Err(fault)
+                Err(error)
             }
         }
     }
@@ -408,6 +410,6 @@ impl Transaction {
 
     async fn take_back(&mut self) -> Result<(), StoreError> {
         let rolled_back = AnsiTransactionManager::rollback_transaction(self.conn()?).await;
-        Ok(rolled_back.map_err(Fault::from)?)
+        Ok(rolled_back.map_err(DbError::from)?)
     }
 }

@@ -9,7 +9,7 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Double, Nullable, Text};
 use recado_domain::shared::StoreError;
 
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
 
 /// So many rows of a queue are looked at; what waits beyond is not counted.
@@ -109,10 +109,10 @@ pub struct Queue {
 
 /// The queues.
 #[derive(Clone, Debug)]
-pub struct PgQueues(PlatformPool);
+pub struct PgQueues(OwnerPool);
 
 impl PgQueues {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 

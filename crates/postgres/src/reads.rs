@@ -40,8 +40,8 @@ use futures_util::stream::BoxStream;
 use recado_domain::shared::{AccountId, StoreError};
 use tokio::task::unconstrained;
 
-use crate::errors::{Attempt, Fault, RETRIES, is_conflict};
-use crate::pool::{Held, TenantPool};
+use crate::errors::{DbError, DbResult, RETRIES, is_conflict};
+use crate::pool::{PooledConnection, TenantPool};
 
 /// A row as the driver has it: small code for each type of rows, and all of the rest only once.
 type Row = <AsyncPgConnection as AsyncConnectionCore>::Row<'static, 'static>;
@@ -88,7 +88,7 @@ where
     }
 }
 
-fn rows<R, Q: Reads<R>>(rows: Vec<Row>) -> Attempt<Vec<R>> {
+fn rows<R, Q: Reads<R>>(rows: Vec<Row>) -> DbResult<Vec<R>> {
     Ok(rows.into_iter().map(Q::row).collect::<QueryResult<_>>()?)
 }
 
@@ -116,7 +116,7 @@ impl TenantPool {
         Q: Reads<R> + 'q,
     {
         let row = self.read_row_if_any(account, query).await?;
-        Ok(row.ok_or(Fault::Database(Error::NotFound))?)
+        Ok(row.ok_or(DbError::Database(Error::NotFound))?)
     }
 
     /// The rows of two queries. Each sees what was committed when it began, as two statements of a transaction do.
@@ -149,7 +149,7 @@ impl TenantPool {
         Q: Reads<R> + 'q,
     {
         let (counts, rows) = self.read_both::<N, R, P, Q>(account, count, part).await?;
-        let count = counts.into_iter().next().ok_or(Fault::Database(Error::NotFound))?;
+        let count = counts.into_iter().next().ok_or(DbError::Database(Error::NotFound))?;
         Ok((count.into(), rows))
     }
 
@@ -159,21 +159,21 @@ impl TenantPool {
     async fn read(&self, account: AccountId, queries: Vec<Box<dyn Ask + '_>>) -> Result<Vec<Vec<Row>>, StoreError> {
         let mut kept = true;
         for query in &queries {
-            kept &= query.is_kept().map_err(Fault::from)?;
+            kept &= query.is_kept().map_err(DbError::from)?;
         }
         let begin = format!("BEGIN READ ONLY; {}", self.settings(account));
         let mut left = RETRIES;
         loop {
-            let mut held = Held::get(&self.connections).await?;
+            let mut connection = PooledConnection::get(&self.connections).await?;
             let preparing = Preparing::default();
-            held.conn()?.set_instrumentation(preparing.clone());
-            let conn: &AsyncPgConnection = held.conn()?;
+            connection.conn()?.set_instrumentation(preparing.clone());
+            let conn: &AsyncPgConnection = connection.conn()?;
             let asked = all(queries.iter().map(|query| answer(query.ask(conn))).collect());
             let may_leave = || kept && !preparing.0.load(Ordering::Relaxed);
             let read = unconstrained(transaction(conn, &begin, asked, may_leave)).await;
             match read.map_err(StoreError::from) {
                 Ok(rows) => {
-                    held.give_back();
+                    connection.give_back();
                     return Ok(rows);
                 }
                 Err(error) if left > 0 && is_conflict(&error) => left -= 1,
@@ -198,11 +198,11 @@ async fn transaction<T>(
     begin: &str,
     asked: impl Future<Output = QueryResult<T>>,
     may_leave: impl Fn() -> bool,
-) -> Attempt<T> {
+) -> DbResult<T> {
     let (mut first, mut last) = (conn, conn);
     let is_answered = AtomicBool::new(false);
     let answered = || is_answered.load(Ordering::Relaxed);
-    let begun = async { first.batch_execute(begin).await.map_err(Fault::from) };
+    let begun = async { first.batch_execute(begin).await.map_err(DbError::from) };
     let asked = async {
         let rows = asked.await?;
         is_answered.store(true, Ordering::Relaxed);
@@ -215,7 +215,7 @@ async fn transaction<T>(
             false => Poll::Pending,
         })
         .await;
-        last.batch_execute("COMMIT").await.map_err(Fault::from)
+        last.batch_execute("COMMIT").await.map_err(DbError::from)
     };
     // Polled in this order, so that they leave in this order.
     let ((), rows, ()) = try_join3(begun, asked, ended).await?;

@@ -29,8 +29,8 @@ pub(crate) fn sql<'a>(text: impl Into<Cow<'static, str>>) -> Sql<'a> {
 /// The first rows of a statement that orders them; `limit` is the parameter that says how many. Of it alone the planner
 /// would expect a tenth of all rows, which it may rather sort than take one by one from where they lie in order. Read it
 /// with `TenantPool::in_index_order`.
-pub(crate) fn first(ordered: impl Display, limit: &str) -> String {
-    format!("SELECT * FROM ({ordered} LIMIT {MOST}) AS first LIMIT {limit}")
+pub(crate) fn limit_hint(ordered: impl Display, limit: &str) -> String {
+    format!("SELECT * FROM ({ordered} LIMIT {MAX_PAGE}) AS first LIMIT {limit}")
 }
 
 /// A batch of keys as an item of FROM: the elements of these arrays as rows with these columns, and their `position`
@@ -52,7 +52,7 @@ pub(crate) fn key_rows(arrays: &str, columns: &str) -> String {
 }
 
 /// More than any page has.
-const MOST: i64 = 200;
+const MAX_PAGE: i64 = 200;
 
 /// One type for every statement, whatever it binds: nested types would cost minutes of compilation.
 pub(crate) struct Sql<'a> {
@@ -269,7 +269,7 @@ id_params!(
 );
 
 /// One value of each row, as the array that a statement takes.
-pub(crate) fn column<R, V>(rows: &[R], value: impl Fn(&R) -> V) -> Vec<V>
+pub(crate) fn collect_column<R, V>(rows: &[R], value: impl Fn(&R) -> V) -> Vec<V>
 where
     Vec<V>: Param,
 {
@@ -277,7 +277,7 @@ where
 }
 
 /// The bare ids of typed ones.
-pub(crate) fn bare<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
+pub(crate) fn uuids<T: Copy + Into<Uuid>>(ids: &[T]) -> Vec<Uuid> {
     ids.iter().map(|&id| id.into()).collect()
 }
 
@@ -316,7 +316,7 @@ pub(crate) struct Id {
 }
 
 /// A pattern for ILIKE that finds a text anywhere, whatever signs are in it.
-pub(crate) fn anywhere(text: &str) -> String {
+pub(crate) fn like_contains(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');
     for c in text.chars() {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn signs_of_patterns_are_escaped() {
-        assert_eq!(anywhere(r"50%_\"), r"%50\%\_\\%");
+        assert_eq!(like_contains(r"50%_\"), r"%50\%\_\\%");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::shared::StoreError;
 
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
-use crate::sql::{Answer, Word, column, sql};
-use crate::transactions::in_platform;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
+use crate::sql::{Answer, Word, collect_column, sql};
+use crate::transactions::in_owner;
 
 /// Queues are left to autovacuum. Their rows come and go, so that statistics of one instant mislead the next; and an
 /// `ANALYZE` there cancels the autovacuum that they depend on, and throws cached plans of hot statements away.
@@ -40,24 +40,24 @@ const LOCK: &str = "SELECT pg_try_advisory_xact_lock(hashtext('recado analyze'))
 
 /// The planner's statistics.
 #[derive(Clone, Debug)]
-pub struct PgStatistics(PlatformPool);
+pub struct PgStatistics(OwnerPool);
 
 impl PgStatistics {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 
     /// Analyzes the table whose statistics are most out of date. False: there is none, or another server does it now.
     pub async fn refresh(&self) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| refresh(conn))
+        in_owner!(self.0, |conn| refresh(conn))
     }
 }
 
-async fn refresh(conn: &mut AsyncPgConnection) -> Attempt<bool> {
+async fn refresh(conn: &mut AsyncPgConnection) -> DbResult<bool> {
     if !sql(LOCK).get_result::<Answer>(conn).await?.yes {
         return Ok(false);
     }
-    let tables = sql(MOST_STALE_TABLE).bind(column(QUEUE_TABLES, |table| (*table).to_owned()));
+    let tables = sql(MOST_STALE_TABLE).bind(collect_column(QUEUE_TABLES, |table| (*table).to_owned()));
     let Some(table) = tables.load::<Word>(conn).await?.pop() else {
         return Ok(false);
     };

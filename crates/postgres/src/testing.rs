@@ -16,7 +16,7 @@ use secrecy::SecretString;
 use tokio_postgres::{Client, Config, NoTls};
 
 use crate::sql::{Sql, Word, sql};
-use crate::{PlatformPool, PoolConfig, TenantPool, migrate};
+use crate::{OwnerPool, PoolConfig, TenantPool, migrate};
 
 /// Of the migrations: another content is another template.
 const MIGRATIONS_HASH: &str = env!("RECADO_MIGRATIONS_HASH");
@@ -62,8 +62,8 @@ impl TestDatabase {
     }
 
     /// A small pool of the owner's connections.
-    pub fn platform_pool(&self) -> PlatformPool {
-        PlatformPool::new(&self.config()).expect("the URL of the test database is valid")
+    pub fn owner_pool(&self) -> OwnerPool {
+        OwnerPool::new(&self.config()).expect("the URL of the test database is valid")
     }
 
     /// What the pools are made of, for a test that wants other sizes or times.

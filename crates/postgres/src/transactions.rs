@@ -2,10 +2,10 @@
 //! or a statement that is one by itself, from its beginning to its end.
 //!
 //! **When it is tried again.** A deadlock (40P01), a serialization failure (40001), and a row that another transaction
-//! made first ([`overtaken`](crate::errors::overtaken)) take back everything that was done: nobody is to blame, and the
-//! same work, done once more, finds what the other one left. So the whole of it is, at once and up to three times, from
-//! `BEGIN` on. Whatever else goes wrong (a lock that was waited for too long, a connection that broke, a uniqueness that
-//! was violated) is the caller's: it would happen again, or nobody knows whether it happened.
+//! made first ([`concurrent_insert`](crate::errors::concurrent_insert)) take back everything that was done: nobody is
+//! to blame, and the same work, done once more, finds what the other one left. So the whole of it is, at once and up to
+//! three times, from `BEGIN` on. Whatever else goes wrong (a lock that was waited for too long, a connection that
+//! broke, a uniqueness that was violated) is the caller's: it would happen again, or nobody knows whether it happened.
 //!
 //! The work is named in place of a closure (`|conn| insert(conn, account, tag)`), and may run several times: it is made
 //! anew each time, and whatever it decides, it decides by what it reads there. Macros, because the compiler cannot be
@@ -17,10 +17,10 @@ use diesel::prelude::QueryableByName;
 use diesel_async::RunQueryDsl;
 use recado_domain::shared::{AccountId, StoreError};
 
-use crate::pool::{PlatformPool, TenantPool};
+use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::Sql;
 
-/// What [`in_tenant!`] and [`in_platform!`] do, in a transaction that begins in any other way.
+/// What [`in_tenant!`] and [`in_owner!`] do, in a transaction that begins in any other way.
 macro_rules! in_transaction {
     ($begin:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
@@ -52,28 +52,28 @@ macro_rules! in_tenant {
     };
 }
 
-/// `in_platform!(pool, |conn| work)`: the same, of the owner.
-macro_rules! in_platform {
+/// `in_owner!(pool, |conn| work)`: the same, of the owner.
+macro_rules! in_owner {
     ($pool:expr, $($work:tt)+) => {
         $crate::transactions::in_transaction!($pool.begin(), $($work)+)
     };
 }
 
-/// `on_platform!(pool, |conn| work)`: the owner's, without a transaction around: for one statement, or for several of
+/// `on_owner!(pool, |conn| work)`: the owner's, without a transaction around: for one statement, or for several of
 /// which each stands for itself.
-macro_rules! on_platform {
+macro_rules! on_owner {
     ($pool:expr, |$conn:ident| $work:expr) => {
         $crate::errors::retry(|| async {
-            let mut held = $pool.get().await?;
-            let $conn = held.conn()?;
+            let mut connection = $pool.get().await?;
+            let $conn = connection.conn()?;
             let done = $work.await;
-            held.end(done)
+            connection.end(done)
         })
         .await
     };
 }
 
-pub(crate) use {in_platform, in_tenant, in_transaction, on_platform};
+pub(crate) use {in_owner, in_tenant, in_transaction, on_owner};
 
 impl TenantPool {
     /// Carries one statement out, and returns how many rows it changed.
@@ -104,10 +104,10 @@ impl TenantPool {
     }
 }
 
-impl PlatformPool {
+impl OwnerPool {
     /// Carries one statement out, and returns how many rows it changed.
     pub(crate) async fn run(&self, statement: Sql<'_>) -> Result<usize, StoreError> {
-        on_platform!(self, |conn| (&statement).execute(conn))
+        on_owner!(self, |conn| (&statement).execute(conn))
     }
 
     /// The rows of a statement.
@@ -115,7 +115,7 @@ impl PlatformPool {
     where
         R: QueryableByName<Pg> + Send + 'static,
     {
-        on_platform!(self, |conn| (&statement).load::<R>(conn))
+        on_owner!(self, |conn| (&statement).load::<R>(conn))
     }
 
     /// The one row of a statement that always has one.
@@ -123,7 +123,7 @@ impl PlatformPool {
     where
         R: QueryableByName<Pg> + Send + 'static,
     {
-        on_platform!(self, |conn| (&statement).get_result::<R>(conn))
+        on_owner!(self, |conn| (&statement).get_result::<R>(conn))
     }
 
     /// The first row, if any.
@@ -131,7 +131,7 @@ impl PlatformPool {
     where
         R: QueryableByName<Pg> + Send + 'static,
     {
-        on_platform!(self, |conn| async {
+        on_owner!(self, |conn| async {
             (&statement).get_result::<R>(conn).await.optional()
         })
     }

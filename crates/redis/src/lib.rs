@@ -1,10 +1,10 @@
 //! Rate limits that every server shares, on Redis.
 #![doc = include_str!("../README.md")]
 
-mod alarm;
-mod counter;
-mod link;
+mod connection;
+mod log_throttle;
+mod rate_limiter;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use counter::RedisCounter;
+pub use rate_limiter::RedisRateLimiter;

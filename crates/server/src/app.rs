@@ -11,7 +11,7 @@ use actix_web::{HttpMessage as _, HttpResponse, Resource, ResponseError as _, Sc
 use crate::error::ApiError;
 use crate::routes::RouteSpec;
 use crate::telemetry::{Route, counted_routes};
-use crate::web::guard::guard;
+use crate::web::access::check_access;
 
 /// Registers every route of the table, and what answers for all other requests.
 pub fn configure(config: &mut ServiceConfig) {
@@ -33,7 +33,7 @@ pub fn configure(config: &mut ServiceConfig) {
         for &(spec, route) in &specs {
             let behind = from_fn(move |request: ServiceRequest, next: Next<_>| {
                 request.extensions_mut().insert(route);
-                guard(spec, request, next)
+                check_access(spec, request, next)
             });
             resource = resource.route((spec.handler)().method(spec.method.clone()).wrap(behind));
         }

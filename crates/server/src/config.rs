@@ -41,7 +41,7 @@ pub struct ConfigError {
 
 /// How sessions are proved.
 #[derive(Clone, Debug)]
-pub enum SessionProof {
+pub enum SessionVerification {
     /// By one shared secret (HS256).
     Secret(SecretString),
     /// By the identity provider's published keys.
@@ -93,7 +93,7 @@ pub struct Config {
     /// `SESSION_COOKIE`.
     pub session_cookie: String,
     /// `SESSION_JWT_SECRET` or `SESSION_JWKS_URL`.
-    pub session_proof: SessionProof,
+    pub session_verification: SessionVerification,
     /// `SESSION_JWT_ISSUER`.
     pub session_issuer: Option<String>,
     /// `SESSION_JWT_AUDIENCE`.
@@ -197,7 +197,7 @@ impl Config {
             trusted_proxies: networks(get, "TRUSTED_PROXIES")?,
             app_secret: app_secret(get)?,
             session_cookie: get("SESSION_COOKIE").unwrap_or_else(|| "svc-session".to_owned()),
-            session_proof: session_proof(get)?,
+            session_verification: session_verification(get)?,
             session_issuer: get("SESSION_JWT_ISSUER"),
             session_audience: get("SESSION_JWT_AUDIENCE"),
             cookie_secure: parsed(get, "COOKIE_SECURE", true, |_| true, "true or false")?,
@@ -350,15 +350,15 @@ fn app_secret(source: Source<'_>) -> Result<[u8; 32], ConfigError> {
     bytes.ok_or_else(|| fault("APP_SECRET", "must be 32 bytes in base64"))
 }
 
-fn session_proof(source: Source<'_>) -> Result<SessionProof, ConfigError> {
+fn session_verification(source: Source<'_>) -> Result<SessionVerification, ConfigError> {
     let jwks_url = web_address(source, "SESSION_JWKS_URL")?;
     match (source("SESSION_JWT_SECRET"), jwks_url) {
         (Some(secret), None) if secret.len() < SESSION_SECRET_BYTES => Err(fault(
             "SESSION_JWT_SECRET",
             format!("must have at least {SESSION_SECRET_BYTES} bytes"),
         )),
-        (Some(secret), None) => Ok(SessionProof::Secret(SecretString::from(secret))),
-        (None, Some(url)) => Ok(SessionProof::Jwks(url)),
+        (Some(secret), None) => Ok(SessionVerification::Secret(SecretString::from(secret))),
+        (None, Some(url)) => Ok(SessionVerification::Jwks(url)),
         (None, None) => Err(fault("SESSION_JWT_SECRET", "or SESSION_JWKS_URL is required")),
         (Some(_), Some(_)) => Err(fault("SESSION_JWT_SECRET", "and SESSION_JWKS_URL exclude each other")),
     }

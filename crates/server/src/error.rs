@@ -15,7 +15,7 @@ use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
 use recado_domain::idempotency::IdempotencyError;
-use recado_domain::limits::Verdict;
+use recado_domain::limits::RateLimitDecision;
 use recado_domain::media::{MediaError, MediaStoreError};
 use recado_domain::notifications::NotificationError;
 use recado_domain::segments::SegmentError;
@@ -59,7 +59,7 @@ pub enum ApiError {
     /// 400 `VALIDATION_ERROR`: the state of a campaign, or of what it needs, does not allow it.
     Refused(Refusal),
     /// 429 `RATE_LIMIT`.
-    RateLimited(Verdict),
+    RateLimited(RateLimitDecision),
     /// 429 `RATE_LIMIT`: as many as may be are under way at the same time.
     TooManyAtOnce(&'static str),
     /// 502 `WHATSAPP_ERROR`.
@@ -234,8 +234,8 @@ impl ResponseError for ApiError {
             Self::MethodNotAllowed(allowed) => {
                 response.insert_header((header::ALLOW, allowed.as_str()));
             }
-            Self::RateLimited(verdict) => {
-                response.insert_header((header::RETRY_AFTER, (verdict.wait_ms.max(1) + 999) / 1000));
+            Self::RateLimited(decision) => {
+                response.insert_header((header::RETRY_AFTER, (decision.wait_ms.max(1) + 999) / 1000));
             }
             Self::Unavailable(_) | Self::TooManyAtOnce(_) => {
                 response.insert_header((header::RETRY_AFTER, 1));
@@ -257,7 +257,7 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Unavailable(_) => Self::Unavailable(error.into()),
-            StoreError::Taken { .. } | StoreError::Dangling { .. } => match error.into_field_errors() {
+            StoreError::Duplicate { .. } | StoreError::UnknownReference { .. } => match error.into_field_errors() {
                 Ok(errors) => Self::Invalid(errors),
                 Err(error) => Self::Internal(error.into()),
             },

@@ -63,13 +63,13 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Starts logging for a command that traces nothing.
-pub fn start(format: Format) -> anyhow::Result<Lines> {
+pub fn start(format: Format) -> anyhow::Result<LogGuard> {
     start_with(format, &Traces::start(None)?)
 }
 
 /// Starts logging to standard error, and tracing; `RUST_LOG` chooses what is logged (default `info`). Lines are written
 /// until what is returned is dropped.
-pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<Lines> {
+pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<LogGuard> {
     let (writer, written) = NonBlockingBuilder::default()
         .lossy(false)
         .buffered_lines_limit(WAITING_LINES)
@@ -81,7 +81,7 @@ pub fn start_with(format: Format, traces: &Traces) -> anyhow::Result<Lines> {
         // The list of spans would only say the request's id twice.
         Format::Json => begin(lines.json().flatten_event(true).with_span_list(false), traces),
     }?;
-    Ok(Lines(written))
+    Ok(LogGuard(written))
 }
 
 fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::Result<()> {
@@ -97,7 +97,7 @@ fn begin(lines: impl Layer<Registry> + Send + Sync, traces: &Traces) -> anyhow::
 
 /// The thread that writes the log. Dropped, it writes what is left.
 #[derive(Debug)]
-pub struct Lines(#[expect(dead_code, reason = "held for its drop")] WorkerGuard);
+pub struct LogGuard(#[expect(dead_code, reason = "held for its drop")] WorkerGuard);
 
 /// What is written goes out when it is flushed, which the log's thread does whenever it has caught up: a line of a quiet
 /// server at once, those of a busy one together. A system call a line would cost a fast answer a sixth of its time.

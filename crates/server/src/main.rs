@@ -25,9 +25,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match arguments.as_slice() {
-        [] | ["serve"] => serve::run(serve::Parts::Everything),
-        ["serve", "--no-workers"] => serve::run(serve::Parts::Routes),
-        ["worker"] => serve::run(serve::Parts::Workers),
+        [] | ["serve"] => serve::run(serve::ProcessRole::Everything),
+        ["serve", "--no-workers"] => serve::run(serve::ProcessRole::Routes),
+        ["worker"] => serve::run(serve::ProcessRole::Workers),
         ["migrate"] => migrate(),
         ["rollups", "verify"] => sums(Task::Verify, None),
         ["rollups", "verify", "--account", id] => sums(Task::Verify, Some(id)),
@@ -59,7 +59,7 @@ fn unreadable(error: &dotenvy::Error) -> String {
 }
 
 fn sums(task: Task, account: Option<&str>) -> anyhow::Result<()> {
-    let _lines = logging::start(logging::Format::from_env())?;
+    let _log_guard = logging::start(logging::Format::from_env())?;
     match rollups::run(task, account)? {
         true => Ok(()),
         false => anyhow::bail!("sums are kept that are not those of their rows"),
@@ -77,7 +77,7 @@ fn print_reference() -> anyhow::Result<()> {
 
 fn migrate() -> anyhow::Result<()> {
     let url = Config::database_url(&|name| std::env::var(name).ok())?;
-    let _lines = logging::start(logging::Format::from_env())?;
+    let _log_guard = logging::start(logging::Format::from_env())?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .worker_threads(1)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use recado_domain::shared::StoreError;
-use recado_postgres::PlatformPool;
+use recado_postgres::OwnerPool;
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
@@ -22,13 +22,13 @@ pub struct Readiness(Arc<Inner>);
 struct Inner {
     /// The runtime that the pool belongs to.
     runtime: Handle,
-    pool: PlatformPool,
+    pool: OwnerPool,
     last: Mutex<Option<(Instant, Answer)>>,
 }
 
 impl Readiness {
     /// Of the current runtime, whose pool it is.
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(Arc::new(Inner {
             runtime: Handle::current(),
             pool,

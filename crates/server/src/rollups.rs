@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use recado_domain::rollups::RollupStore as _;
 use recado_domain::shared::AccountId;
-use recado_postgres::{PgRollups, PlatformPool, PoolConfig};
+use recado_postgres::{OwnerPool, PgRollups, PoolConfig};
 use uuid::Uuid;
 
 use crate::config::Config;
@@ -37,7 +37,7 @@ pub fn run(task: Task, account: Option<&str>) -> anyhow::Result<bool> {
         ..PoolConfig::new(url, 1)
     };
     runtime.block_on(async {
-        let store = PgRollups::new(PlatformPool::new(&config)?);
+        let store = PgRollups::new(OwnerPool::new(&config)?);
         let accounts = match account {
             Some(account) => vec![account.into()],
             None => store.accounts().await?,

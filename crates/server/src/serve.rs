@@ -16,7 +16,7 @@ use crate::streams::Streams;
 use crate::telemetry;
 use crate::telemetry::traces::Traces;
 use crate::web::cors::cors;
-use crate::web::request::around;
+use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
 use crate::workers::{self, RunDesk};
 use crate::{app, logging, reference};
@@ -27,7 +27,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(75);
 
 /// How long a server that is about to stop still lets requests in, and says that it is not ready: whoever spreads them
 /// over servers has to hear of it first.
-const FAREWELL: Duration = Duration::from_millis(500);
+const READINESS_DRAIN: Duration = Duration::from_millis(500);
 
 /// How long requests, then workers, may take to finish when the server stops; together below 30 s.
 const DRAIN_REQUESTS: Duration = Duration::from_secs(20);
@@ -35,7 +35,7 @@ const DRAIN_WORKERS: Duration = Duration::from_secs(8);
 
 /// What of the server a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parts {
+pub enum ProcessRole {
     /// Routes and workers.
     Everything,
     /// Routes alone.
@@ -45,7 +45,7 @@ pub enum Parts {
 }
 
 /// Runs until SIGTERM or SIGINT.
-pub fn run(parts: Parts) -> anyhow::Result<()> {
+pub fn run(role: ProcessRole) -> anyhow::Result<()> {
     let config = Config::from_env()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -54,34 +54,34 @@ pub fn run(parts: Parts) -> anyhow::Result<()> {
     // Counting first: what is made before it is not counted.
     let counting = telemetry::start(config.metrics_bind)?;
     let traces = runtime.block_on(async { Traces::start(config.otlp_endpoint.as_deref()) })?;
-    let _lines = logging::start_with(config.log_format, &traces)?;
+    let _log_guard = logging::start_with(config.log_format, &traces)?;
     if config.otlp_endpoint.is_some() && !Traces::BUILT_IN {
         tracing::warn!("OTEL_EXPORTER_OTLP_ENDPOINT is set, but this program was built without the feature otel");
     }
-    let lived = runtime.block_on(live(config, parts, counting));
+    let lived = runtime.block_on(live(config, role, counting));
     traces.end();
     lived
 }
 
-async fn live(config: Config, parts: Parts, counting: Option<telemetry::Counting>) -> anyhow::Result<()> {
+async fn live(config: Config, role: ProcessRole, counting: Option<telemetry::Counting>) -> anyhow::Result<()> {
     let stop = CancellationToken::new();
     // From here on, whoever asks for the end gets an orderly one.
     let signals = Signals::heard()?;
     let tasks = TaskTracker::new();
-    let desk = RunDesk::new(parts != Parts::Routes, stop.clone());
+    let desk = RunDesk::new(role != ProcessRole::Routes, stop.clone());
     let shared = Shared::new(config, desk, Streams::new(stop.clone()))?;
     let figures = counting
         .map(|counting| counting.serve(Arc::new(shared.clone())))
         .transpose()?;
-    match parts {
-        Parts::Everything | Parts::Workers => workers::start(&shared, &stop, &tasks)?,
-        Parts::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
+    match role {
+        ProcessRole::Everything | ProcessRole::Workers => workers::start(&shared, &stop, &tasks)?,
+        ProcessRole::Routes => workers::start_waiting(&shared, &stop, &tasks)?,
     }
-    if parts == Parts::Workers {
+    if role == ProcessRole::Workers {
         tracing::info!("workers are running");
         signals.terminated(&stop).await;
     } else {
-        tasks.spawn(shared.streams.clone().tell(shared.notification_feed()?));
+        tasks.spawn(shared.streams.clone().publish(shared.notification_feed()?));
         let served = CancellationToken::new();
         workers::start_clicks(&shared, &served, &tasks)?;
         serve(&shared, signals, &stop).await?;
@@ -110,7 +110,7 @@ async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> a
         let services = Services::new(&wired, threads).map(Data::new);
         App::new()
             .wrap(cors(&wired.config.cors_origins))
-            .wrap(from_fn(around))
+            .wrap(from_fn(request_context))
             .configure(move |config| match services {
                 Ok(services) => {
                     config.app_data(services).configure(app::configure);
@@ -132,7 +132,7 @@ async fn serve(shared: &Shared, signals: Signals, stop: &CancellationToken) -> a
     let stopping = stop.clone();
     let stopper = tokio::spawn(async move {
         signals.terminated(&stopping).await;
-        tokio::time::sleep(FAREWELL).await;
+        tokio::time::sleep(READINESS_DRAIN).await;
         handle.stop(true).await;
     });
     tracing::info!(%bind, "listening");

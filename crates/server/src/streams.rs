@@ -4,13 +4,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use recado_domain::notifications::{NotificationFeed, Told};
+use recado_domain::notifications::{NotificationFeed, SequencedNotification};
 use recado_domain::shared::StoreError;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio_util::sync::CancellationToken;
 
-use crate::telemetry::Worker;
+use crate::telemetry::WorkerMetrics;
 
 /// Streams that one process serves at the same time.
 const STREAMS: usize = 1000;
@@ -27,21 +27,21 @@ const BEHIND: usize = 1024;
 pub struct Streams(Arc<Inner>);
 
 struct Inner {
-    told: broadcast::Sender<Arc<Told>>,
+    sender: broadcast::Sender<Arc<SequencedNotification>>,
     free: Arc<Semaphore>,
-    /// The last place handed out; none while nobody listens.
-    place: Mutex<Option<i64>>,
+    /// The last sequence number published; none while nobody listens.
+    seq: Mutex<Option<i64>>,
     wake: Notify,
     stop: CancellationToken,
 }
 
 /// A stream's place among them, and what is handed to it.
 pub struct Listener {
-    told: broadcast::Receiver<Arc<Told>>,
+    receiver: broadcast::Receiver<Arc<SequencedNotification>>,
     /// What is not greater was there before, or was told already.
     last: i64,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Why there is no stream.
@@ -57,9 +57,9 @@ impl Streams {
     /// Nobody listens yet.
     pub fn new(stop: CancellationToken) -> Self {
         Self(Arc::new(Inner {
-            told: broadcast::Sender::new(BEHIND),
+            sender: broadcast::Sender::new(BEHIND),
             free: Arc::new(Semaphore::new(STREAMS)),
-            place: Mutex::new(None),
+            seq: Mutex::new(None),
             wake: Notify::new(),
             stop,
         }))
@@ -69,15 +69,15 @@ impl Streams {
     /// after this listener is there.
     pub async fn listen(&self, feed: &dyn NotificationFeed) -> Result<Listener, NoStream> {
         let inner = &self.0;
-        let place = inner.free.clone().try_acquire_owned().map_err(|_| NoStream::Full)?;
-        let told = inner.told.subscribe();
+        let permit = inner.free.clone().try_acquire_owned().map_err(|_| NoStream::Full)?;
+        let receiver = inner.sender.subscribe();
         let last = feed.latest().await.map_err(NoStream::Store)?;
         self.begin_at(last);
         Ok(Listener {
-            told,
+            receiver,
             last,
             stop: inner.stop.clone(),
-            _place: place,
+            _permit: permit,
         })
     }
 
@@ -86,31 +86,32 @@ impl Streams {
         STREAMS.saturating_sub(self.0.free.available_permits())
     }
 
-    /// Nothing after this place was handed to a new listener yet. Whoever listens already skips what they know.
+    /// Nothing after this sequence number was handed to a new listener yet. Whoever listens already skips what they
+    /// know.
     fn begin_at(&self, wanted: i64) {
-        let mut place = self.0.place.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(place.map_or(wanted, |place| place.min(wanted)));
+        let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
+        *seq = Some(seq.map_or(wanted, |seq| seq.min(wanted)));
         self.0.wake.notify_one();
     }
 
     /// Looks for new notifications until the server stops.
-    pub async fn tell(self, feed: impl NotificationFeed) {
-        let figures = Worker::of("notification streams");
+    pub async fn publish(self, feed: impl NotificationFeed) {
+        let metrics = WorkerMetrics::of("notification streams");
         while !self.0.stop.is_cancelled() {
-            let Some(place) = self.place() else {
+            let Some(seq) = self.seq() else {
                 tokio::select! {
                     () = self.0.stop.cancelled() => {}
                     () = self.0.wake.notified() => {}
                 }
                 continue;
             };
-            match feed.after(place, BATCH).await {
-                Ok(told) => {
-                    self.hand_out(place, told);
-                    figures.worked();
+            match feed.after(seq, BATCH).await {
+                Ok(notifications) => {
+                    self.broadcast(seq, notifications);
+                    metrics.worked();
                 }
                 Err(error) => {
-                    figures.failed();
+                    metrics.failed();
                     tracing::warn!(cause = ?error, "notifications cannot be looked for");
                 }
             }
@@ -122,37 +123,37 @@ impl Streams {
     }
 
     /// Where to look on; nowhere once nobody listens.
-    fn place(&self) -> Option<i64> {
-        let mut place = self.0.place.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.0.told.receiver_count() == 0 {
-            *place = None;
+    fn seq(&self) -> Option<i64> {
+        let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.sender.receiver_count() == 0 {
+            *seq = None;
         }
-        *place
+        *seq
     }
 
-    fn hand_out(&self, from: i64, told: Vec<Told>) {
-        let Some(last) = told.last().map(|told| told.place) else {
+    fn broadcast(&self, from: i64, notifications: Vec<SequencedNotification>) {
+        let Some(last) = notifications.last().map(|notification| notification.seq) else {
             return;
         };
-        for one in told {
+        for notification in notifications {
             // Nobody listening any more is no fault.
-            self.0.told.send(Arc::new(one)).ok();
+            self.0.sender.send(Arc::new(notification)).ok();
         }
-        let mut place = self.0.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seq = self.0.seq.lock().unwrap_or_else(PoisonError::into_inner);
         // Unless a new listener asked for an earlier one meanwhile.
-        if *place == Some(from) {
-            *place = Some(last);
+        if *seq == Some(from) {
+            *seq = Some(last);
         }
     }
 }
 
 impl Listener {
-    /// Passes over what waits for it: what is not after this place is told by other means. However far behind it was, it
-    /// hears everything after that.
+    /// Passes over what waits for it: what is not after this sequence number is told by other means. However far behind
+    /// it was, it hears everything after that.
     pub fn skip(&mut self) -> i64 {
         loop {
-            match self.told.try_recv() {
-                Ok(told) => self.last = self.last.max(told.place),
+            match self.receiver.try_recv() {
+                Ok(notification) => self.last = self.last.max(notification.seq),
                 // What is lost was handed out before what waits, or is handed out again.
                 Err(TryRecvError::Lagged(_)) => {}
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return self.last,
@@ -161,15 +162,15 @@ impl Listener {
     }
 
     /// The next notification; none at the end: the server stops, or the listener fell too far behind.
-    pub async fn next(&mut self) -> Option<Arc<Told>> {
+    pub async fn next(&mut self) -> Option<Arc<SequencedNotification>> {
         loop {
-            let told = tokio::select! {
+            let notification = tokio::select! {
                 () = self.stop.cancelled() => return None,
-                told = self.told.recv() => told.ok()?,
+                received = self.receiver.recv() => received.ok()?,
             };
-            if told.place > self.last {
-                self.last = told.place;
-                return Some(told);
+            if notification.seq > self.last {
+                self.last = notification.seq;
+                return Some(notification);
             }
         }
     }
@@ -195,7 +196,7 @@ mod tests {
         looks: Arc<AtomicI64>,
     }
 
-    fn told(place: i64) -> Told {
+    fn numbered(seq: i64) -> SequencedNotification {
         let notification = Notification {
             id: NotificationId(Uuid::nil()),
             kind: "info".into(),
@@ -205,8 +206,8 @@ mod tests {
             read_at: None,
             created_at: OffsetDateTime::UNIX_EPOCH,
         };
-        Told {
-            place,
+        SequencedNotification {
+            seq,
             account_id: AccountId(Uuid::nil()),
             notification,
         }
@@ -218,34 +219,40 @@ mod tests {
             Ok(self.latest.load(Ordering::SeqCst))
         }
 
-        async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError> {
+        async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError> {
             self.looks.fetch_add(1, Ordering::SeqCst);
-            let last = self.latest.load(Ordering::SeqCst).min(place + limit);
-            Ok((place + 1..=last).map(told).collect())
+            let last = self.latest.load(Ordering::SeqCst).min(seq + limit);
+            Ok((seq + 1..=last).map(numbered).collect())
         }
 
-        async fn place_of(&self, _: AccountId, _: NotificationId) -> Result<Option<i64>, StoreError> {
+        async fn seq_of(&self, _: AccountId, _: NotificationId) -> Result<Option<i64>, StoreError> {
             Ok(None)
         }
 
-        async fn between(&self, _: AccountId, _: i64, _: i64, _: i64) -> Result<Vec<Told>, StoreError> {
+        async fn between(
+            &self,
+            _: AccountId,
+            _: i64,
+            _: i64,
+            _: i64,
+        ) -> Result<Vec<SequencedNotification>, StoreError> {
             Ok(vec![])
         }
     }
 
-    async fn places(listener: &mut Listener, count: usize) -> Vec<i64> {
-        let mut places = Vec::new();
+    async fn seqs(listener: &mut Listener, count: usize) -> Vec<i64> {
+        let mut seqs = Vec::new();
         for _ in 0..count {
-            places.push(listener.next().await.unwrap().place);
+            seqs.push(listener.next().await.unwrap().seq);
         }
-        places
+        seqs
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_listener_hears_everything_after_it_came_once() {
         let (stop, feed) = (CancellationToken::new(), Numbers::default());
         let streams = Streams::new(stop.clone());
-        let teller = tokio::spawn(streams.clone().tell(feed.clone()));
+        let publisher = tokio::spawn(streams.clone().publish(feed.clone()));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(feed.looks.load(Ordering::SeqCst), 0, "nobody listens, nobody looks");
         feed.latest.store(5, Ordering::SeqCst);
@@ -253,21 +260,21 @@ mod tests {
         assert_eq!(first.skip(), 5);
         feed.latest.store(7, Ordering::SeqCst);
         let mut second = streams.listen(&feed).await.unwrap();
-        assert_eq!(places(&mut first, 2).await, [6, 7]);
+        assert_eq!(seqs(&mut first, 2).await, [6, 7]);
         feed.latest.store(9, Ordering::SeqCst);
-        assert_eq!(places(&mut second, 2).await, [8, 9]);
-        assert_eq!(places(&mut first, 2).await, [8, 9]);
+        assert_eq!(seqs(&mut second, 2).await, [8, 9]);
+        assert_eq!(seqs(&mut first, 2).await, [8, 9]);
         // A third one that comes with an old answer of the store is told what it missed, and the others not again.
         streams.begin_at(4);
         feed.latest.store(10, Ordering::SeqCst);
-        assert_eq!(places(&mut first, 1).await, [10]);
+        assert_eq!(seqs(&mut first, 1).await, [10]);
         drop((first, second));
         tokio::time::sleep(Duration::from_secs(1)).await;
         let looks = feed.looks.load(Ordering::SeqCst);
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(feed.looks.load(Ordering::SeqCst), looks);
         stop.cancel();
-        teller.await.unwrap();
+        publisher.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
@@ -283,12 +290,12 @@ mod tests {
         open.push(streams.listen(&feed).await.unwrap());
         // One that is too far behind is ended.
         feed.latest.store(5000, Ordering::SeqCst);
-        streams.hand_out(0, (1..=2000).map(told).collect());
+        streams.broadcast(0, (1..=2000).map(numbered).collect());
         assert!(open[0].next().await.is_none());
         // Unless it is told that otherwise, and goes on with what comes then.
         assert_eq!(open[2].skip(), 2000);
-        streams.hand_out(2000, vec![told(1999), told(2001)]);
-        assert_eq!(places(&mut open[2], 1).await, [2001]);
+        streams.broadcast(2000, vec![numbered(1999), numbered(2001)]);
+        assert_eq!(seqs(&mut open[2], 1).await, [2001]);
         stop.cancel();
         assert!(open[1].next().await.is_none());
     }

@@ -16,9 +16,9 @@ use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
 use recado_domain::idempotency::Idempotency;
 use recado_domain::ingestion::Ingestion;
-use recado_domain::limits::{InProcessCounter, RateCounter};
+use recado_domain::limits::{InProcessRateLimiter, RateLimiter};
 use recado_domain::links::{Links, PendingClicks};
-use recado_domain::mail::{Mailer, Post};
+use recado_domain::mail::{MailSender, Mailer};
 use recado_domain::media::{Media, MediaAddress};
 use recado_domain::notifications::Notifications;
 use recado_domain::segments::Segments;
@@ -32,34 +32,34 @@ use recado_gateways::media::ObjectMedia;
 use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
-    Census, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds, PgFolders,
-    PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgPaces,
-    PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PlatformPool, PoolConfig,
+    OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
+    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgPaces,
+    PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PoolConfig, PoolRegistry,
     TenantPool,
 };
-use recado_redis::RedisCounter;
+use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
 use tokio::sync::{Notify, Semaphore};
 
 mod administration;
+mod analytics;
 mod brand;
-mod people;
+mod identity;
 mod pools;
-mod proofs;
-mod recorded;
-mod standing;
+mod process_stats;
+mod startup;
 mod webhooks;
 
 use crate::config::Config;
+use crate::payment_event_buffer::PaymentEventBuffer;
 use crate::readiness::Readiness;
-use crate::spool::EventSpool;
 use crate::streams::Streams;
 use crate::system::{AppCipher, SystemClock, SystemIds, SystemSecrets};
 use crate::telemetry::Reports;
 use crate::web::auth::Authenticator;
+use crate::web::auth_cache::AuthCache;
 use crate::web::callback::CallbackMemory;
 use crate::web::key_cache::KeyCache;
-use crate::web::memory::Memory;
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::shares::Shares;
 use crate::web::target_cache::TargetCache;
@@ -90,7 +90,7 @@ pub struct Shared {
     /// Where mail goes; none: nowhere.
     pub mailer: Option<Arc<dyn Mailer>>,
     /// Proved tokens and memberships.
-    pub memory: Memory,
+    pub auth_cache: AuthCache,
     /// Proved API keys.
     keys: KeyCache,
     /// Where links lead.
@@ -106,7 +106,7 @@ pub struct Shared {
     /// Proves tokens.
     pub verifier: Arc<dyn SessionVerifier>,
     /// The counter, where it is in this process; one connection a thread otherwise.
-    in_process: Arc<InProcessCounter>,
+    in_process: Arc<InProcessRateLimiter>,
     /// Where runs are carried out.
     pub desk: RunDesk,
     /// Streams of notifications.
@@ -118,11 +118,11 @@ pub struct Shared {
     /// Woken after a change.
     pub relays: Relays,
     /// The payment gateway's events that the database could not take yet.
-    pub spool: EventSpool,
+    pub payment_event_buffer: PaymentEventBuffer,
     /// What is reported instead of failing.
     pub reports: Reports,
     /// Every pool of the process.
-    census: Census,
+    pool_registry: PoolRegistry,
 }
 
 impl Shared {
@@ -130,27 +130,27 @@ impl Shared {
     pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = Arc::new(config);
-        let census = Census::default();
+        let pool_registry = PoolRegistry::default();
         Ok(Self {
             secrets: Arc::new(SystemSecrets),
             cipher: Arc::new(AppCipher::new(&config.app_secret)?),
-            mailer: proofs::mailer(&config)?,
-            verifier: proofs::verifier(&config, clock.clone())?,
-            in_process: Arc::new(InProcessCounter::new(clock.clone())),
+            mailer: startup::mailer(&config)?,
+            verifier: startup::verifier(&config, clock.clone())?,
+            in_process: Arc::new(InProcessRateLimiter::new(clock.clone())),
             ids: Arc::new(SystemIds),
-            memory: Memory::default(),
+            auth_cache: AuthCache::default(),
             keys: KeyCache::default(),
             targets: TargetCache::default(),
             clicks: Arc::new(PendingClicks::new(SystemIds.next())),
             shares: Shares::default(),
             callback_memory: CallbackMemory::new(config.limits.callback_memory),
-            readiness: readiness(&config, &census)?,
+            readiness: readiness(&config, &pool_registry)?,
             mailed: Arc::default(),
             customers: Arc::default(),
             relays: Relays::default(),
-            spool: EventSpool::default(),
+            payment_event_buffer: PaymentEventBuffer::default(),
             reports: Reports::default(),
-            census,
+            pool_registry,
             config,
             clock,
             desk,
@@ -191,12 +191,12 @@ impl Shared {
         Ok(Media::new(Arc::new(store), address, self.ids.clone()))
     }
 
-    fn counter(&self) -> anyhow::Result<Arc<dyn RateCounter>> {
+    fn rate_limiter(&self) -> anyhow::Result<Arc<dyn RateLimiter>> {
         match &self.config.redis_url {
             None => Ok(self.in_process.clone()),
             Some(url) => {
-                let counter = RedisCounter::new(url.expose_secret());
-                Ok(Arc::new(counter.map_err(|fault| {
+                let rate_limiter = RedisRateLimiter::new(url.expose_secret());
+                Ok(Arc::new(rate_limiter.map_err(|fault| {
                     anyhow::anyhow!("configuration: REDIS_URL: {fault}")
                 })?))
             }
@@ -210,20 +210,20 @@ pub struct Stores {
     /// Bound to one account a transaction.
     pub tenant: TenantPool,
     /// The owner's: for finding a tenant, and for what no tenant's connection may do.
-    pub platform: PlatformPool,
+    pub owner: OwnerPool,
 }
 
 impl Stores {
-    fn new(tenant: &PoolConfig, platform: &PoolConfig) -> anyhow::Result<Self> {
+    fn new(tenant: &PoolConfig, owner: &PoolConfig) -> anyhow::Result<Self> {
         let tenant = TenantPool::new(tenant).context("DATABASE_URL cannot be used")?;
-        let platform = PlatformPool::new(platform).context("DATABASE_URL cannot be used")?;
-        Ok(Self { tenant, platform })
+        let owner = OwnerPool::new(owner).context("DATABASE_URL cannot be used")?;
+        Ok(Self { tenant, owner })
     }
 
     /// Processing of callbacks.
     pub fn callbacks(&self, shared: &Shared) -> Callbacks {
         let stores = CallbackStores {
-            callbacks: Arc::new(PgCallbacks::new(self.platform.clone())),
+            callbacks: Arc::new(PgCallbacks::new(self.owner.clone())),
             deliveries: Arc::new(PgDeliveries::new(self.tenant.clone())),
             inbox: Arc::new(PgInbox::new(self.tenant.clone())),
             templates: Arc::new(self.templates()),
@@ -242,7 +242,7 @@ impl Stores {
 
     /// The payment gateway's events.
     pub fn gateway_events(&self, shared: &Shared) -> GatewayEvents {
-        let events = Arc::new(PgGatewayEvents::new(self.platform.clone()));
+        let events = Arc::new(PgGatewayEvents::new(self.owner.clone()));
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
         GatewayEvents::new(events, store, shared.clock.clone(), shared.ids.clone())
     }
@@ -250,7 +250,7 @@ impl Stores {
     /// What billing does by itself.
     pub fn settlement(&self, shared: &Shared) -> anyhow::Result<Settlement> {
         let store = Arc::new(PgSubscriptions::new(self.tenant.clone()));
-        let work = Arc::new(PgBillingWork::new(self.platform.clone()));
+        let work = Arc::new(PgBillingWork::new(self.owner.clone()));
         let gateway = Arc::new(shared.payment()?);
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
         Ok(Settlement::new(store, work, gateway, clock, ids))
@@ -258,7 +258,7 @@ impl Stores {
 
     /// Idempotency keys.
     pub fn idempotency(&self) -> PgIdempotency {
-        PgIdempotency::new(self.platform.clone())
+        PgIdempotency::new(self.owner.clone())
     }
 
     /// The files of messages.
@@ -269,14 +269,14 @@ impl Stores {
 
     /// Conversations.
     pub fn conversations(&self) -> PgConversations {
-        PgConversations::new(self.tenant.clone(), self.platform.clone())
+        PgConversations::new(self.tenant.clone(), self.owner.clone())
     }
 
     /// Mail on its way out; none where there is no way out.
-    pub fn post(&self, shared: &Shared) -> Option<Post> {
+    pub fn mail_sender(&self, shared: &Shared) -> Option<MailSender> {
         let mailer = shared.mailer.clone()?;
-        let queue = Arc::new(PgMailQueue::new(self.platform.clone()));
-        Some(Post::new(queue, mailer, shared.cipher.clone()))
+        let queue = Arc::new(PgMailQueue::new(self.owner.clone()));
+        Some(MailSender::new(queue, mailer, shared.cipher.clone()))
     }
 
     /// Campaigns.
@@ -304,12 +304,12 @@ impl Stores {
 
     /// Runs.
     pub fn runs(&self) -> PgRuns {
-        PgRuns::new(self.tenant.clone(), self.platform.clone())
+        PgRuns::new(self.tenant.clone(), self.owner.clone())
     }
 
     /// The pace of numbers.
     pub fn paces(&self) -> PgPaces {
-        PgPaces::new(self.platform.clone())
+        PgPaces::new(self.owner.clone())
     }
 }
 
@@ -320,7 +320,7 @@ pub struct Services {
     /// Whose pages may act with a cookie.
     pub origins: OwnOrigins,
     /// How often.
-    pub counter: Arc<dyn RateCounter>,
+    pub rate_limiter: Arc<dyn RateLimiter>,
     /// Requests that are sent again.
     pub idempotency: Idempotency,
     /// Accounts.
@@ -399,17 +399,17 @@ impl Services {
         let connections = shared.config.database_pool_size / threads.max(1);
         let stores = shared.request_stores(connections.max(FEWEST_CONNECTIONS))?;
         let (clock, ids) = (shared.clock.clone(), shared.ids.clone());
-        let accounts = people::accounts(shared, &stores);
+        let accounts = identity::accounts(shared, &stores);
         let anonymous = shared.anonymous()?;
-        let api_keys = people::api_keys(shared, &stores, &shared.unseen_keys()?);
+        let api_keys = identity::api_keys(shared, &stores, &shared.unseen_keys()?);
         let profiles = Arc::new(PgProfiles::new(stores.tenant.clone()));
         let contacts = Arc::new(PgContacts::new(stores.tenant.clone()));
         let templates = Arc::new(stores.templates());
         let media = shared.media()?;
         Ok(Self {
-            authenticator: people::authenticator(shared, accounts.clone(), api_keys.clone()),
+            authenticator: identity::authenticator(shared, accounts.clone(), api_keys.clone()),
             origins: OwnOrigins::new(Origin::of(&shared.config.public_url), &shared.config.cors_origins),
-            counter: shared.counter()?,
+            rate_limiter: shared.rate_limiter()?,
             idempotency: Idempotency::new(Arc::new(stores.idempotency()), ids.clone()),
             accounts,
             api_keys,
@@ -452,13 +452,13 @@ impl Services {
             insights: stores.insights(shared),
             exports: stores.exports(shared),
             rfm: stores.rfm(),
-            feed: PgNotificationFeed::new(stores.platform.clone()),
+            feed: PgNotificationFeed::new(stores.owner.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
             trials: stores.trials(shared)?,
-            members: Members::new(Arc::new(PgMembers::new(stores.platform.clone()))),
-            invites: people::invites(shared, &stores),
-            invitations: Invitations::new(Arc::new(PgInvites::new(stores.platform.clone()))),
+            members: Members::new(Arc::new(PgMembers::new(stores.owner.clone()))),
+            invites: identity::invites(shared, &stores),
+            invitations: Invitations::new(Arc::new(PgInvites::new(stores.owner.clone()))),
             inbound: stores.inbound(shared, &anonymous),
             webhooks: stores.webhooks(shared),
             admin: AdminServices::new(shared, &stores)?,

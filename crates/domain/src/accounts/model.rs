@@ -80,7 +80,7 @@ pub struct Membership {
 
 /// What authentication needs to know of a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct MembershipAccess {
     /// The account.
     pub account_id: AccountId,
     /// What the user may do there.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Account, Membership, Session, SessionError, Standing};
+use super::{Account, Membership, MembershipAccess, Session, SessionError};
 use crate::shared::{AccountId, StoreError, UserId};
 
 /// Proves sessions. Implemented per configuration: one shared secret, or the provider's published keys.
@@ -24,12 +24,13 @@ pub trait AccountStore: Send + Sync {
     /// Every membership of the user, oldest first; one of support mode while it lasts.
     async fn memberships(&self, user: UserId) -> Result<Vec<Membership>, StoreError>;
 
-    /// The user's standing in one account; none when they are no member, or were one in support mode and no longer are.
-    async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError>;
+    /// The user's access to one account; none when they are no member, or were one in support mode and no longer are.
+    async fn membership_access(&self, user: UserId, account: AccountId)
+    -> Result<Option<MembershipAccess>, StoreError>;
 
-    /// The user's standing in the account they used last (`last_active_at`, then the oldest membership); one of support
+    /// The user's access to the account they used last (`last_active_at`, then the oldest membership); one of support
     /// mode after all others.
-    async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError>;
+    async fn latest_membership_access(&self, user: UserId) -> Result<Option<MembershipAccess>, StoreError>;
 
     /// Creates the account with its owner, in one transaction. `account.slug` is the wished one: the store MUST
     /// number it (`text::slugs`) until it is unique, also against a concurrent create, and returns what it stored.

@@ -98,26 +98,30 @@ impl Accounts {
         supported: Option<AccountId>,
         ip_address: Option<String>,
     ) -> Result<Tenant, AccountError> {
-        let standing = match hint {
+        let membership_access = match hint {
             AccountHint::Latest => self
                 .store
-                .latest_standing(session.user_id)
+                .latest_membership_access(session.user_id)
                 .await?
                 .ok_or(AccountError::NoAccount)?,
             AccountHint::Named(account) => self
                 .store
-                .standing(session.user_id, account)
+                .membership_access(session.user_id, account)
                 .await?
                 .ok_or(AccountError::NotMember)?,
             AccountHint::Unreadable => return Err(AccountError::NotMember),
         };
         let is_admin = || self.is_admin(session);
-        let lent = standing.support_until.is_some();
-        if standing.support_until.is_some_and(|end| end <= self.clock.now()) || (lent && !is_admin()) {
+        let lent = membership_access.support_until.is_some();
+        if membership_access
+            .support_until
+            .is_some_and(|end| end <= self.clock.now())
+            || (lent && !is_admin())
+        {
             return Err(AccountError::NotMember);
         }
-        let supports = lent || (supported == Some(standing.account_id) && is_admin());
-        if standing.status == AccountStatus::Suspended && !supports {
+        let supports = lent || (supported == Some(membership_access.account_id) && is_admin());
+        if membership_access.status == AccountStatus::Suspended && !supports {
             return Err(AccountError::Suspended);
         }
         let actor = Actor {
@@ -125,18 +129,18 @@ impl Accounts {
             ip_address,
             support_admin: supports.then(|| session.email.clone()),
         };
-        Ok(Tenant::new(standing.account_id, actor, standing.role))
+        Ok(Tenant::new(membership_access.account_id, actor, membership_access.role))
     }
 
     /// The account whose context a request would have, but for memberships of support mode; none without one.
     pub async fn own_account(&self, session: &Session, hint: AccountHint) -> Result<Option<AccountId>, AccountError> {
-        let standing = match hint {
-            AccountHint::Latest => self.store.latest_standing(session.user_id).await?,
-            AccountHint::Named(account) => self.store.standing(session.user_id, account).await?,
+        let membership_access = match hint {
+            AccountHint::Latest => self.store.latest_membership_access(session.user_id).await?,
+            AccountHint::Named(account) => self.store.membership_access(session.user_id, account).await?,
             AccountHint::Unreadable => None,
         };
-        let own = standing.filter(|standing| standing.support_until.is_none());
-        Ok(own.map(|standing| standing.account_id))
+        let own = membership_access.filter(|membership_access| membership_access.support_until.is_none());
+        Ok(own.map(|membership_access| membership_access.account_id))
     }
 }
 
@@ -145,7 +149,7 @@ mod tests {
     use time::macros::datetime;
     use uuid::Uuid;
 
-    use super::super::{MockAccountStore, Standing};
+    use super::super::{MembershipAccess, MockAccountStore};
     use super::*;
     use crate::shared::{MockClock, MockIds, Role, UserId};
 
@@ -173,8 +177,8 @@ mod tests {
         )
     }
 
-    fn standing(status: AccountStatus) -> Standing {
-        Standing {
+    fn membership_access(status: AccountStatus) -> MembershipAccess {
+        MembershipAccess {
             account_id: AccountId(Uuid::from_u128(9)),
             role: Role::Viewer,
             status,
@@ -221,14 +225,14 @@ mod tests {
     #[tokio::test]
     async fn the_context_needs_a_membership_in_an_active_account() {
         let mut store = MockAccountStore::new();
-        store.expect_standing().returning(|_, account| {
+        store.expect_membership_access().returning(|_, account| {
             Ok(match account.0.as_u128() {
-                9 => Some(standing(AccountStatus::Active)),
-                8 => Some(standing(AccountStatus::Suspended)),
+                9 => Some(membership_access(AccountStatus::Active)),
+                8 => Some(membership_access(AccountStatus::Suspended)),
                 _ => None,
             })
         });
-        store.expect_latest_standing().returning(|_| Ok(None));
+        store.expect_latest_membership_access().returning(|_| Ok(None));
         let accounts = accounts(store);
         let context = async |hint| accounts.context(&session(), hint, None, Some("10.0.0.1".into())).await;
         let named = |id| AccountHint::Named(AccountId(Uuid::from_u128(id)));
@@ -249,7 +253,7 @@ mod tests {
         ));
     }
 
-    /// What a standing and a support-mode cookie make of an administrator, and of everybody else.
+    /// What a membership access and a support-mode cookie make of an administrator, and of everybody else.
     #[tokio::test]
     async fn support_mode_is_for_administrators_and_ends() {
         let (here, elsewhere) = (AccountId(Uuid::from_u128(9)), AccountId(Uuid::from_u128(8)));
@@ -277,10 +281,10 @@ mod tests {
             (None, Suspended, Some(here), false, Err("suspended")),
         ] {
             let mut store = MockAccountStore::new();
-            store.expect_standing().returning(move |_, _| {
-                Ok(Some(Standing {
+            store.expect_membership_access().returning(move |_, _| {
+                Ok(Some(MembershipAccess {
                     support_until: until,
-                    ..standing(status)
+                    ..membership_access(status)
                 }))
             });
             let session = if admin { session() } else { outsider() };

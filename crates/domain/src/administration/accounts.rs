@@ -7,7 +7,8 @@ use time::Duration;
 
 use super::{
     AccountChange, AccountDetail, AccountFilter, AccountRow, AccountUpdate, Admin, Administered, AdministrationError,
-    AdministrationStats, AdministrationStore, ChurnDay, Days, RevenueDay, RevenueOverview, SubscriptionFigures,
+    AdministrationStats, AdministrationStore, ChurnDay, Days, PlatformRevenueDay, PlatformRevenueOverview,
+    SubscriptionFigures,
 };
 use crate::accounts::{Account, AccountStatus};
 use crate::billing::{self, Change, FREE_PLAN, SubscriptionStatus, SubscriptionStore, Writing};
@@ -265,7 +266,7 @@ impl Administration {
     }
 
     /// What comes in.
-    pub async fn revenue(&self) -> Result<RevenueOverview, AdministrationError> {
+    pub async fn revenue(&self) -> Result<PlatformRevenueOverview, AdministrationError> {
         Ok(self.figures().await?.into())
     }
 
@@ -276,9 +277,9 @@ impl Administration {
     }
 
     /// What was paid, day by day.
-    pub async fn daily_revenue(&self, days: i64) -> Result<Vec<RevenueDay>, AdministrationError> {
+    pub async fn daily_revenue(&self, days: i64) -> Result<Vec<PlatformRevenueDay>, AdministrationError> {
         let days = Days::until(self.clock.now(), days);
-        Ok(RevenueDay::each(days, &self.store.revenue(days).await?))
+        Ok(PlatformRevenueDay::each(days, &self.store.revenue(days).await?))
     }
 
     /// What ended, day by day.

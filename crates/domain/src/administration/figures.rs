@@ -181,8 +181,7 @@ impl AdministrationStats {
 
 /// What comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "PlatformRevenueOverview")]
-pub struct RevenueOverview {
+pub struct PlatformRevenueOverview {
     /// What all subscriptions bring a month, in cents.
     #[schemars(example = 4120000)]
     total_mrr: Cents,
@@ -197,7 +196,7 @@ pub struct RevenueOverview {
     churn_rate_30d: Percent,
 }
 
-impl From<SubscriptionFigures> for RevenueOverview {
+impl From<SubscriptionFigures> for PlatformRevenueOverview {
     fn from(figures: SubscriptionFigures) -> Self {
         Self {
             total_mrr: figures.mrr,
@@ -222,8 +221,7 @@ pub type DayRevenue = (Date, Revenue);
 
 /// What was paid on a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-#[schemars(rename = "PlatformRevenueDay")]
-pub struct RevenueDay {
+pub struct PlatformRevenueDay {
     /// The day (UTC).
     #[schemars(with = "Day")]
     #[serde(serialize_with = "as_date")]
@@ -236,7 +234,7 @@ pub struct RevenueDay {
     payments: i64,
 }
 
-impl RevenueDay {
+impl PlatformRevenueDay {
     /// Every day, those on which nothing was paid too.
     pub fn each(days: Days, counted: &[DayRevenue]) -> Vec<Self> {
         let day = |date: Date| {
@@ -370,7 +368,7 @@ mod tests {
             revenue: Cents(9_700),
             payments: 2,
         };
-        let rows = RevenueDay::each(days, &[(date!(2026 - 02 - 28), paid)]);
+        let rows = PlatformRevenueDay::each(days, &[(date!(2026 - 02 - 28), paid)]);
         let wanted = json!([
             { "date": "2026-02-27", "revenue": 0, "payments": 0 },
             { "date": "2026-02-28", "revenue": 9_700, "payments": 2 },
@@ -397,7 +395,7 @@ mod tests {
                             "arr": 60, "payingAccounts": 6, "churnRate": 12.5 });
         assert_eq!(json!(AdministrationStats::new(totals, figures)), stats);
         let revenue = json!({ "total_mrr": 5, "total_arr": 60, "paying_accounts": 6, "churn_rate_30d": 12.5 });
-        assert_eq!(json!(RevenueOverview::from(figures)), revenue);
+        assert_eq!(json!(PlatformRevenueOverview::from(figures)), revenue);
         let churn = ChurnDay::from(DayChurn {
             date: date!(2026 - 03 - 01),
             ended: 2,

@@ -17,8 +17,8 @@ mod tests;
 pub use accounts::{AccountInput, AccountPatch, ActionInput, Administration};
 pub use deletion::{CANCELLATION_PAUSE, DELETION_LEASE, Deletions, WATCHED_FOR};
 pub use figures::{
-    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, Revenue, RevenueDay, RevenueOverview,
-    SubscriptionFigures, Totals, arr, monthly_value,
+    AdministrationStats, ChurnDay, DayChurn, DayRevenue, Days, Percent, PlatformRevenueDay, PlatformRevenueOverview,
+    Revenue, SubscriptionFigures, Totals, arr, monthly_value,
 };
 pub use model::*;
 pub use ports::*;

@@ -43,7 +43,7 @@ pub trait AdministrationStore: Send + Sync {
     /// One account in full.
     async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError>;
 
-    /// Makes an account that nobody is in. A slug that `is_given` and taken is [`StoreError::Taken`]; any other is
+    /// Makes an account that nobody is in. A slug that `is_given` and taken is [`StoreError::Duplicate`]; any other is
     /// numbered until it is free.
     /// With an invite for whoever is to own it, both or neither.
     async fn create(
@@ -53,8 +53,9 @@ pub trait AdministrationStore: Send + Sync {
         owner: Option<InviteInsert>,
     ) -> Result<Account, StoreError>;
 
-    /// Changes an account. A slug that is taken is [`StoreError::Taken`]. With an invite for whoever is to own it, which
-    /// takes back every other one for an owner; MUST be refused, and nothing changed, where the account has an owner.
+    /// Changes an account. A slug that is taken is [`StoreError::Duplicate`]. With an invite for whoever is to own it,
+    /// which takes back every other one for an owner; MUST be refused, and nothing changed, where the account has an
+    /// owner.
     async fn update(
         &self,
         id: AccountId,

@@ -275,7 +275,7 @@ async fn a_new_account_is_checked_and_takes_a_slug() {
             assert!(owner.is_none());
             assert_eq!((account.slug.as_str(), is_given), (wanted, slug.is_some()));
             match is_given {
-                true => Err(StoreError::Taken { field: "slug" }),
+                true => Err(StoreError::Duplicate { field: "slug" }),
                 false => Ok(account.clone()),
             }
         });

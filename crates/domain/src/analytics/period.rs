@@ -5,9 +5,9 @@ use std::str::FromStr;
 use time::{Date, Duration, Month, OffsetDateTime, Time};
 
 use crate::ingestion::Grain;
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// How many days a report covers: today, and the days before it.
     Period {
         /// Seven days.

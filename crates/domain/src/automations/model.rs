@@ -6,10 +6,10 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
-use crate::shared::words;
+use crate::shared::string_enum;
 use crate::shared::{AutomationId, ExecutionId, FieldErrors, StoreError, timestamp};
 
-words! {
+string_enum! {
     /// Whether an automation runs.
     AutomationStatus {
         /// Not yet.
@@ -21,7 +21,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How an execution ended.
     ExecutionStatus {
         /// As it should.

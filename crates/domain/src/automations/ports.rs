@@ -5,14 +5,14 @@ use time::OffsetDateTime;
 
 use super::{Automation, AutomationChange, Execution};
 use crate::ingestion::Recorded;
-use crate::shared::{AccountId, AutomationId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, AutomationId, CursorPage, CursorQuery, StoreError};
 
 /// Automations.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait AutomationStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id, and an unreadable one is an empty list's cursor.
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Automation>, StoreError>;
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Automation>, StoreError>;
 
     /// Inserts, however many the account has: the plan's limit is looked at when a plan is changed.
     async fn insert(&self, account: AccountId, automation: &Automation) -> Result<(), StoreError>;

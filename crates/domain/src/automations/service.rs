@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::ingestion::{Recorded, checked_batch};
-use crate::shared::{AutomationId, Clock, FieldErrors, Ids, Slice, SliceQuery, Tenant, text};
+use crate::shared::{AutomationId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Tenant, text};
 
 const NAME_CHARS: usize = 200;
 
@@ -21,7 +21,7 @@ impl Automations {
     }
 
     /// Automations of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Automation>, AutomationError> {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Automation>, AutomationError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
@@ -68,7 +68,7 @@ impl Automations {
         inputs: Vec<ExecutionInput>,
     ) -> Result<Recorded, AutomationError> {
         let executions = checked_batch("executions", inputs, |input, item| {
-            let status = item.word("status", input.status.as_deref());
+            let status = item.parse_enum("status", input.status.as_deref());
             let started_at = item.required("started_at", input.started_at);
             let finished_at = item.required("finished_at", input.finished_at);
             if started_at > finished_at && finished_at.is_some() {

@@ -3,7 +3,7 @@
 use time::Duration;
 
 use super::completion::bare;
-use super::input::{paid_plan, word};
+use super::input::{paid_plan, parse_enum};
 use super::{Billing, BillingError, By, Change, Cycle, GatewayFault, Intent, Subscription, exceeded};
 use crate::shared::{FieldErrors, Tenant};
 
@@ -37,7 +37,7 @@ impl Billing {
         let plan = paid_plan(&mut errors, input.plan.as_deref());
         let cycle: Option<Cycle> = match &input.cycle {
             None => None,
-            Some(typed) => word(&mut errors, "cycle", Some(typed)),
+            Some(typed) => parse_enum(&mut errors, "cycle", Some(typed)),
         };
         let plan = match (plan, errors.into_result()) {
             (Some(plan), Ok(())) => plan,

@@ -10,7 +10,7 @@ use super::{
     PaymentGateway, PendingIntent, Subscription, SubscriptionCommand, SubscriptionState, SubscriptionStatus,
     SubscriptionStore, Writing, plan, remaining_plan, transition,
 };
-use crate::shared::{AuditAction, Clock, Event, Ids, Notification, NotificationKind, StoreError};
+use crate::shared::{AuditAction, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError};
 use time::{Duration, OffsetDateTime};
 
 /// How often a change is decided on anew when an event is faster.
@@ -304,7 +304,7 @@ fn changed(current: &Subscription, now: OffsetDateTime) -> Option<Change> {
         true => format!("The plan {new} is now paid {}.", after.cycle.as_str().to_lowercase()),
         false => format!("The plan changed from {previous} to {new}."),
     };
-    let told = Event::Notification(Notification {
+    let told = Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: "Plan changed".to_owned(),
         message,
@@ -356,7 +356,7 @@ pub(super) fn plan_name(id: &str) -> &str {
 }
 
 fn notification(subscription: &Subscription, kind: NotificationKind, title: &str, message: String) -> Event {
-    Event::Notification(Notification {
+    Event::Notification(NotificationDraft {
         kind,
         title: title.to_owned(),
         message,

@@ -14,7 +14,7 @@ use super::{
     Cents, Change, Cycle, GatewayNews, NewsKind, Payment, PaymentNews, Subscription, SubscriptionCommand,
     SubscriptionState, SubscriptionStatus, plan, remaining_plan, transition,
 };
-use crate::shared::{Event, GatewayEventId, Notification, NotificationKind, PaymentId};
+use crate::shared::{Event, GatewayEventId, NotificationDraft, NotificationKind, PaymentId};
 
 /// How long a payment may be open without news before the gateway is asked.
 pub(super) const SILENCE: Duration = Duration::days(1);
@@ -292,7 +292,7 @@ fn notice(subscription: &Subscription, payment: &Payment, kind: NewsKind) -> Opt
         ),
         NewsKind::Inactivated | NewsKind::Other => return None,
     };
-    Some(Event::Notification(Notification {
+    Some(Event::Notification(NotificationDraft {
         kind,
         title: title.to_owned(),
         message,

@@ -48,8 +48,8 @@ impl SubscribeInput {
     pub(super) fn checked(&self) -> Result<Order, FieldErrors> {
         let mut errors = FieldErrors::default();
         let plan = paid_plan(&mut errors, self.plan.as_deref());
-        let billing_type: Option<BillingType> = word(&mut errors, "billing_type", self.billing_type.as_deref());
-        let cycle: Option<Cycle> = word(&mut errors, "cycle", self.cycle.as_deref());
+        let billing_type: Option<BillingType> = parse_enum(&mut errors, "billing_type", self.billing_type.as_deref());
+        let cycle: Option<Cycle> = parse_enum(&mut errors, "cycle", self.cycle.as_deref());
         let billing_email = email(&mut errors, self.billing_email.as_deref());
         let tax_number = self.cpf_cnpj.as_deref().and_then(TaxNumber::parse);
         if tax_number.is_none() {
@@ -102,7 +102,7 @@ pub(super) fn paid_plan(errors: &mut FieldErrors, id: Option<&str>) -> Option<&'
 }
 
 /// A word of a closed set.
-pub(super) fn word<T: std::str::FromStr<Err = String>>(
+pub(super) fn parse_enum<T: std::str::FromStr<Err = String>>(
     errors: &mut FieldErrors,
     field: &str,
     typed: Option<&str>,

@@ -4,9 +4,11 @@ use serde::{Deserialize, Serialize};
 use time::{Date, Duration, OffsetDateTime};
 
 use super::{Cents, SubscriptionStatus, Usage, better_plan};
-use crate::shared::{AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, words};
+use crate::shared::{
+    AccountId, Audit, AuditAction, GatewayEventId, PaymentId, SubscriptionId, Tenant, UserId, string_enum,
+};
 
-words! {
+string_enum! {
     /// How often is paid.
     Cycle {
         /// Every month.
@@ -16,7 +18,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How is paid.
     BillingType {
         /// An instant transfer, by a QR code.

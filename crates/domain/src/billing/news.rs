@@ -11,7 +11,7 @@ use time::{Date, OffsetDateTime};
 
 use super::Cents;
 use super::calendar::{gateway_date, gateway_moment};
-use crate::shared::{GatewayEventId, words};
+use crate::shared::{GatewayEventId, string_enum};
 
 /// The longest text kept of an event, in characters.
 const TEXT_CHARS: usize = 200;
@@ -19,7 +19,7 @@ const TEXT_CHARS: usize = 200;
 /// The longest address kept, in characters.
 const URL_CHARS: usize = 2000;
 
-words! {
+string_enum! {
     /// What an event says.
     NewsKind {
         /// A payment is sure.

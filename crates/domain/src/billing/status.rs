@@ -1,8 +1,8 @@
 //! The life of a subscription: which command leads where. Total and pure; the golden table in the tests shows all of it.
 
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// Where a subscription stands.
     SubscriptionStatus {
         /// Paid.

@@ -11,7 +11,7 @@ use crate::shared::{AccountId, Event, StoreError};
 
 /// A page, reduced to its text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct PageText {
     /// Where it was found in the end.
     pub url: String,
     /// Its title.
@@ -25,10 +25,10 @@ pub struct Page {
 pub enum PageRefusal {
     /// The URL may not be called.
     #[error("{0}")]
-    Url(#[from] egress::Refusal),
+    Url(#[from] egress::TargetRefusal),
     /// A redirect leads to where we do not go.
     #[error("redirects to an address that {0}")]
-    Redirect(egress::Refusal),
+    Redirect(egress::TargetRefusal),
     /// There is no end of redirects.
     #[error("redirects too often")]
     TooManyRedirects,
@@ -69,7 +69,7 @@ pub enum PageRefusal {
 #[async_trait]
 pub trait PageFetcher: Send + Sync {
     /// Fetches one page.
-    async fn fetch(&self, url: &str) -> Result<Page, PageRefusal>;
+    async fn fetch(&self, url: &str) -> Result<PageText, PageRefusal>;
 }
 
 /// What was read in a page.
@@ -102,7 +102,7 @@ pub enum ExtractError {
 #[async_trait]
 pub trait BrandExtractor: Send + Sync {
     /// Reads one page.
-    async fn extract(&self, page: &Page) -> Result<Extraction, ExtractError>;
+    async fn extract(&self, page: &PageText) -> Result<Extraction, ExtractError>;
 }
 
 /// The brand context of each account.

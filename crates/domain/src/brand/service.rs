@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::{BrandContext, BrandError, BrandExtractor, BrandInput, BrandStore, Extraction, Page, PageFetcher, Scrape};
+use super::{
+    BrandContext, BrandError, BrandExtractor, BrandInput, BrandStore, Extraction, PageFetcher, PageText, Scrape,
+};
 use crate::shared::{AuditAction, Clock, Event, Tenant};
 
 /// How much of a title is kept.
@@ -69,7 +71,7 @@ impl Brand {
 }
 
 /// What was read and by whom; of the page itself no more than its title, and what tells it from another.
-fn record(page: &Page, read: &Extraction) -> Value {
+fn record(page: &PageText, read: &Extraction) -> Value {
     let title = page.title.as_ref();
     let title: Option<String> = title.map(|title| title.chars().take(TITLE_CHARS).collect());
     json!({

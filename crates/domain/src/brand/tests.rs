@@ -54,8 +54,8 @@ fn context() -> BrandContext {
     }
 }
 
-fn page() -> Page {
-    Page {
+fn page() -> PageText {
+    PageText {
         url: "https://loja.example/final".into(),
         title: Some("t".repeat(600)),
         text: "Olá".into(),
@@ -187,8 +187,8 @@ async fn a_scrape_keeps_what_was_read_and_where() {
 #[tokio::test]
 async fn without_a_page_or_a_reader_nothing_is_stored() {
     let refusals = [
-        PageRefusal::Url(egress::Refusal::Address),
-        PageRefusal::Redirect(egress::Refusal::Scheme),
+        PageRefusal::Url(egress::TargetRefusal::Address),
+        PageRefusal::Redirect(egress::TargetRefusal::Scheme),
         PageRefusal::Status(404),
         PageRefusal::TooLarge,
     ];

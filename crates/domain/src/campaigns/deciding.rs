@@ -55,7 +55,7 @@ mod tests {
         store
             .expect_find()
             .returning(move |_, _| Ok(life.lock().unwrap().first().cloned()));
-        store.expect_dangling_references().returning(|_, _| Ok(vec![]));
+        store.expect_unknown_references().returning(|_, _| Ok(vec![]));
         let (life, log) = (lives.clone(), written.clone());
         store
             .expect_update()

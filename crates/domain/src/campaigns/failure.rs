@@ -6,11 +6,11 @@ use serde::Serialize;
 use time::{Duration, OffsetDateTime};
 
 use crate::shared::schema::Timestamp;
+use crate::shared::string_enum;
 use crate::shared::timestamp;
-use crate::shared::words;
 use crate::whatsapp::STOPPED_MARKETING;
 
-words! {
+string_enum! {
     /// What trying a failed send again would come to.
     FailureClass {
         /// It may succeed at any time.
@@ -22,7 +22,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why a failed send is not tried again now.
     LeftOutReason {
         /// It would fail again.

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::events::finished_event;
 use super::status::RunResult;
 use super::{Campaign, CampaignStatus, Command, RunReport, SendCounts, Trigger, transition};
-use crate::shared::{Actor, Audit, AuditAction, Event, Notification, NotificationKind};
+use crate::shared::{Actor, Audit, AuditAction, Event, NotificationDraft, NotificationKind};
 
 /// Concludes a run whose every send was tried. None: the campaign is not sending any more, or waits, and stays as it is.
 pub fn finish(
@@ -50,7 +50,7 @@ pub fn finish(
     Some((finished, events))
 }
 
-fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
+fn end_notification(campaign: &Campaign, report: &RunReport) -> NotificationDraft {
     let kind = if report.failed == 0 {
         NotificationKind::Success
     } else {
@@ -60,7 +60,7 @@ fn end_notification(campaign: &Campaign, report: &RunReport) -> Notification {
         0 => format!("{} messages were sent.", report.sent),
         failed => format!("{} messages were sent, {failed} were not.", report.sent),
     };
-    Notification {
+    NotificationDraft {
         kind,
         title: format!("Campaign finished: {}", campaign.name),
         message,

@@ -81,7 +81,7 @@ pub use run::{
     Announced, Announcement, ResumeFacts, RetryOutcome, RunFacts, RunMaterial, RunQuota, RunRetry, RunStart,
     StartOutcome, Trigger, pause_notification, prepare, prepare_retry,
 };
-pub use send::{CampaignSend, Counted, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
+pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};
 pub use trial::{TrialContact, TrialError, TrialFacts, TrialReport, Trials};

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::{Audience, CampaignStatus, Refusal, SegmentConfig, Variables};
 use crate::shared::schema::Timestamp;
-use crate::shared::words;
+use crate::shared::string_enum;
 use crate::shared::{
     AccountId, CampaignId, Conflict, FieldErrors, FolderId, PageQuery, SegmentId, StoreError, TemplateId, UserId,
     timestamp,
@@ -119,7 +119,7 @@ pub struct CampaignInput {
     pub folder_id: Option<Option<FolderId>>,
 }
 
-words! {
+string_enum! {
     /// What a list of campaigns is ordered by.
     CampaignSort {
         /// When it was made.

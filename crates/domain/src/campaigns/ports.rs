@@ -20,7 +20,7 @@ use crate::shared::{
 pub trait CampaignStore: Send + Sync {
     /// The field paths (`template_id`, `segment_id`, `folder_id`, `segment_config.tag_ids[1]`) of references that name
     /// nothing in the account; deleted rows count as nothing.
-    async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError>;
+    async fn unknown_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError>;
 
     /// Inserts and commits the events with it.
     async fn insert(&self, campaign: &Campaign, events: &[Event]) -> Result<(), StoreError>;

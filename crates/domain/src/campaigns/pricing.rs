@@ -7,9 +7,9 @@ use time::OffsetDateTime;
 
 use super::SendStatus;
 use crate::shared::schema::Timestamp;
-use crate::shared::{Amount, timestamp, words};
+use crate::shared::{Amount, string_enum, timestamp};
 
-words! {
+string_enum! {
     /// Where an amount comes from.
     PricingSource {
         /// WhatsApp's own status.

@@ -11,7 +11,7 @@ use super::{
     Trigger, prepare_retry,
 };
 use crate::shared::{
-    Actor, AuditAction, CampaignId, Event, FieldErrors, Notification, NotificationKind, StoreError, Tenant, Write,
+    Actor, AuditAction, CampaignId, Event, FieldErrors, NotificationDraft, NotificationKind, StoreError, Tenant, Write,
     timestamp,
 };
 
@@ -231,8 +231,8 @@ impl Campaigns {
 }
 
 /// What people are told of a scheduled retry that did not start.
-fn not_retried(campaign: &Campaign, refusal: &Refusal) -> Notification {
-    Notification {
+fn not_retried(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
+    NotificationDraft {
         kind: NotificationKind::Warning,
         title: format!("Failed sends not retried: {}", campaign.name),
         message: format!("The scheduled retry did not start: {refusal}."),

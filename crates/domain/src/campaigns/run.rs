@@ -9,7 +9,7 @@ use super::{
     transition,
 };
 use crate::billing::Standing;
-use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, Notification, NotificationKind, ProfileId};
+use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
 use crate::templates::Template;
 use crate::whatsapp::StoredProfile;
 
@@ -311,8 +311,8 @@ pub fn prepare_retry(facts: RunFacts, run: Announced, request: RetryRequest) -> 
 }
 
 /// What people are told of a run that waits for somebody.
-pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Notification {
-    Notification {
+pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> NotificationDraft {
+    NotificationDraft {
         kind: NotificationKind::Warning,
         title: format!("Campaign paused: {name}"),
         message: format!("Sending stopped: {reason}."),
@@ -321,8 +321,8 @@ pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Not
 }
 
 /// What is told when an announced run is given up.
-pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> Notification {
-    Notification {
+pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
+    NotificationDraft {
         kind: NotificationKind::Error,
         title: format!("Campaign not sent: {}", campaign.name),
         message: format!("It is a draft again: {refusal}."),

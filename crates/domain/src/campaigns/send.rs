@@ -7,10 +7,10 @@ use time::OffsetDateTime;
 
 use super::{FailureClass, Pricing};
 use crate::shared::schema::Timestamp;
-use crate::shared::words;
+use crate::shared::string_enum;
 use crate::shared::{ContactId, SendId, redacted_debug, timestamp};
 
-words! {
+string_enum! {
     /// What became of a send.
     SendStatus {
         /// Not known to have left: waiting, in flight, or unknown.
@@ -144,7 +144,7 @@ pub struct SendCounts {
 
 /// A change of the counters: one send left a status for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct CounterChange {
     /// Before.
     pub from: SendStatus,
     /// After.
@@ -164,9 +164,9 @@ impl SendCounts {
     }
 
     /// The differences that changes make; `total` stays 0.
-    pub fn deltas(changes: impl IntoIterator<Item = Counted>) -> Self {
+    pub fn deltas(changes: impl IntoIterator<Item = CounterChange>) -> Self {
         let mut deltas = Self::default();
-        for Counted { from, to } in changes {
+        for CounterChange { from, to } in changes {
             *deltas.slot(from) -= 1;
             *deltas.slot(to) += 1;
         }
@@ -232,7 +232,7 @@ mod tests {
             for item in news {
                 if let Some(next) = status.advance(item) {
                     prop_assert_eq!(next.advance(status), None);
-                    changes.push(Counted { from: status, to: next });
+                    changes.push(CounterChange { from: status, to: next });
                     status = next;
                 }
             }

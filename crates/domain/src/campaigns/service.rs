@@ -11,8 +11,8 @@ use super::{
     Preview, RunStore, SendCounts, preview,
 };
 use crate::shared::{
-    AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery, Tenant,
-    text,
+    AuditAction, CampaignId, Clock, Event, FieldErrors, Ids, NotificationDraft, NotificationKind, Page, PageQuery,
+    Tenant, text,
 };
 
 /// How long a name may be, in characters, and how much of an audience may be named.
@@ -161,7 +161,7 @@ impl Campaigns {
     /// References to rows that do not exist, or are another account's, are the same fault.
     async fn check_references(&self, campaign: &Campaign) -> Result<(), CampaignError> {
         let mut errors = FieldErrors::default();
-        for field in self.store.dangling_references(campaign.account_id, campaign).await? {
+        for field in self.store.unknown_references(campaign.account_id, campaign).await? {
             errors.add(field, "does not exist");
         }
         Ok(errors.into_result()?)
@@ -266,8 +266,8 @@ fn merge(campaign: Campaign, input: CampaignInput) -> Result<Campaign, FieldErro
     })
 }
 
-fn cancel_notification(campaign: &Campaign) -> Notification {
-    Notification {
+fn cancel_notification(campaign: &Campaign) -> NotificationDraft {
+    NotificationDraft {
         kind: NotificationKind::Info,
         title: format!("Campaign cancelled: {}", campaign.name),
         message: "Nothing more is sent.".to_owned(),
@@ -315,7 +315,7 @@ pub(crate) mod tests {
     fn stored(status: CampaignStatus) -> MockCampaignStore {
         let mut store = MockCampaignStore::new();
         store.expect_find().returning(move |_, _| Ok(Some(campaign(status))));
-        store.expect_dangling_references().returning(|_, _| Ok(vec![]));
+        store.expect_unknown_references().returning(|_, _| Ok(vec![]));
         store
     }
 
@@ -367,7 +367,7 @@ pub(crate) mod tests {
         );
         let mut store = MockCampaignStore::new();
         store
-            .expect_dangling_references()
+            .expect_unknown_references()
             .returning(|_, _| Ok(vec!["segment_config.tag_ids[1]".into()]));
         let refused = campaigns(store).create(&tenant(), named("x")).await;
         let dangling = |e: &FieldErrors| e.0.contains_key("segment_config.tag_ids[1]");
@@ -422,7 +422,7 @@ pub(crate) mod tests {
         let later = NOW + Duration::hours(1);
         let update = async |scheduled_at| {
             let mut store = MockCampaignStore::new();
-            store.expect_dangling_references().returning(|_, _| Ok(vec![]));
+            store.expect_unknown_references().returning(|_, _| Ok(vec![]));
             store.expect_find().returning(move |_, _| {
                 Ok(Some(Campaign {
                     scheduled_at: Some(later),

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::LeftOut;
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// Where a campaign is in its life.
     CampaignStatus {
         /// Being written.

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use super::{Phone, Referral};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    Conflict, ContactId, FieldErrors, SegmentId, SliceQuery, StoreError, TagId, redacted_debug, timestamp,
+    Conflict, ContactId, CursorQuery, FieldErrors, SegmentId, StoreError, TagId, redacted_debug, timestamp,
 };
 
 /// A label on contacts.
@@ -182,7 +182,7 @@ pub struct ContactQuery {
     /// Which ones.
     pub filter: ContactFilter,
     /// Which part of the list.
-    pub slice: SliceQuery,
+    pub page: CursorQuery,
 }
 
 /// Why a contact operation did not happen.

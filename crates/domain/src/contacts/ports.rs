@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use super::{
     Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactUpsert, ImportRow, RefusedRow, Tag,
 };
-use crate::shared::{AccountId, ContactId, Slice, SliceQuery, StoreError, TagId, UpdateOutcome};
+use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, StoreError, TagId, UpdateOutcome};
 
 /// How many rows of a batch were new, and how many changed a contact that was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub enum UpsertOutcome {
 #[async_trait]
 pub trait ContactStore: Send + Sync {
     /// Newest first (by id). The cursor is the last item's id; an unreadable one is an empty list's cursor.
-    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError>;
+    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<CursorPage<Contact>, StoreError>;
 
     /// One contact with its tags.
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError>;
@@ -51,8 +51,9 @@ pub trait ContactStore: Send + Sync {
     /// One contact with its tags and what else is shown of one contact alone.
     async fn details(&self, account: AccountId, id: ContactId) -> Result<Option<ContactDetails>, StoreError>;
 
-    /// Inserts with tags; a draft that names an opt-out decides by `Consent::decided`. `Taken { field: "phone" }` when the number is another contact's, so for `wa_user_id`, and
-    /// `Dangling { field: "tag_ids" }` when a tag is not the account's.
+    /// Inserts with tags; a draft that names an opt-out decides by `Consent::decided`. `Duplicate { field: "phone" }`
+    /// when the number is another contact's, so for `wa_user_id`, and `UnknownReference { field: "tag_ids" }` when a
+    /// tag is not the account's.
     async fn insert(
         &self,
         account: AccountId,
@@ -107,9 +108,9 @@ pub trait ContactStore: Send + Sync {
 #[async_trait]
 pub trait TagStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id.
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Tag>, StoreError>;
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Tag>, StoreError>;
 
-    /// Inserts; `Taken { field: "name" }`, compared without regard to case.
+    /// Inserts; `Duplicate { field: "name" }`, compared without regard to case.
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError>;
 
     /// Deletes, also from every contact; false when there is no such tag.

@@ -11,8 +11,8 @@ use super::{
     ImportFormat, Tag, TagStore, UpsertOutcome, upsert,
 };
 use crate::shared::{
-    AccountId, Clock, ContactId, FieldErrors, Ids, Slice, SliceQuery, TagId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
-    text,
+    AccountId, Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, TagId, Tenant, WRITE_ATTEMPTS,
+    retry_on_conflict, text,
 };
 
 const NAME_CHARS: usize = 200;
@@ -32,7 +32,7 @@ impl Contacts {
     }
 
     /// Contacts of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &ContactQuery) -> Result<Slice<Contact>, ContactError> {
+    pub async fn list(&self, tenant: &Tenant, query: &ContactQuery) -> Result<CursorPage<Contact>, ContactError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
@@ -136,7 +136,7 @@ impl Tags {
     }
 
     /// Tags of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Tag>, ContactError> {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Tag>, ContactError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 

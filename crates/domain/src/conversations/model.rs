@@ -11,8 +11,8 @@ use crate::campaigns::Pricing;
 use crate::contacts::Referral;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    ContactId, ConversationId, FieldErrors, GatewayError, MessageId, Moment, SliceQuery, StoreError, redacted_debug,
-    timestamp,
+    ContactId, ConversationId, CursorQuery, FieldErrors, GatewayError, MessageId, StoreError, TimeCursor,
+    redacted_debug, timestamp,
 };
 
 /// What is said with one contact.
@@ -79,7 +79,7 @@ pub struct ConversationQuery {
     /// Only these.
     pub status: Option<ConversationStatus>,
     /// Which part of the list.
-    pub slice: SliceQuery<Moment>,
+    pub page: CursorQuery<TimeCursor>,
 }
 
 /// What the platform tells of a sender, in the order of the telling.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use time::Duration;
 
 use super::{Arrival, Conversation, ConversationQuery, ConversationStatus, Message, ReplyFacts, ReplyResult};
-use crate::shared::{AccountId, ConversationId, MessageId, Moment, ProfileId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor};
 
 /// Conversations and their messages.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -13,7 +13,8 @@ use crate::shared::{AccountId, ConversationId, MessageId, Moment, ProfileId, Sli
 pub trait ConversationStore: Send + Sync {
     /// The one with the latest message first (then by id). The cursor is opaque; one of no such list is `Dangling {
     /// field: "cursor" }`.
-    async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError>;
+    async fn list(&self, account: AccountId, query: &ConversationQuery)
+    -> Result<CursorPage<Conversation>, StoreError>;
 
     /// Messages of a conversation, newest first by when they were written (then by id). None when there is no such
     /// conversation. The cursor as in `list`.
@@ -21,8 +22,8 @@ pub trait ConversationStore: Send + Sync {
         &self,
         account: AccountId,
         id: ConversationId,
-        query: &SliceQuery<Moment>,
-    ) -> Result<Option<Slice<Message>>, StoreError>;
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<Option<CursorPage<Message>>, StoreError>;
 
     /// Sets the status; the conversation then, none when there is no such one.
     async fn set_status(

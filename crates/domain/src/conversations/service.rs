@@ -7,7 +7,7 @@ use super::{
     MessageStatus, REPLY_CHARS, ReplyFacts, ReplyRefusal, prepare, settle,
 };
 use crate::shared::{
-    Cipher, ConversationId, ErrorReport, FieldErrors, Ids, Moment, SideStep, Slice, SliceQuery, Tenant,
+    Cipher, ConversationId, CursorPage, CursorQuery, ErrorReport, FieldErrors, Ids, SideStep, Tenant, TimeCursor,
 };
 use crate::whatsapp::{Addressee, Line, OutboundText, WhatsappGateway};
 
@@ -42,7 +42,7 @@ impl Conversations {
         &self,
         tenant: &Tenant,
         query: &ConversationQuery,
-    ) -> Result<Slice<Conversation>, ConversationError> {
+    ) -> Result<CursorPage<Conversation>, ConversationError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 
@@ -51,8 +51,8 @@ impl Conversations {
         &self,
         tenant: &Tenant,
         id: ConversationId,
-        query: &SliceQuery<Moment>,
-    ) -> Result<Slice<Message>, ConversationError> {
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<CursorPage<Message>, ConversationError> {
         let found = self.store.messages(tenant.account_id, id, query).await?;
         found.ok_or(ConversationError::NotFound)
     }

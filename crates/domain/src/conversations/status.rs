@@ -1,9 +1,9 @@
 //! The states of a conversation and of a message in it.
 
 use crate::campaigns::SendStatus;
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// Whether somebody still looks after a conversation.
     ConversationStatus {
         /// Somebody may be waiting for an answer.
@@ -42,7 +42,7 @@ impl From<ConversationStatus> for ConversationEvent {
     }
 }
 
-words! {
+string_enum! {
     /// Who wrote a message: `inbound` is the contact, `outbound` the account.
     #[schemars(rename = "MessageDirection")]
     Direction {
@@ -53,7 +53,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What became of a message.
     MessageStatus {
         /// Inbound: it is here.

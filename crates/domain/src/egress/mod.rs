@@ -12,4 +12,4 @@ mod target;
 mod tests;
 
 pub use addresses::{AllowList, allowed};
-pub use target::{Refusal, Target};
+pub use target::{Target, TargetRefusal};

@@ -17,7 +17,7 @@ const SECURE_PORTS: [u16; 2] = [443, 8443];
 
 /// Why a URL may not be called. The texts are for whoever gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum TargetRefusal {
     /// It is none, has no host, or is too long.
     #[error("must be a URL of at most {LONGEST} characters")]
     Malformed,
@@ -55,22 +55,22 @@ impl Target {
     ///
     /// Public hosts are called at the web's ports alone. Hosts of the list may be called at any; where there is a list,
     /// a name's port is judged with its address.
-    pub fn parse(text: &str, allow: &AllowList) -> Result<Self, Refusal> {
+    pub fn parse(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         if text.len() > LONGEST {
-            return Err(Refusal::Malformed);
+            return Err(TargetRefusal::Malformed);
         }
-        let mut url = Url::parse(text).map_err(|_| Refusal::Malformed)?;
+        let mut url = Url::parse(text).map_err(|_| TargetRefusal::Malformed)?;
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(Refusal::Scheme);
+            return Err(TargetRefusal::Scheme);
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Refusal::UserInfo);
+            return Err(TargetRefusal::UserInfo);
         }
         url.set_fragment(None);
         if let Some(Host::Domain(name)) = url.host() {
             // The root's dot means nothing to whoever is called, and would not stand in a certificate.
             let bare = name.strip_suffix('.').unwrap_or(name).to_owned();
-            url.set_host(Some(&bare)).map_err(|_| Refusal::Malformed)?;
+            url.set_host(Some(&bare)).map_err(|_| TargetRefusal::Malformed)?;
         }
         let target = Self(url);
         target.judge(allow)?;
@@ -79,7 +79,7 @@ impl Target {
 
     /// The same judgement of a URL that is kept as it was written, to be read and compared by people: what a parser
     /// would forgive or drop is refused.
-    pub fn written(text: &str, allow: &AllowList) -> Result<Self, Refusal> {
+    pub fn written(text: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
         let rest = ["http://", "https://"].iter().find_map(|start| {
             let (begin, rest) = text.split_at_checked(start.len())?;
             begin.eq_ignore_ascii_case(start).then_some(rest)
@@ -89,38 +89,38 @@ impl Target {
         let target = Self::parse(text, allow)?;
         match names_a_host && plain {
             true => Ok(target),
-            false => Err(Refusal::Spelling),
+            false => Err(TargetRefusal::Spelling),
         }
     }
 
     /// The same judgement of where a redirect leads to.
-    pub fn redirected(&self, location: &str, allow: &AllowList) -> Result<Self, Refusal> {
-        let next = self.0.join(location).map_err(|_| Refusal::Malformed)?;
+    pub fn redirected(&self, location: &str, allow: &AllowList) -> Result<Self, TargetRefusal> {
+        let next = self.0.join(location).map_err(|_| TargetRefusal::Malformed)?;
         Self::parse(next.as_str(), allow)
     }
 
-    fn judge(&self, allow: &AllowList) -> Result<(), Refusal> {
-        match self.0.host().ok_or(Refusal::Malformed)? {
-            Host::Domain("") => Err(Refusal::Malformed),
+    fn judge(&self, allow: &AllowList) -> Result<(), TargetRefusal> {
+        match self.0.host().ok_or(TargetRefusal::Malformed)? {
+            Host::Domain("") => Err(TargetRefusal::Malformed),
             // Names of this machine, whatever the resolver says (RFC 6761).
             Host::Domain(name) if name == "localhost" || name.ends_with(".localhost") => {
                 self.may_be_at(Ipv4Addr::LOCALHOST.into(), allow)
             }
             Host::Domain(_) if self.has_web_port() || !allow.is_empty() => Ok(()),
-            Host::Domain(_) => Err(Refusal::Port),
+            Host::Domain(_) => Err(TargetRefusal::Port),
             Host::Ipv4(address) => self.may_be_at(address.into(), allow),
             Host::Ipv6(address) => self.may_be_at(address.into(), allow),
         }
     }
 
     /// Whether it may be called at an address.
-    pub fn may_be_at(&self, address: IpAddr, allow: &AllowList) -> Result<(), Refusal> {
+    pub fn may_be_at(&self, address: IpAddr, allow: &AllowList) -> Result<(), TargetRefusal> {
         if !allowed(address, allow) {
-            return Err(Refusal::Address);
+            return Err(TargetRefusal::Address);
         }
         match self.has_web_port() || allow.contains(address) {
             true => Ok(()),
-            false => Err(Refusal::Port),
+            false => Err(TargetRefusal::Port),
         }
     }
 

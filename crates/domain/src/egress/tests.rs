@@ -19,7 +19,7 @@ fn entries(corpus: &'static str) -> Vec<(&'static str, Vec<IpAddr>)> {
 }
 
 /// As the client judges: the URL, then every address of its name.
-fn judge(url: &str, answers: &[IpAddr], allow: &AllowList) -> Result<(), Refusal> {
+fn judge(url: &str, answers: &[IpAddr], allow: &AllowList) -> Result<(), TargetRefusal> {
     let target = Target::parse(url, allow)?;
     match target.address() {
         Some(address) => target.may_be_at(address, allow),
@@ -180,12 +180,15 @@ fn the_list_opens_what_it_names_at_any_port() {
     }
     let named = |at: &str| judge("http://hooks.example:9000/", &[address(at)], &list);
     assert_eq!(named("127.0.0.9"), Ok(()));
-    assert_eq!(named("8.8.8.8"), Err(Refusal::Port));
-    assert_eq!(named("10.0.0.1"), Err(Refusal::Address));
+    assert_eq!(named("8.8.8.8"), Err(TargetRefusal::Port));
+    assert_eq!(named("10.0.0.1"), Err(TargetRefusal::Address));
     // What stands behind a translator is not what the list names.
-    assert_eq!(judge("http://[64:ff9b::7f00:1]/", &[], &list), Err(Refusal::Address));
-    assert_eq!(judge("http://10.0.0.1:9000/", &[], &list), Err(Refusal::Address));
-    assert_eq!(judge("http://8.8.8.8:9000/", &[], &list), Err(Refusal::Port));
+    assert_eq!(
+        judge("http://[64:ff9b::7f00:1]/", &[], &list),
+        Err(TargetRefusal::Address)
+    );
+    assert_eq!(judge("http://10.0.0.1:9000/", &[], &list), Err(TargetRefusal::Address));
+    assert_eq!(judge("http://8.8.8.8:9000/", &[], &list), Err(TargetRefusal::Port));
 }
 
 #[test]
@@ -193,18 +196,18 @@ fn a_refusal_says_which_rule_it_is_of() {
     let none = AllowList::default();
     let long = format!("https://example.com/{}", "a".repeat(2048));
     for (url, refusal) in [
-        ("", Refusal::Malformed),
-        ("example.com", Refusal::Malformed),
-        ("https://", Refusal::Malformed),
-        ("https://./", Refusal::Malformed),
-        (&long, Refusal::Malformed),
-        ("file:///etc/passwd", Refusal::Scheme),
-        ("https://ana@example.com/", Refusal::UserInfo),
-        ("https://:x@example.com/", Refusal::UserInfo),
-        ("https://example.com:80/", Refusal::Port),
-        ("http://example.com:443/", Refusal::Port),
-        ("http://10.0.0.1/", Refusal::Address),
-        ("http://localhost./", Refusal::Address),
+        ("", TargetRefusal::Malformed),
+        ("example.com", TargetRefusal::Malformed),
+        ("https://", TargetRefusal::Malformed),
+        ("https://./", TargetRefusal::Malformed),
+        (&long, TargetRefusal::Malformed),
+        ("file:///etc/passwd", TargetRefusal::Scheme),
+        ("https://ana@example.com/", TargetRefusal::UserInfo),
+        ("https://:x@example.com/", TargetRefusal::UserInfo),
+        ("https://example.com:80/", TargetRefusal::Port),
+        ("http://example.com:443/", TargetRefusal::Port),
+        ("http://10.0.0.1/", TargetRefusal::Address),
+        ("http://localhost./", TargetRefusal::Address),
     ] {
         assert_eq!(Target::parse(url, &none), Err(refusal), "{url}");
     }
@@ -223,12 +226,12 @@ fn a_redirect_is_judged_like_a_first_url() {
     assert_eq!(next("//other.example/x"), Ok("https://other.example/x".into()));
     assert_eq!(next("http://example.com"), Ok("http://example.com/".into()));
     for (location, refusal) in [
-        ("http://127.0.0.1/", Refusal::Address),
-        ("//169.254.169.254/latest", Refusal::Address),
-        ("file:///etc/passwd", Refusal::Scheme),
-        ("https://a:b@example.com/", Refusal::UserInfo),
-        ("https://example.com:22/", Refusal::Port),
-        ("https://[", Refusal::Malformed),
+        ("http://127.0.0.1/", TargetRefusal::Address),
+        ("//169.254.169.254/latest", TargetRefusal::Address),
+        ("file:///etc/passwd", TargetRefusal::Scheme),
+        ("https://a:b@example.com/", TargetRefusal::UserInfo),
+        ("https://example.com:22/", TargetRefusal::Port),
+        ("https://[", TargetRefusal::Malformed),
     ] {
         assert_eq!(next(location), Err(refusal), "{location}");
     }
@@ -287,7 +290,7 @@ fn an_address_that_is_kept_is_one_that_says_where_it_leads() {
         " https://e.example",
         "https:\\\\e.example",
     ] {
-        assert_eq!(written(url), Err(Refusal::Spelling), "{url:?}");
+        assert_eq!(written(url), Err(TargetRefusal::Spelling), "{url:?}");
         assert!(Target::parse(url, &AllowList::default()).is_ok(), "{url:?}");
     }
 }

@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use thiserror::Error;
 
-use crate::shared::words;
-use crate::shared::{FieldErrors, FolderId, SliceQuery, StoreError};
+use crate::shared::string_enum;
+use crate::shared::{CursorQuery, FieldErrors, FolderId, StoreError};
 
-words! {
+string_enum! {
     /// What a folder holds.
     FolderKind {
         /// Campaigns.
@@ -35,7 +35,7 @@ pub struct FolderQuery {
     /// Of this kind alone.
     pub kind: Option<FolderKind>,
     /// Which part of the list.
-    pub slice: SliceQuery,
+    pub page: CursorQuery,
 }
 
 /// Why a folder operation did not happen.

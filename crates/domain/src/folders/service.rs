@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Folder, FolderError, FolderKind, FolderQuery, FolderStore};
-use crate::shared::{FieldErrors, FolderId, Ids, Slice, Tenant, text};
+use crate::shared::{CursorPage, FieldErrors, FolderId, Ids, Tenant, text};
 
 const NAME_CHARS: usize = 100;
 
@@ -19,7 +19,7 @@ impl Folders {
     }
 
     /// Folders of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &FolderQuery) -> Result<Slice<Folder>, FolderError> {
+    pub async fn list(&self, tenant: &Tenant, query: &FolderQuery) -> Result<CursorPage<Folder>, FolderError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 

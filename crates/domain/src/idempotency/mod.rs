@@ -64,7 +64,7 @@ pub struct RequestHash(pub Vec<u8>);
 
 /// The right to carry a request out, until it is finished or given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct KeyClaim {
     /// Within whom.
     pub scope: Scope,
     /// Under which key.
@@ -75,11 +75,11 @@ pub struct Claim {
 
 /// An answer as it was kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptAnswer {
+pub struct StoredResponse {
     /// What was asked.
     pub request: RequestHash,
     /// What was answered: it may hold a secret that is shown once.
-    pub answer: Sealed,
+    pub response: Sealed,
 }
 
 /// What a key stands for when a request presents it.
@@ -90,16 +90,16 @@ pub enum KeyState {
     /// A request that is being carried out.
     Running,
     /// A request that was answered.
-    Answered(KeptAnswer),
+    Answered(StoredResponse),
 }
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It is carried out.
-    First(Claim),
+    First(KeyClaim),
     /// It may be a repetition: if it asks the same it gets this answer.
-    Again(KeptAnswer),
+    Again(StoredResponse),
 }
 
 /// Why a request is neither carried out nor answered again.
@@ -122,16 +122,16 @@ pub enum IdempotencyError {
 pub trait IdempotencyStore: Send + Sync {
     /// Takes the key if it is free: never used, used longer ago than [`KEPT_FOR`], or claimed by somebody whose lease
     /// is over. Of concurrent callers one gets it.
-    async fn claim(&self, claim: &Claim, lease: Duration) -> Result<KeyState, StoreError>;
+    async fn claim(&self, claim: &KeyClaim, lease: Duration) -> Result<KeyState, StoreError>;
 
     /// Prolongs the lease of a claim that still stands.
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<(), StoreError>;
+    async fn renew(&self, claim: &KeyClaim, lease: Duration) -> Result<(), StoreError>;
 
     /// Keeps the answer, if the claim still stands.
-    async fn finish(&self, claim: &Claim, kept: &KeptAnswer) -> Result<(), StoreError>;
+    async fn finish(&self, claim: &KeyClaim, stored: &StoredResponse) -> Result<(), StoreError>;
 
     /// Frees the key, if the claim still stands.
-    async fn release(&self, claim: &Claim) -> Result<(), StoreError>;
+    async fn release(&self, claim: &KeyClaim) -> Result<(), StoreError>;
 
     /// Forgets up to `limit` answers that are older than [`KEPT_FOR`]. How many.
     async fn sweep(&self, limit: i64) -> Result<usize, StoreError>;
@@ -151,31 +151,31 @@ impl Idempotency {
     /// Asks to carry a request out.
     pub async fn admit(&self, scope: Scope, key: IdempotencyKey) -> Result<Admission, IdempotencyError> {
         let holder = self.ids.next();
-        let claim = Claim { scope, key, holder };
+        let claim = KeyClaim { scope, key, holder };
         match self.store.claim(&claim, LEASE).await? {
             KeyState::Free => Ok(Admission::First(claim)),
             KeyState::Running => Err(IdempotencyError::Running),
-            KeyState::Answered(kept) => Ok(Admission::Again(kept)),
+            KeyState::Answered(stored) => Ok(Admission::Again(stored)),
         }
     }
 
     /// The kept answer, for a request that asks the same.
-    pub fn repeat(kept: KeptAnswer, request: &RequestHash) -> Result<Sealed, IdempotencyError> {
-        match kept.request == *request {
-            true => Ok(kept.answer),
+    pub fn repeat(stored: StoredResponse, request: &RequestHash) -> Result<Sealed, IdempotencyError> {
+        match stored.request == *request {
+            true => Ok(stored.response),
             false => Err(IdempotencyError::Mismatch),
         }
     }
 
     /// Says that the request is still being carried out: to be called well within [`LEASE`].
-    pub async fn renew(&self, claim: &Claim) -> Result<(), IdempotencyError> {
+    pub async fn renew(&self, claim: &KeyClaim) -> Result<(), IdempotencyError> {
         Ok(self.store.renew(claim, LEASE).await?)
     }
 
     /// Keeps the answer for whoever asks again. None: what happened is no answer, and the key is free again.
-    pub async fn conclude(&self, claim: &Claim, kept: Option<&KeptAnswer>) -> Result<(), IdempotencyError> {
-        match kept {
-            Some(kept) => self.store.finish(claim, kept).await?,
+    pub async fn conclude(&self, claim: &KeyClaim, stored: Option<&StoredResponse>) -> Result<(), IdempotencyError> {
+        match stored {
+            Some(stored) => self.store.finish(claim, stored).await?,
             None => self.store.release(claim).await?,
         }
         Ok(())
@@ -187,10 +187,10 @@ mod tests {
     use super::*;
     use crate::shared::MockIds;
 
-    fn kept() -> KeptAnswer {
-        KeptAnswer {
+    fn kept() -> StoredResponse {
+        StoredResponse {
             request: RequestHash(vec![1]),
-            answer: Sealed(vec![2]),
+            response: Sealed(vec![2]),
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_answer_frees_the_key() {
-        let claim = Claim {
+        let claim = KeyClaim {
             scope: UserId(Uuid::from_u128(7)).into(),
             key: key("k"),
             holder: Uuid::from_u128(9),

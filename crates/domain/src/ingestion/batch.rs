@@ -55,7 +55,7 @@ impl Item<'_> {
     }
 
     /// A word of a closed set.
-    pub fn word<T: FromStr<Err = String>>(&mut self, field: &str, value: Option<&str>) -> Option<T> {
+    pub fn parse_enum<T: FromStr<Err = String>>(&mut self, field: &str, value: Option<&str>) -> Option<T> {
         let word = self.required(field, value)?;
         match word.parse() {
             Ok(value) => Some(value),

@@ -22,7 +22,7 @@ pub(super) fn order(input: OrderInput, item: &mut Item<'_>) -> Option<OrderDraft
     let external_id = item.text("external_id", input.external_id, KEY_CHARS);
     let platform = item.text("platform", input.platform, KEY_CHARS);
     let phone = item.phone("contact_phone", input.contact_phone.as_deref());
-    let status = item.word("status", input.status.as_deref());
+    let status = item.parse_enum("status", input.status.as_deref());
     let total = item.required_amount("total", input.total);
     let items = item.required("items", input.items);
     let items = items.map(|items| item.parts("items", items, order_item));
@@ -69,7 +69,7 @@ pub(super) fn cart(input: CartInput, item: &mut Item<'_>) -> Option<CartDraft> {
     let platform = item.text("platform", input.platform, KEY_CHARS);
     let phone = item.phone("contact_phone", input.contact_phone.as_deref());
     let total = item.required_amount("total", input.total);
-    let status = item.word("status", input.status.as_deref());
+    let status = item.parse_enum("status", input.status.as_deref());
     let created_at = item.required("created_at", input.created_at);
     Some(CartDraft {
         platform: platform?,

@@ -8,12 +8,12 @@ use time::{Date, OffsetDateTime};
 
 use crate::contacts::Phone;
 use crate::shared::schema::{Day, Timestamp};
-use crate::shared::words;
+use crate::shared::string_enum;
 use crate::shared::{
     Amount, AutomationId, CampaignId, CartId, ContactId, FieldErrors, MetricEventId, StoreError, timestamp,
 };
 
-words! {
+string_enum! {
     /// What became of an order; the platform may tell any of them after any other.
     OrderStatus {
         /// Not paid yet.
@@ -27,7 +27,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What became of a cart.
     CartStatus {
         /// Somebody is at it.

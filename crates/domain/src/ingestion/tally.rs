@@ -7,9 +7,9 @@ use time::{Duration, OffsetDateTime, UtcOffset};
 use uuid::Uuid;
 
 use super::{Cart, CartStatus, Order, OrderStatus};
-use crate::shared::{Amount, words};
+use crate::shared::{Amount, string_enum};
 
-words! {
+string_enum! {
     /// What an order can be owed to.
     OriginKind {
         /// A campaign.

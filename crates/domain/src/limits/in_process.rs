@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{CounterDown, Limit, RateCounter, Verdict};
+use super::{Limit, RateLimitDecision, RateLimiter, RateLimiterUnavailable};
 use crate::shared::Clock;
 
 /// Keys are swept when this many hits were counted since the last sweep, so that idle keys do not pile up.
 const SWEEP_EVERY: u32 = 10_000;
 
 /// Exact sliding windows in memory.
-pub struct InProcessCounter {
+pub struct InProcessRateLimiter {
     clock: Arc<dyn Clock>,
     logs: Mutex<Logs>,
 }
@@ -41,8 +41,8 @@ impl Log {
     }
 }
 
-impl InProcessCounter {
-    /// An empty counter.
+impl InProcessRateLimiter {
+    /// An empty limiter.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
@@ -50,7 +50,7 @@ impl InProcessCounter {
         }
     }
 
-    fn count(&self, key: &str, limit: Limit) -> Verdict {
+    fn count(&self, key: &str, limit: Limit) -> RateLimitDecision {
         let now_ms = i64::try_from(self.clock.now().unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
         let window_ms = i64::try_from(limit.window.whole_milliseconds()).unwrap_or(i64::MAX);
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl InProcessCounter {
             log.times.push_back(now_ms);
         }
         let reset_at_ms = log.times.front().map_or(now_ms, |oldest| oldest + window_ms);
-        Verdict {
+        RateLimitDecision {
             allowed,
             remaining: limit.requests.saturating_sub(used).saturating_sub(u32::from(allowed)),
             reset_at_ms,
@@ -81,8 +81,8 @@ impl InProcessCounter {
 }
 
 #[async_trait]
-impl RateCounter for InProcessCounter {
-    async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown> {
+impl RateLimiter for InProcessRateLimiter {
+    async fn hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, RateLimiterUnavailable> {
         Ok(self.count(key, limit))
     }
 }
@@ -110,17 +110,17 @@ mod tests {
         window: Duration::minutes(1),
     };
 
-    fn counter() -> (Arc<Hand>, InProcessCounter) {
+    fn limiter() -> (Arc<Hand>, InProcessRateLimiter) {
         let hand = Arc::new(Hand::default());
-        (hand.clone(), InProcessCounter::new(hand))
+        (hand.clone(), InProcessRateLimiter::new(hand))
     }
 
     #[test]
     fn the_window_slides_over_the_edge_of_a_minute() {
-        let (hand, counter) = counter();
+        let (hand, limiter) = limiter();
         let allowed_at = |ms| {
             hand.0.store(ms, Ordering::Relaxed);
-            (0..30).filter(|_| counter.count("k", LIMIT).allowed).count()
+            (0..30).filter(|_| limiter.count("k", LIMIT).allowed).count()
         };
         assert_eq!(
             [
@@ -135,43 +135,43 @@ mod tests {
 
     #[test]
     fn remaining_and_reset_tell_when_to_come_back() {
-        let (hand, counter) = counter();
-        let first = counter.count("k", LIMIT);
+        let (hand, limiter) = limiter();
+        let first = limiter.count("k", LIMIT);
         assert_eq!((first.remaining, first.reset_at_ms), (29, 60_000));
         hand.0.store(10, Ordering::Relaxed);
-        (0..29).for_each(|_| assert!(counter.count("k", LIMIT).allowed));
-        let refused = counter.count("k", LIMIT);
+        (0..29).for_each(|_| assert!(limiter.count("k", LIMIT).allowed));
+        let refused = limiter.count("k", LIMIT);
         assert_eq!(
             refused,
-            Verdict {
+            RateLimitDecision {
                 allowed: false,
                 remaining: 0,
                 reset_at_ms: 60_000,
                 wait_ms: 59_990,
             }
         );
-        assert!(counter.count("other", LIMIT).allowed);
+        assert!(limiter.count("other", LIMIT).allowed);
     }
 
     #[test]
     fn idle_keys_are_swept() {
-        let (hand, counter) = counter();
+        let (hand, limiter) = limiter();
         for key in 0..SWEEP_EVERY - 1 {
-            counter.count(&key.to_string(), LIMIT);
+            limiter.count(&key.to_string(), LIMIT);
         }
         hand.0.store(60_000, Ordering::Relaxed);
-        counter.count("last", LIMIT);
-        assert_eq!(counter.logs.lock().unwrap().by_key.len(), 1);
+        limiter.count("last", LIMIT);
+        assert_eq!(limiter.logs.lock().unwrap().by_key.len(), 1);
     }
 
     /// A sweep goes through every key, so that it must not be made for each hit.
     #[test]
     fn idle_keys_stay_until_many_hits_were_counted() {
-        let (hand, counter) = counter();
-        counter.count("first", LIMIT);
+        let (hand, limiter) = limiter();
+        limiter.count("first", LIMIT);
         hand.0.store(60_000, Ordering::Relaxed);
-        counter.count("second", LIMIT);
-        assert_eq!(counter.logs.lock().unwrap().by_key.len(), 2);
+        limiter.count("second", LIMIT);
+        assert_eq!(limiter.logs.lock().unwrap().by_key.len(), 2);
     }
 
     proptest! {
@@ -182,21 +182,21 @@ mod tests {
             hits in prop::collection::vec((0_i64..700, 0_usize..3), 0..80),
         ) {
             let limit = Limit { requests, window: Duration::seconds(1) };
-            let (hand, counter) = counter();
+            let (hand, limiter) = limiter();
             let mut kept: [Vec<i64>; 3] = Default::default();
             let mut now = 0;
             for (pause, key) in hits {
                 now += pause;
                 hand.0.store(now, Ordering::Relaxed);
-                let verdict = counter.count(["a", "b", "c"][key], limit);
+                let decision = limiter.count(["a", "b", "c"][key], limit);
                 let window: Vec<i64> = kept[key].iter().copied().filter(|at| at + 1000 > now).collect();
                 let used = u32::try_from(window.len()).unwrap();
                 let allowed = used < requests;
-                prop_assert_eq!(verdict.allowed, allowed);
-                prop_assert_eq!(verdict.remaining, requests - used - u32::from(allowed));
+                prop_assert_eq!(decision.allowed, allowed);
+                prop_assert_eq!(decision.remaining, requests - used - u32::from(allowed));
                 if allowed {
                     kept[key].push(now);
-                    prop_assert_eq!(verdict.reset_at_ms, window.first().unwrap_or(&now) + 1000);
+                    prop_assert_eq!(decision.reset_at_ms, window.first().unwrap_or(&now) + 1000);
                 }
             }
         }

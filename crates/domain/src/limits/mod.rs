@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use thiserror::Error;
 use time::Duration;
 
-pub use in_process::InProcessCounter;
+pub use in_process::InProcessRateLimiter;
 
 /// So many requests in any window of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Limit {
 
 /// What a counter says to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RateLimitDecision {
     /// Whether it may go on.
     pub allowed: bool,
     /// How many more may, right now.
@@ -66,15 +66,15 @@ pub struct Verdict {
 /// The counter cannot be asked; the request goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the rate counter is unavailable: {0}")]
-pub struct CounterDown(pub String);
+pub struct RateLimiterUnavailable(pub String);
 
 /// Counts requests by key.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait RateCounter: Send + Sync {
+pub trait RateLimiter: Send + Sync {
     /// Counts one request, unless the limit is reached: a refused request takes no place. Exact in every window, also
     /// for concurrent callers. MUST answer within 50 ms or say that it is down.
-    async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown>;
+    async fn hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, RateLimiterUnavailable>;
 }
 
 #[cfg(test)]

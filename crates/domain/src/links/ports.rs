@@ -3,17 +3,17 @@
 use async_trait::async_trait;
 
 use super::{ClickBatch, Link, LinkTarget};
-use crate::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, CursorPage, CursorQuery, LinkId, StoreError};
 
 /// Links. `short_url` is not the store's to know: it reads and writes the code.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait LinkStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id, and an unreadable one is an empty list's cursor.
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError>;
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Link>, StoreError>;
 
-    /// Inserts. `Dangling { field: "campaign_id" }` when the campaign is not the account's, or was deleted; `Taken
-    /// { field: "short_code" }` when any account has the code.
+    /// Inserts. `UnknownReference { field: "campaign_id" }` when the campaign is not the account's, or was deleted;
+    /// `Duplicate { field: "short_code" }` when any account has the code.
     async fn insert(&self, account: AccountId, link: &Link) -> Result<(), StoreError>;
 
     /// Returns where the link of whichever account has the code leads. The answer may be some seconds old.

@@ -6,7 +6,7 @@ use secrecy::ExposeSecret as _;
 
 use super::clicks::MAX_BATCH;
 use super::{Link, LinkError, LinkStore, PendingClicks};
-use crate::shared::{CampaignId, Clock, FieldErrors, Ids, Secrets, Slice, SliceQuery, StoreError, Tenant};
+use crate::shared::{CampaignId, Clock, CursorPage, CursorQuery, FieldErrors, Ids, Secrets, StoreError, Tenant};
 
 /// The randomness of a code: nobody finds a link by trying.
 const CODE_BYTES: usize = 9;
@@ -51,12 +51,12 @@ impl Links {
     }
 
     /// Links of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Link>, LinkError> {
-        let mut slice = self.store.list(tenant.account_id, query).await?;
-        for link in &mut slice.data {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Link>, LinkError> {
+        let mut page = self.store.list(tenant.account_id, query).await?;
+        for link in &mut page.data {
             link.short_url = self.short_url(&link.short_code);
         }
-        Ok(slice)
+        Ok(page)
     }
 
     /// A new link to a page of the web.

@@ -3,7 +3,7 @@
 //! Owns the queue's rules: what is queued is sealed, sent at least once, tried so often and then given up. Does not own
 //! what a mail says (the context that writes it) or how it travels (the gateways crate).
 
-mod post;
+mod sender;
 
 use async_trait::async_trait;
 use secrecy::{ExposeSecret, SecretString};
@@ -13,7 +13,7 @@ use time::Duration;
 
 use crate::shared::{AccountId, Cipher, MailId, Sealed, StoreError, redacted_debug};
 
-pub use post::{Delivery, Post, retry_after};
+pub use sender::{MailOutcome, MailSender, retry_after};
 
 /// One mail in plain text.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! What a file is: decided by how it begins, never by what it is called.
 
-use crate::shared::words;
+use crate::shared::string_enum;
 
 /// How many bytes of a file decide what it is.
 pub const SNIFFED_BYTES: usize = 12;
@@ -12,7 +12,7 @@ const OTHER_BRANDS: [&[u8]; 12] = [
     b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1", b"avif", b"avis", b"qt  ", b"M4A ", b"crx ",
 ];
 
-words! {
+string_enum! {
     /// A type of file that may be uploaded.
     MediaType {
         /// A picture.

@@ -7,7 +7,7 @@ use thiserror::Error;
 use time::OffsetDateTime;
 
 use crate::shared::schema::Timestamp;
-use crate::shared::{AccountId, NotificationId, SliceQuery, StoreError, timestamp};
+use crate::shared::{AccountId, CursorQuery, NotificationId, StoreError, timestamp};
 
 /// Something that the people of an account are told.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -40,11 +40,11 @@ pub struct Notification {
     pub created_at: OffsetDateTime,
 }
 
-/// A notification and its place in the order in which notifications became visible, over all accounts.
+/// A notification and its sequence number: the order in which notifications became visible, over all accounts.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
-    /// Its place.
-    pub place: i64,
+pub struct SequencedNotification {
+    /// Its sequence number.
+    pub seq: i64,
     /// Whose it is.
     pub account_id: AccountId,
     /// What it is.
@@ -57,7 +57,7 @@ pub struct NotificationQuery {
     /// Only those that nobody read.
     pub unread: bool,
     /// Which part of the list.
-    pub slice: SliceQuery,
+    pub page: CursorQuery,
 }
 
 /// Why an operation on notifications did not happen.

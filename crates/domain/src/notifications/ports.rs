@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::{Notification, NotificationQuery, Told};
-use crate::shared::{AccountId, NotificationId, Slice, StoreError};
+use super::{Notification, NotificationQuery, SequencedNotification};
+use crate::shared::{AccountId, CursorPage, NotificationId, StoreError};
 
 /// Notifications of one account.
 ///
@@ -14,7 +14,8 @@ use crate::shared::{AccountId, NotificationId, Slice, StoreError};
 #[async_trait]
 pub trait NotificationStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id.
-    async fn list(&self, account: AccountId, query: &NotificationQuery) -> Result<Slice<Notification>, StoreError>;
+    async fn list(&self, account: AccountId, query: &NotificationQuery)
+    -> Result<CursorPage<Notification>, StoreError>;
 
     /// Marks one as read, unless it is; false when there is no such one.
     async fn read(&self, account: AccountId, id: NotificationId) -> Result<bool, StoreError>;
@@ -23,21 +24,27 @@ pub trait NotificationStore: Send + Sync {
     async fn read_all(&self, account: AccountId) -> Result<(), StoreError>;
 }
 
-/// Notifications of all accounts in the order in which they became visible: places grow, and no smaller one ever comes
-/// after a greater one was seen. Whoever remembers the last place misses nothing.
+/// Notifications of all accounts in the order in which they became visible: sequence numbers grow, and no smaller one
+/// ever comes after a greater one was seen. Whoever remembers the last sequence number misses nothing.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
 pub trait NotificationFeed: Send + Sync {
-    /// The greatest place so far; 0 before the first.
+    /// The greatest sequence number so far; 0 before the first.
     async fn latest(&self) -> Result<i64, StoreError>;
 
-    /// What became visible after a place, in order, at most so much.
-    async fn after(&self, place: i64, limit: i64) -> Result<Vec<Told>, StoreError>;
+    /// What became visible after a sequence number, in order, at most so much.
+    async fn after(&self, seq: i64, limit: i64) -> Result<Vec<SequencedNotification>, StoreError>;
 
-    /// The place of one of the account's notifications; none where the account has no such one.
-    async fn place_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError>;
+    /// The sequence number of one of the account's notifications; none where the account has no such one.
+    async fn seq_of(&self, account: AccountId, id: NotificationId) -> Result<Option<i64>, StoreError>;
 
-    /// What the account's notifications became visible after a place and not after another one, oldest first, at most so
-    /// many.
-    async fn between(&self, account: AccountId, after: i64, until: i64, limit: i64) -> Result<Vec<Told>, StoreError>;
+    /// What the account's notifications became visible after a sequence number and not after another one, oldest first,
+    /// at most so many.
+    async fn between(
+        &self,
+        account: AccountId,
+        after: i64,
+        until: i64,
+        limit: i64,
+    ) -> Result<Vec<SequencedNotification>, StoreError>;
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Notification, NotificationError, NotificationQuery, NotificationStore};
-use crate::shared::{NotificationId, Slice, Tenant};
+use crate::shared::{CursorPage, NotificationId, Tenant};
 
 /// The use cases of notifications.
 pub struct Notifications {
@@ -20,7 +20,7 @@ impl Notifications {
         &self,
         tenant: &Tenant,
         query: &NotificationQuery,
-    ) -> Result<Slice<Notification>, NotificationError> {
+    ) -> Result<CursorPage<Notification>, NotificationError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{MembersAdded, Segment, SegmentChange, SegmentDraft};
-use crate::shared::{AccountId, ContactId, SegmentId, Slice, SliceQuery, StoreError};
+use crate::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
 
 /// Segments, always with the number of their contacts as of the reading.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -13,7 +13,7 @@ use crate::shared::{AccountId, ContactId, SegmentId, Slice, SliceQuery, StoreErr
 pub trait SegmentStore: Send + Sync {
     /// Newest first (by id), in one statement, however many there are. The cursor is the last item's id; an unreadable
     /// one is an empty list's cursor.
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Segment>, StoreError>;
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Segment>, StoreError>;
 
     /// One segment.
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError>;

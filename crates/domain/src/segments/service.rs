@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::SegmentStore;
 use super::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentError, SegmentInput};
-use crate::shared::{Clock, ContactId, FieldErrors, Ids, SegmentId, Slice, SliceQuery, Tenant, text};
+use crate::shared::{Clock, ContactId, CursorPage, CursorQuery, FieldErrors, Ids, SegmentId, Tenant, text};
 
 const NAME_CHARS: usize = 100;
 const DESCRIPTION_CHARS: usize = 1000;
@@ -25,7 +25,7 @@ impl Segments {
     }
 
     /// Segments of the account, newest first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Segment>, SegmentError> {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Segment>, SegmentError> {
         Ok(self.store.list(tenant.account_id, query).await?)
     }
 

@@ -63,13 +63,13 @@ pub enum StoreError {
     Unavailable(#[source] Source),
     /// A value that has to be unique in the account is taken.
     #[error("{field} is taken")]
-    Taken {
+    Duplicate {
         /// The input field that bears the value.
         field: &'static str,
     },
     /// A reference names no row of the account.
     #[error("{field} names nothing")]
-    Dangling {
+    UnknownReference {
         /// The input field that bears the reference.
         field: &'static str,
     },
@@ -85,8 +85,8 @@ impl StoreError {
     /// The caller's share of the blame, when it is one: a taken value or a dangling reference.
     pub fn into_field_errors(self) -> Result<FieldErrors, Self> {
         match self {
-            Self::Taken { field } => Ok(FieldErrors::one(field, "is already taken")),
-            Self::Dangling { field } => Ok(FieldErrors::one(field, "does not exist")),
+            Self::Duplicate { field } => Ok(FieldErrors::one(field, "is already taken")),
+            Self::UnknownReference { field } => Ok(FieldErrors::one(field, "does not exist")),
             other @ (Self::Unavailable(_) | Self::Corrupt(_) | Self::Failed(_)) => Err(other),
         }
     }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{UserId, redacted_debug, words};
+use super::{UserId, redacted_debug, string_enum};
 
-words! {
+string_enum! {
     /// Where an event goes: each kind is relayed by itself, so that one whose place fails holds up no other.
     EventKind {
         /// Into the audit log.
@@ -18,7 +18,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What an account can have told to its webhook endpoints.
     WebhookKind {
         MessageReceived = "message.received",
@@ -49,15 +49,15 @@ pub enum Event {
     /// A row of the audit log.
     Audit(Audit),
     /// A notification inside the product.
-    Notification(Notification),
+    Notification(NotificationDraft),
     /// What the account's webhook endpoints are told.
-    Webhook(Webhook),
+    Webhook(WebhookEventBatch),
 }
 
 impl Event {
     /// One event of a kind an item. Kept only where an endpoint of the account wants that kind.
     pub fn webhook(kind: WebhookKind, items: Vec<Value>) -> Self {
-        Self::Webhook(Webhook { kind, items })
+        Self::Webhook(WebhookEventBatch { kind, items })
     }
 }
 
@@ -162,7 +162,7 @@ impl NotificationKind {
 
 /// A notification inside the product, but for its id, account and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Notification {
+pub struct NotificationDraft {
     /// How it is shown.
     #[serde(rename = "type")]
     pub kind: NotificationKind,
@@ -176,7 +176,7 @@ pub struct Notification {
 
 /// Events of one kind that one change made: each item is an event of its own to the receivers.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-pub struct Webhook {
+pub struct WebhookEventBatch {
     /// Of what kind.
     #[serde(rename = "type")]
     pub kind: WebhookKind,
@@ -184,7 +184,7 @@ pub struct Webhook {
     pub items: Vec<Value>,
 }
 
-redacted_debug!(Webhook { kind });
+redacted_debug!(WebhookEventBatch { kind });
 
 #[cfg(test)]
 mod tests {
@@ -204,7 +204,7 @@ mod tests {
             ip_address: None,
             support_admin: None,
         };
-        let notification = Notification {
+        let notification = NotificationDraft {
             kind: NotificationKind::Info,
             title: "t".into(),
             message: "m".into(),

@@ -11,21 +11,23 @@ mod ports;
 mod redacted;
 pub mod schema;
 mod strict;
+pub(crate) mod string_enum;
 mod tenant;
 pub mod text;
 pub mod timestamp;
-pub(crate) mod words;
 
 pub use amount::Amount;
 pub use errors::{FieldErrors, GatewayError, Insert, StoreError, Write};
-pub use events::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind, Webhook, WebhookKind};
+pub use events::{
+    Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, WebhookEventBatch, WebhookKind,
+};
 pub use ids::*;
 pub use locking::{Conflict, UpdateOutcome, WRITE_ATTEMPTS, retry_on_conflict};
 pub use network::Network;
-pub use pages::{Moment, NoPosition, Page, PageQuery, Slice, SliceQuery};
+pub use pages::{CursorPage, CursorQuery, InvalidCursor, Page, PageQuery, TimeCursor};
 pub use ports::*;
 pub(crate) use redacted::redacted_debug;
 pub use strict::Strict;
-pub(crate) use words::words;
+pub(crate) use string_enum::string_enum;
 
 pub use tenant::{Actor, Role, Tenant};

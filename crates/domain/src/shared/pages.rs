@@ -89,8 +89,8 @@ impl<T> Page<T> {
 
 /// Asks for the items after a position, which is read where the request is: in most lists the id of the last item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SliceQuery<C = Uuid> {
-    /// The position, as the last slice gave it; none for the first slice.
+pub struct CursorQuery<C = Uuid> {
+    /// The position, as the last page gave it; none for the first page.
     pub cursor: Option<C>,
     /// How many items at most.
     pub limit: i64,
@@ -99,14 +99,14 @@ pub struct SliceQuery<C = Uuid> {
 /// A position in a list that is sorted by a moment and then by an id. Its text is opaque, so that nobody is tempted to
 /// write one by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct TimeCursor {
     /// When.
     pub at: OffsetDateTime,
     /// Of what.
     pub id: Uuid,
 }
 
-impl Moment {
+impl TimeCursor {
     /// Behind every moment there is: where a list begins that has the latest first.
     pub const LAST: Self = Self {
         at: datetime!(9999-12-31 23:59:59 UTC),
@@ -117,7 +117,7 @@ impl Moment {
     const FIRST: OffsetDateTime = datetime!(0001-01-01 00:00 UTC);
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for TimeCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let microseconds = self.at.unix_timestamp_nanos() / 1000;
         f.write_str(&hex::encode(format!("{microseconds} {}", self.id)))
@@ -126,12 +126,12 @@ impl fmt::Display for Moment {
 
 /// The text is of no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoPosition;
+pub struct InvalidCursor;
 
-impl FromStr for Moment {
-    type Err = NoPosition;
+impl FromStr for TimeCursor {
+    type Err = InvalidCursor;
 
-    fn from_str(cursor: &str) -> Result<Self, NoPosition> {
+    fn from_str(cursor: &str) -> Result<Self, InvalidCursor> {
         let read = || {
             let text = String::from_utf8(hex::decode(cursor).ok()?).ok()?;
             let (microseconds, id) = text.split_once(' ')?;
@@ -140,14 +140,14 @@ impl FromStr for Moment {
             let id = id.parse().ok()?;
             (at >= Self::FIRST).then_some(Self { at, id })
         };
-        read().ok_or(NoPosition)
+        read().ok_or(InvalidCursor)
     }
 }
 
 /// Some items, and where the next ones begin.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[schemars(rename = "{T}Slice")]
-pub struct Slice<T> {
+pub struct CursorPage<T> {
     /// The items, in the order of the list.
     pub data: Vec<T>,
     /// What to send as `cursor` to get the items that follow; null at the end of the list.
@@ -159,8 +159,8 @@ pub struct Slice<T> {
     pub has_more: bool,
 }
 
-impl<T> Slice<T> {
-    /// Cuts a read of `limit + 1` rows to a slice: the extra row only tells that more follows.
+impl<T> CursorPage<T> {
+    /// Cuts a read of `limit + 1` rows to a page: the extra row only tells that more follows.
     pub fn cut<C: fmt::Display>(mut rows: Vec<T>, limit: i64, cursor: impl Fn(&T) -> C) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let has_more = rows.len() > limit;
@@ -174,9 +174,9 @@ impl<T> Slice<T> {
         }
     }
 
-    /// The same slice of something else.
-    pub fn map<U>(self, f: impl FnMut(T) -> U) -> Slice<U> {
-        Slice {
+    /// The same page of something else.
+    pub fn map<U>(self, f: impl FnMut(T) -> U) -> CursorPage<U> {
+        CursorPage {
             data: self.data.into_iter().map(f).collect(),
             next_cursor: self.next_cursor,
             has_more: self.has_more,
@@ -210,24 +210,31 @@ mod tests {
 
     #[test]
     fn a_slice_knows_whether_more_follows() {
-        let full = Slice::cut(vec![1, 2, 3], 2, |n| *n);
+        let full = CursorPage::cut(vec![1, 2, 3], 2, |n| *n);
         assert_eq!(
             (full.data, full.next_cursor, full.has_more),
             (vec![1, 2], Some("2".into()), true)
         );
-        let last = Slice::cut(vec![1, 2], 2, |n| *n);
+        let last = CursorPage::cut(vec![1, 2], 2, |n| *n);
         assert_eq!((last.next_cursor, last.has_more), (None, false));
     }
 
     #[test]
     fn a_moment_is_read_as_it_was_written_and_nothing_else_is() {
         let (at, id) = (datetime!(2026-03-01 12:00:00.123456 UTC), Uuid::from_u128(7));
-        for moment in [Moment { at, id }, Moment { at: Moment::FIRST, id }, Moment::LAST] {
+        for moment in [
+            TimeCursor { at, id },
+            TimeCursor {
+                at: TimeCursor::FIRST,
+                id,
+            },
+            TimeCursor::LAST,
+        ] {
             assert_eq!(moment.to_string().parse(), Ok(moment));
         }
         // The calendar of the store would not reach so far back.
         let ancient = datetime!(-9999-01-01 00:00 UTC);
-        let ancient = Moment { at: ancient, id }.to_string();
+        let ancient = TimeCursor { at: ancient, id }.to_string();
         let (far, huge) = (format!("{} {id}", i64::MAX), format!("{} {id}", i128::MAX));
         let written = [
             "",
@@ -246,7 +253,7 @@ mod tests {
             .map(String::as_str)
             .chain(["zz", "7", "é", ancient.as_str()])
         {
-            assert_eq!(wrong.parse::<Moment>(), Err(NoPosition), "{wrong}");
+            assert_eq!(wrong.parse::<TimeCursor>(), Err(InvalidCursor), "{wrong}");
         }
     }
 

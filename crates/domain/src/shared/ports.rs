@@ -4,7 +4,7 @@ use secrecy::{ExposeSecret, SecretString};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use super::words;
+use super::string_enum;
 
 /// Tells the time.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -27,7 +27,7 @@ pub trait Secrets: Send + Sync {
     fn token(&self, bytes: usize) -> SecretString;
 }
 
-words! {
+string_enum! {
     /// A step whose failure does not change what the caller is told.
     SideStep {
         /// Ending the subscription of a removed account; the worker tries it again.

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::mail::OutgoingMail;
 use crate::shared::{
-    AccountId, Cipher, FieldErrors, Ids, InviteId, Role, Secrets, Slice, SliceQuery, Tenant, UserId, Write,
+    AccountId, Cipher, CursorPage, CursorQuery, FieldErrors, Ids, InviteId, Role, Secrets, Tenant, UserId, Write,
     secret_hash, text,
 };
 
@@ -57,7 +57,7 @@ impl Invites {
     }
 
     /// The account's invites, newest first, whatever became of them.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Invite>, TeamError> {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Invite>, TeamError> {
         Ok(self.store.invites(tenant.account_id, query).await?)
     }
 

@@ -7,7 +7,8 @@ use serde_json::json;
 use super::roles::{MemberChange, MemberRefusal, MemberStep, decide, permits, read};
 use super::{Member, MemberStore, MemberWrite, TeamError};
 use crate::shared::{
-    AuditAction, Event, FieldErrors, Moment, Role, Slice, SliceQuery, Tenant, UserId, WRITE_ATTEMPTS, retry_on_conflict,
+    AuditAction, CursorPage, CursorQuery, Event, FieldErrors, Role, Tenant, TimeCursor, UserId, WRITE_ATTEMPTS,
+    retry_on_conflict,
 };
 
 /// The use cases of members.
@@ -21,7 +22,11 @@ impl Members {
     }
 
     /// Who is in the account, oldest membership first.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery<Moment>) -> Result<Slice<Member>, TeamError> {
+    pub async fn list(
+        &self,
+        tenant: &Tenant,
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<CursorPage<Member>, TeamError> {
         Ok(self.store.members(tenant.account_id, query).await?)
     }
 

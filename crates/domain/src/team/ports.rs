@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::{Invite, InviteStatus, Member, MemberFacts, MemberStep};
 use crate::mail::OutgoingMail;
-use crate::shared::{AccountId, Event, InviteId, Moment, Role, Slice, SliceQuery, StoreError, UserId, Write};
+use crate::shared::{AccountId, CursorPage, CursorQuery, Event, InviteId, Role, StoreError, TimeCursor, UserId, Write};
 
 /// A decided change of a member.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,11 @@ pub struct MemberWrite {
 #[async_trait]
 pub trait MemberStore: Send + Sync {
     /// The members, oldest membership first.
-    async fn members(&self, account: AccountId, query: &SliceQuery<Moment>) -> Result<Slice<Member>, StoreError>;
+    async fn members(
+        &self,
+        account: AccountId,
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<CursorPage<Member>, StoreError>;
 
     /// One member.
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError>;
@@ -112,7 +116,7 @@ pub struct Acceptance {
 #[async_trait]
 pub trait InviteStore: Send + Sync {
     /// The invites, newest first.
-    async fn invites(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Invite>, StoreError>;
+    async fn invites(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Invite>, StoreError>;
 
     /// One invite.
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError>;

@@ -2,9 +2,9 @@
 
 use time::OffsetDateTime;
 
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// How an invite stands.
     InviteStatus {
         /// Somebody may accept it, until it expires.

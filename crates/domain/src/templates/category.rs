@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Category, CategoryChange, MetaStatus, Template};
-use crate::shared::{Event, Notification, NotificationKind, timestamp};
+use crate::shared::{Event, NotificationDraft, NotificationKind, timestamp};
 
 /// The template with the category that WhatsApp says. A change ends its announcement; the present category, which an old
 /// callback may repeat, changes nothing.
@@ -61,7 +61,7 @@ pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event>
     }
     if let Some(CategoryChange { to, at }) = announced(before, after) {
         let (from, at) = (after.category, timestamp::format(*at));
-        events.push(Event::Notification(Notification {
+        events.push(Event::Notification(NotificationDraft {
             kind: NotificationKind::Warning,
             title: format!("Template category will change: {}", after.name),
             message: format!("WhatsApp will change its category from {from} to {to} at {at}."),
@@ -74,7 +74,7 @@ pub fn category_notifications(before: &Template, after: &Template) -> Vec<Event>
 /// What people are told of another category.
 pub fn changed_notification(before: Category, after: &Template) -> Event {
     let to = after.category;
-    Event::Notification(Notification {
+    Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: format!("Template category changed: {}", after.name),
         message: format!("WhatsApp has changed its category from {before} to {to}."),

@@ -10,10 +10,10 @@ use super::MetaStatus;
 use crate::media::{MediaStoreError, MediaType};
 use crate::shared::schema::Timestamp;
 use crate::shared::{
-    AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, timestamp, words,
+    AccountId, Conflict, FieldErrors, FolderId, GatewayError, ProfileId, StoreError, TemplateId, string_enum, timestamp,
 };
 
-words! {
+string_enum! {
     /// What a template is for; the platform prices and limits by it.
     Category {
         /// Offers.
@@ -25,7 +25,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// One message, or one with a row of cards.
     TemplateType {
         /// One message.
@@ -35,7 +35,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What stands above the body.
     HeaderType {
         /// Nothing.
@@ -51,7 +51,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// How the placeholders of header and body are written.
     ParameterFormat {
         /// `{{1}}`, `{{2}}`, ...
@@ -188,7 +188,7 @@ pub struct TemplateInput {
     pub folder_id: Option<Option<FolderId>>,
 }
 
-words! {
+string_enum! {
     /// What a list of templates is ordered by.
     TemplateSort {
         /// When it was made.

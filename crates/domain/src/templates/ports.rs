@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::{MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey};
-use crate::shared::{AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, Write};
+use crate::shared::{AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, Write};
 
 /// Templates.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
@@ -19,18 +19,18 @@ pub trait TemplateStore: Send + Sync {
     ) -> Result<Page<Template>, StoreError>;
 
     /// What follows a cursor. The cursor is opaque (it holds the sort value and the id); an unreadable one is
-    /// `Dangling { field: "cursor" }`.
-    async fn slice(
+    /// `UnknownReference { field: "cursor" }`.
+    async fn cursor_page(
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery<String>,
-    ) -> Result<Slice<Template>, StoreError>;
+        query: &CursorQuery<String>,
+    ) -> Result<CursorPage<Template>, StoreError>;
 
     /// One template.
     async fn find(&self, account: AccountId, id: TemplateId) -> Result<Option<Template>, StoreError>;
 
-    /// Inserts. `Taken { field: "name" }` when name and language are another template's; `Dangling { field:
+    /// Inserts. `Duplicate { field: "name" }` when name and language are another template's; `UnknownReference { field:
     /// "folder_id" }`.
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 

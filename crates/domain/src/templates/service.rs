@@ -14,8 +14,8 @@ use super::{
 };
 use crate::media::Media;
 use crate::shared::{
-    AccountId, AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Notification, NotificationKind, Page, PageQuery,
-    ProfileId, Slice, SliceQuery, TemplateId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict,
+    AccountId, AuditAction, Cipher, Clock, CursorPage, CursorQuery, Event, FieldErrors, Ids, NotificationDraft,
+    NotificationKind, Page, PageQuery, ProfileId, TemplateId, Tenant, WRITE_ATTEMPTS, Write, retry_on_conflict,
 };
 use crate::whatsapp::{Line, ProfileStore, RemoteTemplate, SubmittedTemplate, WhatsappGateway};
 
@@ -65,13 +65,13 @@ impl Templates {
     }
 
     /// What follows a cursor.
-    pub async fn slice(
+    pub async fn cursor_page(
         &self,
         tenant: &Tenant,
         filter: &TemplateFilter,
-        slice: &SliceQuery<String>,
-    ) -> Result<Slice<Template>, TemplateError> {
-        Ok(self.store.slice(tenant.account_id, filter, slice).await?)
+        query: &CursorQuery<String>,
+    ) -> Result<CursorPage<Template>, TemplateError> {
+        Ok(self.store.cursor_page(tenant.account_id, filter, query).await?)
     }
 
     /// One template.
@@ -358,8 +358,8 @@ fn command(status: MetaStatus, command: TemplateCommand) -> Result<MetaStatus, F
     transition(status, command).map_err(|message| FieldErrors::one("meta_status", message))
 }
 
-fn submitted_notification(template: &Template) -> Notification {
-    Notification {
+fn submitted_notification(template: &Template) -> NotificationDraft {
+    NotificationDraft {
         kind: NotificationKind::Info,
         title: format!("Template submitted: {}", template.name),
         message: "The messaging platform reviews it.".to_owned(),

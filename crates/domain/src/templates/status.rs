@@ -1,8 +1,8 @@
 //! What the platform thinks of a template, and which command leads where.
 
-use crate::shared::words;
+use crate::shared::string_enum;
 
-words! {
+string_enum! {
     /// The platform's verdict on a template.
     MetaStatus {
         /// Not submitted in its present form.

@@ -83,16 +83,16 @@ fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> 
         .map(|word| word.unwrap_or_else(|| HeaderType::None.as_str().to_owned()));
     Template {
         name: input.name.unwrap_or(template.name),
-        category: word("category", input.category, template.category, errors),
+        category: parse_enum("category", input.category, template.category, errors),
         language: input.language.unwrap_or(template.language),
-        template_type: word("template_type", input.template_type, template.template_type, errors),
-        parameter_format: word(
+        template_type: parse_enum("template_type", input.template_type, template.template_type, errors),
+        parameter_format: parse_enum(
             "parameter_format",
             input.parameter_format,
             template.parameter_format,
             errors,
         ),
-        header_type: word("header_type", header_type, template.header_type, errors),
+        header_type: parse_enum("header_type", header_type, template.header_type, errors),
         header_text: input.header_text.unwrap_or(template.header_text),
         header_media_url: input.header_media_url.unwrap_or(template.header_media_url),
         body_text: input.body_text.unwrap_or(template.body_text),
@@ -109,7 +109,7 @@ fn apply(template: Template, input: TemplateInput, errors: &mut FieldErrors) -> 
     }
 }
 
-fn word<T: std::str::FromStr<Err = String>>(
+fn parse_enum<T: std::str::FromStr<Err = String>>(
     field: &str,
     given: Option<String>,
     kept: T,

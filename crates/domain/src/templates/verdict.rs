@@ -4,7 +4,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{MetaStatus, Template, TemplateCommand, transition};
-use crate::shared::{Event, Notification, NotificationKind};
+use crate::shared::{Event, NotificationDraft, NotificationKind};
 
 impl MetaStatus {
     /// Whether WhatsApp took back what it had approved. An edit here (`draft`) takes nothing back: WhatsApp goes on having
@@ -62,7 +62,7 @@ pub fn verdict_events(before: &Template, after: &Template) -> Vec<Event> {
             "The messaging platform has disabled it.".to_owned(),
         ),
     };
-    vec![Event::Notification(Notification {
+    vec![Event::Notification(NotificationDraft {
         kind: NotificationKind::Warning,
         title: format!("{title}: {}", after.name),
         message,

@@ -17,7 +17,8 @@ use super::{
     HealthNote, Jitter, Outcome, Request, Schedule, SecretBytes, Settlement, fate, health, sign,
 };
 use crate::shared::{
-    AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, Notification, NotificationKind, StoreError, WebhookId,
+    AccountId, Audit, AuditAction, Cipher, Clock, Event, Ids, NotificationDraft, NotificationKind, StoreError,
+    WebhookId,
 };
 
 /// For how long a claim holds. A call that hangs ends well before.
@@ -370,7 +371,7 @@ fn switched_off(claimed: &Claimed, reason: DisabledReason) -> Audit {
 
 /// What the account is told of an endpoint that was switched off: its name and host, since the rest of a URL may hold
 /// secrets.
-fn told(claimed: &Claimed, reason: DisabledReason) -> Notification {
+fn told(claimed: &Claimed, reason: DisabledReason) -> NotificationDraft {
     let why = match reason {
         DisabledReason::Gone => "it answered 410 Gone".to_owned(),
         DisabledReason::Failing => match claimed.health {
@@ -380,7 +381,7 @@ fn told(claimed: &Claimed, reason: DisabledReason) -> Notification {
             Health::Well => "nothing but failures".to_owned(),
         },
     };
-    Notification {
+    NotificationDraft {
         kind: NotificationKind::Warning,
         title: "Webhook disabled".to_owned(),
         message: format!(

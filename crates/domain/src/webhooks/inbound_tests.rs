@@ -97,7 +97,7 @@ impl World {
         contacts.expect_upsert_one().returning(|account, _, upsert, _| {
             assert_eq!((account, upsert.contact.name.as_str()), (ACCOUNT, "Ana"));
             match upsert.contact.wa_user_id {
-                Some(_) => Err(StoreError::Taken { field: "wa_user_id" }),
+                Some(_) => Err(StoreError::Duplicate { field: "wa_user_id" }),
                 None => Ok(UpsertOutcome::Created),
             }
         });

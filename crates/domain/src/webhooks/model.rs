@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 use crate::shared::schema::Timestamp;
 use crate::shared::{
     AccountId, Conflict, FieldErrors, Sealed, StoreError, WebhookEventId, WebhookId, WebhookLogId, redacted_debug,
-    timestamp, words,
+    string_enum, timestamp,
 };
 
-words! {
+string_enum! {
     /// Who calls whom: `outbound`, Recado calls the account's address; `inbound`, the account calls Recado.
     #[schemars(rename = "WebhookDirection")]
     Direction {
@@ -24,7 +24,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// Why deliveries switched an endpoint off.
     DisabledReason {
         /// The receiver said that it is gone for good.
@@ -34,7 +34,7 @@ words! {
     }
 }
 
-words! {
+string_enum! {
     /// What became of an attempt, as logs are asked for.
     LogStatus {
         /// 200 to 299.
@@ -241,7 +241,7 @@ pub struct FeedQuery {
 
 /// What redelivering, testing and recovering cannot be done for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum RedeliveryRefusal {
     /// Nobody is called there.
     #[error("this endpoint is inbound: nothing is delivered to it")]
     Inbound,
@@ -267,7 +267,7 @@ pub enum WebhookError {
     Invalid(#[from] FieldErrors),
     /// The state of the endpoint does not allow it.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] RedeliveryRefusal),
     /// Other changes of the endpoint came first, again and again.
     #[error(transparent)]
     Conflict(#[from] Conflict),

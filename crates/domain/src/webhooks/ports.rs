@@ -11,7 +11,7 @@ use super::{
     Body, DisabledReason, FeedQuery, Health, LogQuery, Receipt, SealedSecrets, StoredWebhook, Webhook, WebhookLog,
 };
 use crate::shared::{
-    AccountId, Event, Insert, Page, PageQuery, Slice, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
+    AccountId, CursorPage, Event, Insert, Page, PageQuery, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
     WebhookLogId, redacted_debug,
 };
 
@@ -146,7 +146,7 @@ pub trait WebhookStore: Send + Sync {
     /// What happened after the last thing that was seen, in the order in which it became visible: whoever goes on from
     /// `next_cursor` misses nothing, and `next_cursor` is there also at the end. A slice may hold less than asked for,
     /// or nothing, where more follows.
-    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError>;
+    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<Body>, StoreError>;
 
     /// Writes an event that is in nobody's feed, and its delivery to this endpoint. False when there is no such one.
     async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError>;

@@ -9,12 +9,12 @@ use time::{Duration, OffsetDateTime};
 use super::endpoint::{Addresses, Content, merge};
 use super::signature::SECRET_BYTES;
 use super::{
-    Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, Refusal, SealedSecrets, SecretBytes,
+    Body, DeliveryQueue, Direction, FeedQuery, LogQuery, NewWebhook, RedeliveryRefusal, SealedSecrets, SecretBytes,
     StoredWebhook, Webhook, WebhookError, WebhookInput, WebhookLog, WebhookStore,
 };
 use crate::egress::AllowList;
 use crate::shared::{
-    AuditAction, Cipher, Clock, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Slice, Tenant,
+    AuditAction, Cipher, Clock, CursorPage, Event, FieldErrors, Ids, Insert, Page, PageQuery, Secrets, Tenant,
     WRITE_ATTEMPTS, WebhookEventId, WebhookId, WebhookKind, WebhookLogId, retry_on_conflict,
 };
 
@@ -210,7 +210,7 @@ impl Webhooks {
     }
 
     /// What happened, oldest first.
-    pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<Slice<Body>, WebhookError> {
+    pub async fn feed(&self, tenant: &Tenant, query: &FeedQuery) -> Result<CursorPage<Body>, WebhookError> {
         Ok(self.store.feed(tenant.account_id, query).await?)
     }
 
@@ -218,8 +218,8 @@ impl Webhooks {
     async fn deliverable(&self, tenant: &Tenant, id: WebhookId) -> Result<Webhook, WebhookError> {
         let webhook = self.get(tenant, id).await?;
         match (webhook.direction, webhook.is_active) {
-            (Direction::Inbound, _) => Err(Refusal::Inbound.into()),
-            (Direction::Outbound, false) => Err(Refusal::Inactive.into()),
+            (Direction::Inbound, _) => Err(RedeliveryRefusal::Inbound.into()),
+            (Direction::Outbound, false) => Err(RedeliveryRefusal::Inactive.into()),
             (Direction::Outbound, true) => Ok(webhook),
         }
     }
@@ -244,15 +244,15 @@ impl Webhooks {
     pub async fn redeliver(&self, tenant: &Tenant, id: WebhookLogId) -> Result<WebhookEventId, WebhookError> {
         let account = tenant.account_id;
         let logged = self.store.logged(account, id).await?.ok_or(WebhookError::NotFound)?;
-        let event = logged.event_id.ok_or(Refusal::Inbound)?;
+        let event = logged.event_id.ok_or(RedeliveryRefusal::Inbound)?;
         match self.deliverable(tenant, logged.endpoint_id).await {
             Ok(_) => {}
-            Err(WebhookError::NotFound) => return Err(Refusal::Deleted.into()),
+            Err(WebhookError::NotFound) => return Err(RedeliveryRefusal::Deleted.into()),
             Err(error) => return Err(error),
         }
         match self.store.redeliver(account, logged.endpoint_id, event).await? {
             true => Ok(event),
-            false => Err(Refusal::Forgotten.into()),
+            false => Err(RedeliveryRefusal::Forgotten.into()),
         }
     }
 

@@ -209,7 +209,10 @@ async fn only_active_outbound_endpoints_are_delivered_to() {
     inbound.webhook.direction = Direction::Inbound;
     let mut off = stored();
     off.webhook.is_active = false;
-    for (webhook, refusal) in [(inbound, Refusal::Inbound), (off, Refusal::Inactive)] {
+    for (webhook, refusal) in [
+        (inbound, RedeliveryRefusal::Inbound),
+        (off, RedeliveryRefusal::Inactive),
+    ] {
         let tested = webhooks(knowing(webhook.clone())).test(&tenant(), id).await;
         assert!(matches!(tested, Err(WebhookError::Refused(told)) if told == refusal));
         let recovered = webhooks(knowing(webhook)).recover(&tenant(), id, Some(NOW)).await;
@@ -236,9 +239,9 @@ async fn a_log_is_redelivered_where_its_event_and_endpoint_are() {
     let event = WebhookEventId(Uuid::from_u128(8));
     for (endpoint, event_id, kept, expected) in [
         (1, Some(event), true, None),
-        (1, Some(event), false, Some(Refusal::Forgotten)),
-        (1, None, true, Some(Refusal::Inbound)),
-        (7, Some(event), true, Some(Refusal::Deleted)),
+        (1, Some(event), false, Some(RedeliveryRefusal::Forgotten)),
+        (1, None, true, Some(RedeliveryRefusal::Inbound)),
+        (7, Some(event), true, Some(RedeliveryRefusal::Deleted)),
     ] {
         let mut store = knowing(stored());
         store.expect_logged().returning(move |_, _| {

@@ -8,8 +8,8 @@ use super::{DeliveryNews, Line, StoredProfile, Unread};
 use crate::campaigns::SendOutcome;
 use crate::media::{MediaFile, MediaPath};
 use crate::shared::{
-    AccountId, CallbackId, GatewayError, MessageId, ProfileId, SendId, Slice, SliceQuery, StoreError, UpdateOutcome,
-    redacted_debug,
+    AccountId, CallbackId, CursorPage, CursorQuery, GatewayError, MessageId, ProfileId, SendId, StoreError,
+    UpdateOutcome, redacted_debug,
 };
 use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParameter};
 
@@ -18,7 +18,7 @@ use crate::templates::{ButtonValue, HeaderType, TemplateSubmission, TextParamete
 #[async_trait]
 pub trait ProfileStore: Send + Sync {
     /// Newest first (by id); the cursor is the last item's id.
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<StoredProfile>, StoreError>;
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<StoredProfile>, StoreError>;
 
     /// One number.
     async fn find(&self, account: AccountId, id: ProfileId) -> Result<Option<StoredProfile>, StoreError>;
@@ -26,7 +26,7 @@ pub trait ProfileStore: Send + Sync {
     /// The account's default number: the one connected first.
     async fn default_profile(&self, account: AccountId) -> Result<Option<StoredProfile>, StoreError>;
 
-    /// Inserts, and enters the directory by which callbacks find the account, in one transaction. `Taken { field:
+    /// Inserts, and enters the directory by which callbacks find the account, in one transaction. `Duplicate { field:
     /// "phone_number_id" }` when the account has that number already.
     async fn insert(&self, account: AccountId, profile: &StoredProfile) -> Result<(), StoreError>;
 

@@ -6,7 +6,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use super::{Line, Profile, ProfileError, ProfileInput, ProfileStore, StoredProfile};
 use crate::shared::{
-    Cipher, Clock, FieldErrors, Ids, ProfileId, Slice, SliceQuery, Tenant, WRITE_ATTEMPTS, retry_on_conflict, text,
+    Cipher, Clock, CursorPage, CursorQuery, FieldErrors, Ids, ProfileId, Tenant, WRITE_ATTEMPTS, retry_on_conflict,
+    text,
 };
 
 /// The longest name of a number, and the longest id and token of the platform, in characters.
@@ -38,14 +39,14 @@ impl Profiles {
     }
 
     /// The account's numbers.
-    pub async fn list(&self, tenant: &Tenant, query: &SliceQuery) -> Result<Slice<Profile>, ProfileError> {
-        let slice = self.store.list(tenant.account_id, query).await?;
-        let Slice {
+    pub async fn list(&self, tenant: &Tenant, query: &CursorQuery) -> Result<CursorPage<Profile>, ProfileError> {
+        let page = self.store.list(tenant.account_id, query).await?;
+        let CursorPage {
             data,
             next_cursor,
             has_more,
-        } = slice;
-        Ok(Slice {
+        } = page;
+        Ok(CursorPage {
             data: data.into_iter().map(|stored| stored.profile).collect(),
             next_cursor,
             has_more,

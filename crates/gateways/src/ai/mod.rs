@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use recado_domain::brand::{BrandExtractor, ExtractError, Extraction, Page};
+use recado_domain::brand::{BrandExtractor, ExtractError, Extraction, PageText};
 use secrecy::SecretString;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use self::answer::{Read, Trouble};
 use self::dialect::Dialect;
-use crate::http::{Answer, CallError, Http, Request, retry_after};
+use crate::http::{CallError, GatewayRequest, GatewayResponse, Http, retry_after};
 
 /// How long a reading may take, with everything that is tried again.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -74,7 +74,7 @@ impl AiApi {
     }
 
     /// One reading: what is unreadable, or too long for the answer, is asked for once more.
-    async fn read(&self, access: &Access, page: &Page) -> Result<Extraction, ExtractError> {
+    async fn read(&self, access: &Access, page: &PageText) -> Result<Extraction, ExtractError> {
         let _place = access.places.acquire().await;
         let mut text = page.text.clone();
         let mut trouble = Trouble::Unreadable;
@@ -103,7 +103,7 @@ impl AiApi {
         let mut repeats = 0;
         loop {
             let request =
-                Request::post(&access.url, &access.dialect.request(&access.model, text)).timeout(self.timeout);
+                GatewayRequest::post(&access.url, &access.dialect.request(&access.model, text)).timeout(self.timeout);
             let request = match &access.key {
                 Some(key) => request.bearer(key).map_err(|error| failed(&error.to_string()))?,
                 None => request,
@@ -126,7 +126,7 @@ impl AiApi {
 }
 
 /// How long to wait before a call is repeated; none where it would be in vain.
-fn pause(answer: &Result<Answer, CallError>, repeats: u32) -> Option<Duration> {
+fn pause(answer: &Result<GatewayResponse, CallError>, repeats: u32) -> Option<Duration> {
     let own = PAUSE * 2_u32.pow(repeats);
     match answer {
         Err(_) => Some(own),
@@ -139,7 +139,7 @@ fn pause(answer: &Result<Answer, CallError>, repeats: u32) -> Option<Duration> {
 }
 
 /// By status alone: bodies of errors may repeat what they were sent.
-fn told(answer: Result<Answer, CallError>) -> ExtractError {
+fn told(answer: Result<GatewayResponse, CallError>) -> ExtractError {
     match answer {
         Ok(answer) => failed(&format!("status {}", answer.status)),
         Err(error) => failed(&error.to_string()),
@@ -152,7 +152,7 @@ fn failed(why: &str) -> ExtractError {
 
 #[async_trait]
 impl BrandExtractor for AiApi {
-    async fn extract(&self, page: &Page) -> Result<Extraction, ExtractError> {
+    async fn extract(&self, page: &PageText) -> Result<Extraction, ExtractError> {
         let access = self.access.as_ref().ok_or(ExtractError::NotConfigured)?;
         match timeout(self.timeout, self.read(access, page)).await {
             Ok(result) => result,

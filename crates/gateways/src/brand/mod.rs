@@ -14,13 +14,13 @@ use hyper::header::{
     USER_AGENT,
 };
 use hyper::{Method, Response};
-use recado_domain::brand::{Page, PageFetcher, PageRefusal};
+use recado_domain::brand::{PageFetcher, PageRefusal, PageText};
 use recado_domain::egress::Target;
 use tracing::Instrument as _;
 
 use self::decode::{Charset, Unpacker};
-use crate::egress::{Call, Egress, Fault};
-use crate::meter::{End, Meter};
+use crate::egress::{Egress, EgressError, EgressRequest};
+use crate::meter::{CallOutcome, Meter};
 
 /// How long it may take, redirects included.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,14 +72,14 @@ impl PageClient {
         Self { timeout, ..self }
     }
 
-    async fn follow(&self, url: &str) -> Result<Page, PageRefusal> {
+    async fn follow(&self, url: &str) -> Result<PageText, PageRefusal> {
         let allow = self.egress.allow_list();
         let mut target = Target::parse(url, allow)?;
         for redirects in 0..=REDIRECTS {
             let answer = self
                 .get(&target)
                 .await
-                .map_err(|fault| refusal(&fault, redirects > 0))?;
+                .map_err(|error| refusal(&error, redirects > 0))?;
             if !is_redirect(answer.status().as_u16()) {
                 return read(target.as_str(), answer).await;
             }
@@ -91,14 +91,14 @@ impl PageClient {
         Err(PageRefusal::TooManyRedirects)
     }
 
-    async fn get(&self, target: &Target) -> Result<Response<Incoming>, Fault> {
+    async fn get(&self, target: &Target) -> Result<Response<Incoming>, EgressError> {
         let headers = [
             (USER_AGENT, AGENT),
             (ACCEPT, TEXTS),
             (ACCEPT_ENCODING, UNPACKED),
             (CONNECTION, UNKEPT),
         ];
-        let call = Call {
+        let call = EgressRequest {
             method: Method::GET,
             target: target.clone(),
             headers: HeaderMap::from_iter(headers),
@@ -110,25 +110,25 @@ impl PageClient {
 
 #[async_trait]
 impl PageFetcher for PageClient {
-    async fn fetch(&self, url: &str) -> Result<Page, PageRefusal> {
+    async fn fetch(&self, url: &str) -> Result<PageText, PageRefusal> {
         let call = self.meter.begin();
         let following = self.follow(url).instrument(call.span());
         let fetched = match tokio::time::timeout(self.timeout, following).await {
             Ok(result) => result,
             Err(_) => Err(PageRefusal::TimedOut),
         };
-        call.end(fetched.as_ref().map_or_else(end, |_| End::Done));
+        call.end(fetched.as_ref().map_or_else(end, |_| CallOutcome::Done));
         fetched
     }
 }
 
-fn end(refusal: &PageRefusal) -> End {
+fn end(refusal: &PageRefusal) -> CallOutcome {
     match refusal {
         PageRefusal::Url(_) | PageRefusal::Redirect(_) | PageRefusal::Resolution | PageRefusal::Connection => {
-            End::NotSent
+            CallOutcome::NotSent
         }
-        PageRefusal::TimedOut => End::NoAnswer,
-        _ => End::Failed,
+        PageRefusal::TimedOut => CallOutcome::NoAnswer,
+        _ => CallOutcome::Failed,
     }
 }
 
@@ -136,18 +136,18 @@ fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
-fn refusal(fault: &Fault, redirected: bool) -> PageRefusal {
-    match fault {
-        Fault::Refused(refusal) if redirected => PageRefusal::Redirect(*refusal),
-        Fault::Refused(refusal) => PageRefusal::Url(*refusal),
-        Fault::Resolution(_) => PageRefusal::Resolution,
-        Fault::Connection(_) | Fault::Tls(_) => PageRefusal::Connection,
-        Fault::TimedOut => PageRefusal::TimedOut,
-        Fault::Broken(_) => PageRefusal::Broken,
+fn refusal(error: &EgressError, redirected: bool) -> PageRefusal {
+    match error {
+        EgressError::Refused(refusal) if redirected => PageRefusal::Redirect(*refusal),
+        EgressError::Refused(refusal) => PageRefusal::Url(*refusal),
+        EgressError::Resolution(_) => PageRefusal::Resolution,
+        EgressError::Connection(_) | EgressError::Tls(_) => PageRefusal::Connection,
+        EgressError::TimedOut => PageRefusal::TimedOut,
+        EgressError::Broken(_) => PageRefusal::Broken,
     }
 }
 
-async fn read(url: &str, answer: Response<Incoming>) -> Result<Page, PageRefusal> {
+async fn read(url: &str, answer: Response<Incoming>) -> Result<PageText, PageRefusal> {
     let (head, body) = answer.into_parts();
     if !head.status.is_success() {
         return Err(PageRefusal::Status(head.status.as_u16()));
@@ -160,14 +160,14 @@ async fn read(url: &str, answer: Response<Incoming>) -> Result<Page, PageRefusal
     // A megabyte of nothing but markup takes tens of milliseconds, in which the other requests of the thread would wait.
     let reading = tokio::task::spawn_blocking(move || reduce(kind, charset, bytes));
     let page = reading.await.map_err(|_| PageRefusal::Broken)??;
-    Ok(Page {
+    Ok(PageText {
         url: url.to_owned(),
         ..page
     })
 }
 
 /// What a reader sees of a page.
-fn reduce(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<Page, PageRefusal> {
+fn reduce(kind: Kind, charset: Charset, bytes: Vec<u8>) -> Result<PageText, PageRefusal> {
     let text = charset.decode(&bytes)?;
     drop(bytes);
     let page = match kind {

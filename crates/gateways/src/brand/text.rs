@@ -1,7 +1,7 @@
 //! From HTML to what a reader sees of it.
 
 use html5gum::{StartTag, Token, Tokenizer};
-use recado_domain::brand::Page;
+use recado_domain::brand::PageText;
 
 /// The longest text, in characters: more says nothing new of a business.
 const LONGEST: usize = 24_000;
@@ -29,7 +29,7 @@ const INLINE: [&[u8]; 24] = [
 ];
 
 /// The text of a page of HTML.
-pub(super) fn of_html(html: &str) -> Page {
+pub(super) fn of_html(html: &str) -> PageText {
     let mut reader = Reader::default();
     for token in Tokenizer::new(html) {
         let Ok(token) = token;
@@ -44,15 +44,15 @@ pub(super) fn of_html(html: &str) -> Page {
 }
 
 /// The text of a page of text.
-pub(super) fn of_plain(plain: &str) -> Page {
+pub(super) fn of_plain(plain: &str) -> PageText {
     let mut lines = Lines::default();
     for line in plain.lines() {
         lines.push(line);
         lines.end();
     }
-    Page {
+    PageText {
         text: lines.into_text(),
-        ..Page::default()
+        ..PageText::default()
     }
 }
 
@@ -137,7 +137,7 @@ impl Reader {
         }
     }
 
-    fn into_page(self) -> Page {
+    fn into_page(self) -> PageText {
         let title = Some(one_line(&self.title.into_text())).filter(|title| !title.is_empty());
         let said = [
             ("title", title.clone()),
@@ -152,7 +152,7 @@ impl Reader {
             }
         }
         lines.append(&self.body.into_text());
-        Page {
+        PageText {
             url: String::new(),
             title,
             text: lines.into_text(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use recado_domain::egress::{AllowList, Refusal, Target};
+use recado_domain::egress::{AllowList, Target, TargetRefusal};
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -23,7 +23,7 @@ const TRIED: usize = 4;
 #[derive(Debug, Error)]
 pub(super) enum ConnectFault {
     #[error("refused: {0}")]
-    Refused(Refusal),
+    Refused(TargetRefusal),
     #[error("no address: {0}")]
     Resolution(String),
     #[error("no connection: {0}")]
@@ -34,9 +34,9 @@ pub(super) enum ConnectFault {
 
 /// Makes connections for the pool.
 #[derive(Clone)]
-pub(super) struct Connector(Arc<Way>);
+pub(super) struct Connector(Arc<ConnectorInner>);
 
-struct Way {
+struct ConnectorInner {
     allow: AllowList,
     resolver: Arc<dyn Resolver>,
     timeout: Duration,
@@ -44,7 +44,7 @@ struct Way {
 
 impl Connector {
     pub(super) fn new(allow: AllowList, resolver: Arc<dyn Resolver>, timeout: Duration) -> Self {
-        Self(Arc::new(Way {
+        Self(Arc::new(ConnectorInner {
             allow,
             resolver,
             timeout,
@@ -62,12 +62,12 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, origin: Uri) -> Self::Future {
-        let way = Arc::clone(&self.0);
-        Box::pin(async move { way.connect(&origin.to_string()).await.map(TokioIo::new) })
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.connect(&origin.to_string()).await.map(TokioIo::new) })
     }
 }
 
-impl Way {
+impl ConnectorInner {
     /// The deadline is kept here too: the pool goes on connecting when nobody waits for the answer any more. A fifth of
     /// the time is left for the handshake.
     async fn connect(&self, origin: &str) -> Result<TcpStream, ConnectFault> {

@@ -22,7 +22,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::client::legacy::{self, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use recado_domain::egress::{AllowList, Refusal, Target};
+use recado_domain::egress::{AllowList, Target, TargetRefusal};
 use rustls::{ClientConfig, RootCertStore};
 use thiserror::Error;
 
@@ -42,10 +42,10 @@ const HEAD: usize = 64 * 1024;
 
 /// Why a call has no answer. The texts never hold more of a URL than its host.
 #[derive(Debug, Error)]
-pub enum Fault {
+pub enum EgressError {
     /// The URL, or an address of its host, may not be called.
     #[error("refused: {0}")]
-    Refused(Refusal),
+    Refused(TargetRefusal),
     /// The host has no address.
     #[error("no address: {0}")]
     Resolution(String),
@@ -64,7 +64,7 @@ pub enum Fault {
 }
 
 /// A call to an address of a tenant's.
-pub struct Call {
+pub struct EgressRequest {
     /// The method.
     pub method: Method,
     /// Where to.
@@ -84,7 +84,7 @@ pub struct Egress {
 }
 
 /// What a client is made of.
-pub struct Setup {
+pub struct EgressConfig {
     /// The private networks that may be reached.
     pub allow: AllowList,
     /// Who knows the addresses of names.
@@ -95,7 +95,7 @@ pub struct Setup {
     pub connect_timeout: Duration,
 }
 
-impl Setup {
+impl EgressConfig {
     /// The system's resolver and the public authorities.
     pub fn new(allow: AllowList) -> Self {
         Self {
@@ -111,14 +111,14 @@ impl Setup {
 
 impl Egress {
     /// A client with a pool of its own. Fails when TLS cannot be set up.
-    pub fn new(setup: Setup) -> Result<Self, String> {
+    pub fn new(config: EgressConfig) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .with_root_certificates(setup.authorities)
+            .with_root_certificates(config.authorities)
             .with_no_client_auth();
-        let connector = Connector::new(setup.allow.clone(), setup.resolver, setup.connect_timeout);
+        let connector = Connector::new(config.allow.clone(), config.resolver, config.connect_timeout);
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
             .https_or_http()
@@ -132,8 +132,8 @@ impl Egress {
             .http1_max_buf_size(HEAD);
         Ok(Self {
             client: client.build(connector),
-            allow: setup.allow,
-            connect_timeout: setup.connect_timeout,
+            allow: config.allow,
+            connect_timeout: config.connect_timeout,
         })
     }
 
@@ -144,37 +144,39 @@ impl Egress {
 
     /// Makes one call and returns the head of its answer, with the body still to be read. Waiting for the head is
     /// bounded by the caller.
-    pub async fn call(&self, call: Call) -> Result<Response<Incoming>, Fault> {
+    pub async fn call(&self, call: EgressRequest) -> Result<Response<Incoming>, EgressError> {
         let host = call.target.host().to_owned();
         let result = self.exchange(call).await;
-        if let Err(Fault::Refused(refusal)) = &result {
+        if let Err(EgressError::Refused(refusal)) = &result {
             tracing::warn!(host, %refusal, "a tenant's address was not called");
         }
         result
     }
 
-    async fn exchange(&self, call: Call) -> Result<Response<Incoming>, Fault> {
+    async fn exchange(&self, call: EgressRequest) -> Result<Response<Incoming>, EgressError> {
         let uri = call.target.as_str().parse::<Uri>();
         let mut message = hyper::Request::new(Full::new(call.body));
         *message.method_mut() = call.method;
-        *message.uri_mut() = uri.map_err(|_| Fault::Refused(Refusal::Malformed))?;
+        *message.uri_mut() = uri.map_err(|_| EgressError::Refused(TargetRefusal::Malformed))?;
         *message.headers_mut() = call.headers;
         let connection = capture_connection(&mut message);
         let answer = connected_within(self.connect_timeout, connection, self.client.request(message)).await;
-        answer.ok_or(Fault::TimedOut)?.map_err(|error| fault(&error))
+        answer
+            .ok_or(EgressError::TimedOut)?
+            .map_err(|error| egress_error(&error))
     }
 }
 
-fn fault(error: &legacy::Error) -> Fault {
+fn egress_error(error: &legacy::Error) -> EgressError {
     if !error.is_connect() {
-        return Fault::Broken(chain(error));
+        return EgressError::Broken(chain(error));
     }
     match causes(error).find_map(<dyn Error>::downcast_ref::<ConnectFault>) {
-        Some(ConnectFault::Refused(refusal)) => Fault::Refused(*refusal),
-        Some(ConnectFault::Resolution(detail)) => Fault::Resolution(detail.clone()),
-        Some(ConnectFault::Connection(detail)) => Fault::Connection(detail.clone()),
-        Some(ConnectFault::TimedOut) => Fault::TimedOut,
+        Some(ConnectFault::Refused(refusal)) => EgressError::Refused(*refusal),
+        Some(ConnectFault::Resolution(detail)) => EgressError::Resolution(detail.clone()),
+        Some(ConnectFault::Connection(detail)) => EgressError::Connection(detail.clone()),
+        Some(ConnectFault::TimedOut) => EgressError::TimedOut,
         // Whatever else happens before there is a connection happens in the handshake.
-        None => Fault::Tls(chain(error)),
+        None => EgressError::Tls(chain(error)),
     }
 }

@@ -43,11 +43,11 @@ const CACHED: &str = "public, max-age=31536000, immutable";
 /// Files in a directory or in a bucket. Unset, every call says so.
 #[derive(Clone)]
 pub struct ObjectMedia {
-    place: Option<Place>,
+    location: Option<StoreLocation>,
 }
 
 #[derive(Clone)]
-struct Place {
+struct StoreLocation {
     store: Arc<dyn ObjectStore>,
     /// Before every path: empty, or ending in a slash.
     prefix: String,
@@ -64,24 +64,26 @@ impl ObjectMedia {
     /// value.
     pub fn open(url: Option<&str>, environment: impl IntoIterator<Item = (String, String)>) -> Result<Self, String> {
         let Some(url) = url else {
-            return Ok(Self { place: None });
+            return Ok(Self { location: None });
         };
-        let place = if let Some(directory) = url.strip_prefix("file://") {
+        let location = if let Some(directory) = url.strip_prefix("file://") {
             directory_at(directory)?
         } else if let Some(bucket) = url.strip_prefix("s3://") {
             bucket_at(bucket, environment)?
         } else {
             return Err("must begin with file:/// or s3://".to_owned());
         };
-        Ok(Self { place: Some(place) })
+        Ok(Self {
+            location: Some(location),
+        })
     }
 
-    fn place(&self) -> Result<&Place, MediaStoreError> {
-        self.place.as_ref().ok_or(MediaStoreError::NotConfigured)
+    fn location(&self) -> Result<&StoreLocation, MediaStoreError> {
+        self.location.as_ref().ok_or(MediaStoreError::NotConfigured)
     }
 }
 
-fn directory_at(directory: &str) -> Result<Place, String> {
+fn directory_at(directory: &str) -> Result<StoreLocation, String> {
     let path = FilePath::new(directory);
     if !path.is_absolute() {
         return Err("must name an absolute directory (file:///directory)".to_owned());
@@ -90,7 +92,7 @@ fn directory_at(directory: &str) -> Result<Place, String> {
     let store = LocalFileSystem::new_with_prefix(path).map_err(|error| error.to_string())?;
     // What was acknowledged is on the disk, as what the database says of it is.
     let store = store.with_fsync(true);
-    Ok(Place {
+    Ok(StoreLocation {
         store: Arc::new(store),
         prefix: String::new(),
         part: DIRECTORY_PART,
@@ -99,7 +101,7 @@ fn directory_at(directory: &str) -> Result<Place, String> {
     })
 }
 
-fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<Place, String> {
+fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String)>) -> Result<StoreLocation, String> {
     let (bucket, prefix) = bucket.split_once('/').unwrap_or((bucket, ""));
     let prefix = prefix.trim_matches('/');
     Path::parse(prefix).map_err(|_| "has a prefix that no key can begin with".to_owned())?;
@@ -138,7 +140,7 @@ fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String
     } else {
         format!("{prefix}/")
     };
-    Ok(Place {
+    Ok(StoreLocation {
         store: Arc::new(store.map_err(|error| format!("cannot be used: {error}"))?),
         prefix,
         part: BUCKET_PART,
@@ -147,7 +149,7 @@ fn bucket_at(bucket: &str, environment: impl IntoIterator<Item = (String, String
     })
 }
 
-impl Place {
+impl StoreLocation {
     fn key(&self, path: &MediaPath) -> Path {
         Path::from(format!("{}{path}", self.prefix))
     }
@@ -201,11 +203,11 @@ fn late() -> MediaStoreError {
 #[async_trait]
 impl MediaStore for ObjectMedia {
     async fn begin(&self, path: &MediaPath) -> Result<Box<dyn MediaWrite>, MediaStoreError> {
-        let place = self.place()?.clone();
-        Ok(Box::new(Writing {
-            key: place.key(path),
-            headers: place.headers(path),
-            place,
+        let location = self.location()?.clone();
+        Ok(Box::new(MediaUpload {
+            key: location.key(path),
+            headers: location.headers(path),
+            location,
             pending: BytesMut::new(),
             spare: BytesMut::new(),
             upload: None,
@@ -214,43 +216,43 @@ impl MediaStore for ObjectMedia {
     }
 
     async fn size(&self, path: &MediaPath) -> Result<Option<u64>, MediaStoreError> {
-        let place = self.place()?;
-        let found = step(place.store.head(&place.key(path))).await?;
+        let location = self.location()?;
+        let found = step(location.store.head(&location.key(path))).await?;
         Ok(found.map(|found| found.size))
     }
 
     async fn read(&self, path: &MediaPath, from: u64) -> Result<Option<MediaPieces>, MediaStoreError> {
-        let place = self.place()?;
+        let location = self.location()?;
         let options = GetOptions {
             range: (from > 0).then_some(GetRange::Offset(from)),
             ..GetOptions::default()
         };
-        let found = step(place.store.get_opts(&place.key(path), options)).await?;
+        let found = step(location.store.get_opts(&location.key(path), options)).await?;
         Ok(found.map(|found| in_time(found.into_stream())))
     }
 
     async fn delete(&self, path: &MediaPath) -> Result<(), MediaStoreError> {
-        let place = self.place()?;
-        step(place.store.delete(&place.key(path))).await.map(drop)
+        let location = self.location()?;
+        step(location.store.delete(&location.key(path))).await.map(drop)
     }
 
     async fn delete_account(&self, account: AccountId) -> Result<(), MediaStoreError> {
-        let place = self.place()?;
-        let own = Path::from(format!("{}{account}", place.prefix));
+        let location = self.location()?;
+        let own = Path::from(format!("{}{account}", location.prefix));
         // Listed anew until nothing is left: what is removed while it is listed may hide what comes after it.
         loop {
-            let mut files = place.store.list(Some(&own));
+            let mut files = location.store.list(Some(&own));
             let mut seen = false;
             while let Some(file) = tokio::time::timeout(STEP, files.next()).await.map_err(|_| late())? {
                 let file = file.map_err(|error| MediaStoreError::Failed(error.into()))?;
-                step(place.store.delete(&file.location)).await?;
+                step(location.store.delete(&file.location)).await?;
                 seen = true;
             }
             if !seen {
                 break;
             }
         }
-        if let Some(directory) = &place.directory {
+        if let Some(directory) = &location.directory {
             // An upload that is being given up may still have a part there, and removes it itself.
             if let Err(error) = std::fs::remove_dir(directory.join(account.to_string()))
                 && error.kind() != std::io::ErrorKind::NotFound
@@ -279,8 +281,8 @@ type Part = JoinHandle<Result<BytesMut, MediaStoreError>>;
 
 /// A file on its way: what is smaller than a part goes in one call at the end, so that nothing of it is ever half
 /// there; what is larger goes part by part, one after the other.
-struct Writing {
-    place: Place,
+struct MediaUpload {
+    location: StoreLocation,
     key: Path,
     headers: Attributes,
     /// What is collected. Copied, so that the memory of what was read from the network is free for what comes next, and
@@ -292,14 +294,14 @@ struct Writing {
     under_way: Option<Part>,
 }
 
-impl Writing {
+impl MediaUpload {
     async fn flush(&mut self) -> Result<(), MediaStoreError> {
         self.settle().await?;
         let part = std::mem::replace(&mut self.pending, std::mem::take(&mut self.spare)).freeze();
         let upload = match self.upload.take() {
             Some(upload) => self.upload.insert(upload),
             None => {
-                let upload = done(self.place.begin_parts(&self.key, &self.headers)).await?;
+                let upload = done(self.location.begin_parts(&self.key, &self.headers)).await?;
                 self.upload.insert(upload)
             }
         };
@@ -342,7 +344,7 @@ impl Writing {
                     attributes: self.headers.clone(),
                     ..PutOptions::default()
                 };
-                self.place.store.put_opts(&self.key, payload, options).await
+                self.location.store.put_opts(&self.key, payload, options).await
             }
         };
         appeared.map_err(|error| MediaStoreError::Failed(error.into()))?;
@@ -362,7 +364,7 @@ impl Writing {
     /// Takes everything back, also what appeared.
     async fn undo(&mut self) {
         ended(self.take_back()).await;
-        if let Err(error) = step(self.place.store.delete(&self.key)).await {
+        if let Err(error) = step(self.location.store.delete(&self.key)).await {
             tracing::warn!(%error, key = %self.key, "a file that nobody knows of was left in the store");
         }
     }
@@ -373,12 +375,12 @@ async fn settled(part: &mut Part) -> Result<BytesMut, MediaStoreError> {
 }
 
 #[async_trait]
-impl MediaWrite for Writing {
+impl MediaWrite for MediaUpload {
     async fn write(&mut self, mut piece: Bytes) -> Result<(), MediaStoreError> {
         while !piece.is_empty() {
-            let room = self.place.part.saturating_sub(self.pending.len());
+            let room = self.location.part.saturating_sub(self.pending.len());
             self.pending.extend_from_slice(&piece.split_to(room.min(piece.len())));
-            if self.pending.len() >= self.place.part {
+            if self.pending.len() >= self.location.part {
                 self.flush().await?;
             }
         }
@@ -421,7 +423,7 @@ async fn ended(taking_back: Option<JoinHandle<()>>) {
     }
 }
 
-impl Drop for Writing {
+impl Drop for MediaUpload {
     fn drop(&mut self) {
         self.take_back();
     }
@@ -444,8 +446,8 @@ mod tests {
     #[test]
     fn a_directory_is_told_to_put_files_on_the_disk() {
         // Nothing is written there.
-        let place = directory_at(std::env::temp_dir().to_str().unwrap()).unwrap();
-        let store = format!("{:?}", place.store);
+        let location = directory_at(std::env::temp_dir().to_str().unwrap()).unwrap();
+        let store = format!("{:?}", location.store);
         assert!(store.contains("fsync: true"), "{store}");
     }
 }

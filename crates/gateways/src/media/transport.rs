@@ -17,7 +17,7 @@ use object_store::{ClientOptions, Result};
 use tracing::Instrument as _;
 
 use crate::http::pooled;
-use crate::meter::{End, Meter};
+use crate::meter::{CallOutcome, Meter};
 
 /// How long a request may take until its answer begins: a part has to go out within it.
 const TIMEOUT: Duration = Duration::from_secs(45);
@@ -65,9 +65,9 @@ impl HttpService for Transport {
         let asking = self.client.request(request).instrument(call.span());
         let answer = tokio::time::timeout(TIMEOUT, asking).await;
         call.end(match &answer {
-            Ok(Ok(answer)) => End::of(answer.status().as_u16()),
-            Ok(Err(error)) if error.is_connect() => End::NotSent,
-            Ok(Err(_)) | Err(_) => End::NoAnswer,
+            Ok(Ok(answer)) => CallOutcome::of(answer.status().as_u16()),
+            Ok(Err(error)) if error.is_connect() => CallOutcome::NotSent,
+            Ok(Err(_)) | Err(_) => CallOutcome::NoAnswer,
         });
         let answer = answer.map_err(|late| HttpError::new(HttpErrorKind::Timeout, late))?;
         let answer = answer.map_err(|error| HttpError::new(kind(&error), error))?;

@@ -6,7 +6,7 @@ use recado_domain::billing::{
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
-use crate::http::{Answer, CallError};
+use crate::http::{CallError, GatewayResponse};
 
 /// How many of its words about one refusal are passed on, and how long they may be.
 const DESCRIPTIONS: usize = 20;
@@ -26,7 +26,7 @@ pub(super) fn unreadable(what: &str) -> GatewayFault {
 }
 
 /// How a call ended.
-pub(super) fn read(result: Result<Answer, CallError>) -> Result<Value, GatewayFault> {
+pub(super) fn read(result: Result<GatewayResponse, CallError>) -> Result<Value, GatewayFault> {
     let answer = match result {
         Ok(answer) => answer,
         Err(CallError::NotSent(detail)) => return Err(GatewayFault::NotDone(detail)),
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn answered(status: u16, body: &str) -> Result<Value, GatewayFault> {
-        read(Ok(Answer {
+        read(Ok(GatewayResponse {
             status,
             headers: HeaderMap::new(),
             body: body.to_owned().into(),

@@ -17,7 +17,7 @@ use recado_domain::shared::SubscriptionId;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 
-use crate::http::{Http, Request};
+use crate::http::{GatewayRequest, Http};
 use crate::whatsapp::segment;
 
 /// How long a call may take.
@@ -85,13 +85,13 @@ impl PaymentApi {
         Ok(format!("{}{path}", self.access()?.base))
     }
 
-    async fn call(&self, request: Request, timeout: Duration) -> Result<Value, GatewayFault> {
+    async fn call(&self, request: GatewayRequest, timeout: Duration) -> Result<Value, GatewayFault> {
         let request = request.timeout(timeout).header(KEY, self.access()?.key.clone());
         answer::read(self.http.call(request).await)
     }
 
     async fn get(&self, path: &str) -> Result<Value, GatewayFault> {
-        self.call(Request::get(self.url(path)?), self.timeout).await
+        self.call(GatewayRequest::get(self.url(path)?), self.timeout).await
     }
 
     /// The one that is not deleted, of those with a reference of ours.
@@ -111,7 +111,7 @@ impl PaymentApi {
             .all(|field| wanted.get(*field).is_none_or(|value| known.get(*field) == Some(value)));
         if !same {
             let url = self.url(&format!("/customers/{}", segment(&id)))?;
-            self.call(Request::put(url, &wanted), self.timeout).await?;
+            self.call(GatewayRequest::put(url, &wanted), self.timeout).await?;
         }
         Ok(id)
     }
@@ -170,7 +170,7 @@ impl PaymentGateway for PaymentApi {
         if let Some(known) = self.by_reference("customers", &reference).await? {
             return self.update_customer(&known, order).await;
         }
-        let request = Request::post(self.url("/customers")?, &order::customer(order));
+        let request = GatewayRequest::post(self.url("/customers")?, &order::customer(order));
         let made = match self.call(request, self.timeout).await {
             Err(fault @ (GatewayFault::Failed(_) | GatewayFault::Unanswered(_))) => {
                 self.by_reference("customers", &reference).await?.ok_or(fault)?
@@ -181,7 +181,7 @@ impl PaymentGateway for PaymentApi {
     }
 
     async fn subscribe(&self, order: &SubscriptionOrder) -> Result<GatewaySubscription, GatewayFault> {
-        let request = Request::post_secret(self.url("/subscriptions")?, order::subscription(order)?);
+        let request = GatewayRequest::post_secret(self.url("/subscriptions")?, order::subscription(order)?);
         let made = self.call(request, self.subscribe_timeout).await;
         let made = made.map_err(|fault| answer::without_card(fault, order.card.as_ref()))?;
         answer::subscription(&made)
@@ -202,12 +202,12 @@ impl PaymentGateway for PaymentApi {
 
     async fn change(&self, id: &str, value: Cents, cycle: Cycle) -> Result<(), GatewayFault> {
         let body = json!({ "value": value.reais(), "cycle": cycle.as_str(), "updatePendingPayments": true });
-        let request = Request::put(self.url(&format!("/subscriptions/{}", segment(id)))?, &body);
+        let request = GatewayRequest::put(self.url(&format!("/subscriptions/{}", segment(id)))?, &body);
         self.call(request, self.timeout).await.map(|_| ())
     }
 
     async fn cancel(&self, id: &str) -> Result<(), GatewayFault> {
-        let request = Request::delete(self.url(&format!("/subscriptions/{}", segment(id)))?);
+        let request = GatewayRequest::delete(self.url(&format!("/subscriptions/{}", segment(id)))?);
         match self.call(request, self.timeout).await {
             Ok(_) | Err(GatewayFault::Missing) => Ok(()),
             Err(fault) => Err(fault),

@@ -10,9 +10,9 @@ use recado_domain::shared::Clock;
 use time::{Duration, OffsetDateTime};
 use tokio::sync::Mutex;
 
-use super::keys::{self, Fit, Key};
+use super::keys::{self, Key, KeyMatch};
 use super::{Expected, header, session};
-use crate::http::{Http, Request};
+use crate::http::{GatewayRequest, Http};
 
 /// The algorithms that a published key may be for.
 const ALGORITHMS: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
@@ -39,16 +39,16 @@ const FRESH: Duration = Duration::minutes(10);
 /// they are older than ten minutes. A first fetch that fails is repeated with exponential backoff. While the provider
 /// is down the old keys count.
 pub struct JwksVerifier {
-    ring: Arc<Ring>,
+    cache: Arc<KeyCache>,
     expected: Expected,
     clock: Arc<dyn Clock>,
 }
 
-struct Ring {
+struct KeyCache {
     http: Http,
     url: String,
     clock: Arc<dyn Clock>,
-    held: RwLock<Held>,
+    cached: RwLock<CachedKeys>,
     /// Locked while a fetch is under way, so that there is one at a time.
     fetches: Mutex<Fetches>,
 }
@@ -62,7 +62,7 @@ struct Fetches {
 }
 
 #[derive(Clone)]
-enum Held {
+enum CachedKeys {
     /// Never fetched with success; why.
     Nothing(String),
     Keys {
@@ -87,15 +87,15 @@ impl JwksVerifier {
                 "{url} must be https: whoever can change the keys can sign in as anybody"
             ));
         }
-        let ring = Ring {
+        let cache = KeyCache {
             http,
             url: url.to_owned(),
             clock: Arc::clone(&clock),
-            held: RwLock::new(Held::Nothing("the keys were not fetched yet".into())),
+            cached: RwLock::new(CachedKeys::Nothing("the keys were not fetched yet".into())),
             fetches: Mutex::default(),
         };
         Ok(Self {
-            ring: Arc::new(ring),
+            cache: Arc::new(cache),
             expected,
             clock,
         })
@@ -117,62 +117,62 @@ impl SessionVerifier for JwksVerifier {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(SessionError::Invalid);
         }
-        let mut held = self.ring.held();
+        let mut cached = self.cache.cached();
         for last in [false, true] {
-            if let Held::Keys { keys, since } = &held {
-                match keys::fit(keys, header.kid.as_deref(), header.alg) {
-                    Fit::Key(key, algorithm) => {
+            if let CachedKeys::Keys { keys, since } = &cached {
+                match keys::find_key(keys, header.kid.as_deref(), header.alg) {
+                    KeyMatch::Key(key, algorithm) => {
                         if self.clock.now() - *since >= FRESH {
-                            self.ring.refresh_aside();
+                            self.cache.refresh_aside();
                         }
                         return session(token, (key, algorithm), &self.expected, self.clock.now());
                     }
-                    Fit::Never => return Err(SessionError::Invalid),
-                    Fit::Unknown => {}
+                    KeyMatch::Never => return Err(SessionError::Invalid),
+                    KeyMatch::Unknown => {}
                 }
             }
             if !last {
-                held = self.ring.refreshed().await;
+                cached = self.cache.refreshed().await;
             }
         }
-        Err(match held {
-            Held::Keys { .. } => SessionError::Invalid,
-            Held::Nothing(why) => SessionError::Unavailable(why),
+        Err(match cached {
+            CachedKeys::Keys { .. } => SessionError::Invalid,
+            CachedKeys::Nothing(why) => SessionError::Unavailable(why),
         })
     }
 }
 
-impl Ring {
-    fn held(&self) -> Held {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+impl KeyCache {
+    fn cached(&self) -> CachedKeys {
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is held after a fetch, if one is due or under way.
-    async fn refreshed(self: &Arc<Self>) -> Held {
+    /// What is cached after a fetch, if one is due or under way.
+    async fn refreshed(self: &Arc<Self>) -> CachedKeys {
         // What a flood of unknown keys asks for most: nothing is under way and nothing due.
         if self.fetches.try_lock().is_ok_and(|fetches| !self.is_due(*fetches)) {
-            return self.held();
+            return self.cached();
         }
-        let (ring, had_keys) = (Arc::clone(self), self.has_keys());
+        let (cache, had_keys) = (Arc::clone(self), self.has_keys());
         // A task of its own: a client that goes away must not take the fetch along that everybody waits for.
-        if let Err(error) = tokio::spawn(async move { ring.refresh(had_keys).await }).await {
+        if let Err(error) = tokio::spawn(async move { cache.refresh(had_keys).await }).await {
             tracing::error!(%error, "fetching the identity provider's keys failed");
         }
-        self.held()
+        self.cached()
     }
 
     /// Fetches without anybody waiting, unless a fetch is under way.
     fn refresh_aside(self: &Arc<Self>) {
         if self.fetches.try_lock().is_ok_and(|fetches| self.is_due(*fetches)) {
-            let ring = Arc::clone(self);
-            tokio::spawn(async move { ring.refresh(true).await });
+            let cache = Arc::clone(self);
+            tokio::spawn(async move { cache.refresh(true).await });
         }
     }
 
     fn is_due(&self, fetches: Fetches) -> bool {
-        let pause = match self.held() {
-            Held::Nothing(_) => pause_without_keys(fetches.failures),
-            Held::Keys { .. } => PAUSE,
+        let pause = match self.cached() {
+            CachedKeys::Nothing(_) => pause_without_keys(fetches.failures),
+            CachedKeys::Keys { .. } => PAUSE,
         };
         // The absolute difference: a clock that is set back must not stop the fetches.
         fetches
@@ -181,7 +181,7 @@ impl Ring {
     }
 
     fn has_keys(&self) -> bool {
-        matches!(self.held(), Held::Keys { .. })
+        matches!(self.cached(), CachedKeys::Keys { .. })
     }
 
     /// Fetches if that is due. Whoever comes while a fetch is under way waits for it here, and then finds none due; who
@@ -198,20 +198,20 @@ impl Ring {
             Ok(_) => 0,
             Err(_) => fetches.failures.saturating_add(1),
         };
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
-        match (fetched, &*held) {
+        let mut cached = self.cached.write().unwrap_or_else(PoisonError::into_inner);
+        match (fetched, &*cached) {
             (Ok(keys), before) => {
-                if matches!(before, Held::Nothing(_)) {
+                if matches!(before, CachedKeys::Nothing(_)) {
                     // Nobody had named an unknown key: whoever is the first to does not wait for it.
                     fetches.begun = None;
                 }
-                *held = Held::Keys {
+                *cached = CachedKeys::Keys {
                     keys: Arc::new(keys),
                     since: now,
                 }
             }
-            (Err(why), Held::Nothing(_)) => *held = Held::Nothing(why),
-            (Err(why), Held::Keys { .. }) => {
+            (Err(why), CachedKeys::Nothing(_)) => *cached = CachedKeys::Nothing(why),
+            (Err(why), CachedKeys::Keys { .. }) => {
                 tracing::warn!(
                     why,
                     "the identity provider's keys cannot be fetched, the old ones are kept"
@@ -221,7 +221,7 @@ impl Ring {
     }
 
     async fn fetch(&self) -> Result<Vec<Key>, String> {
-        let request = Request::get(&self.url).timeout(TIMEOUT).cap(CAP);
+        let request = GatewayRequest::get(&self.url).timeout(TIMEOUT).cap(CAP);
         let answer = self.http.call(request).await.map_err(|error| error.to_string())?;
         if answer.status != 200 {
             return Err(format!("the key set was answered with HTTP {}", answer.status));

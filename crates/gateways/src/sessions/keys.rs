@@ -13,7 +13,7 @@ pub(super) struct Key {
 }
 
 /// What a set has for a token.
-pub(super) enum Fit<'a> {
+pub(super) enum KeyMatch<'a> {
     /// The key to check it with, and its algorithm.
     Key(&'a DecodingKey, Algorithm),
     /// No such key: a newer set may have it.
@@ -63,19 +63,19 @@ fn usable(value: Value) -> Option<Key> {
 
 /// The key for a token that names this one, and this algorithm: the algorithm picks among keys, it does not say how
 /// a key is used.
-pub(super) fn fit<'a>(keys: &'a [Key], id: Option<&str>, algorithm: Algorithm) -> Fit<'a> {
+pub(super) fn find_key<'a>(keys: &'a [Key], id: Option<&str>, algorithm: Algorithm) -> KeyMatch<'a> {
     let mut fitting = keys.iter().filter(|key| key.algorithm == algorithm);
     let Some(id) = id else {
         return match (fitting.next(), fitting.next()) {
-            (Some(key), None) => Fit::Key(&key.key, key.algorithm),
-            (Some(_), Some(_)) => Fit::Never,
-            (None, _) => Fit::Unknown,
+            (Some(key), None) => KeyMatch::Key(&key.key, key.algorithm),
+            (Some(_), Some(_)) => KeyMatch::Never,
+            (None, _) => KeyMatch::Unknown,
         };
     };
     match fitting.find(|key| key.id.as_deref() == Some(id)) {
-        Some(key) => Fit::Key(&key.key, key.algorithm),
-        None if keys.iter().any(|key| key.id.as_deref() == Some(id)) => Fit::Never,
-        None => Fit::Unknown,
+        Some(key) => KeyMatch::Key(&key.key, key.algorithm),
+        None if keys.iter().any(|key| key.id.as_deref() == Some(id)) => KeyMatch::Never,
+        None => KeyMatch::Unknown,
     }
 }
 
@@ -125,17 +125,17 @@ mod tests {
     fn a_token_fits_the_key_it_names_or_the_only_one() {
         let one = set(&[rsa(&json!({ "kid": "a" }))]);
         assert!(matches!(
-            fit(&one, Some("a"), Algorithm::RS256),
-            Fit::Key(_, Algorithm::RS256)
+            find_key(&one, Some("a"), Algorithm::RS256),
+            KeyMatch::Key(_, Algorithm::RS256)
         ));
         assert!(matches!(
-            fit(&one, None, Algorithm::RS256),
-            Fit::Key(_, Algorithm::RS256)
+            find_key(&one, None, Algorithm::RS256),
+            KeyMatch::Key(_, Algorithm::RS256)
         ));
-        assert!(matches!(fit(&one, Some("b"), Algorithm::RS256), Fit::Unknown));
-        assert!(matches!(fit(&one, Some("a"), Algorithm::ES256), Fit::Never));
-        assert!(matches!(fit(&one, None, Algorithm::ES256), Fit::Unknown));
+        assert!(matches!(find_key(&one, Some("b"), Algorithm::RS256), KeyMatch::Unknown));
+        assert!(matches!(find_key(&one, Some("a"), Algorithm::ES256), KeyMatch::Never));
+        assert!(matches!(find_key(&one, None, Algorithm::ES256), KeyMatch::Unknown));
         let two = set(&[rsa(&json!({ "kid": "a" })), rsa(&json!({}))]);
-        assert!(matches!(fit(&two, None, Algorithm::RS256), Fit::Never));
+        assert!(matches!(find_key(&two, None, Algorithm::RS256), KeyMatch::Never));
     }
 }

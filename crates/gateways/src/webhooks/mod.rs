@@ -12,9 +12,9 @@ use recado_domain::egress::Target;
 use recado_domain::webhooks::{DeliveryGateway, Failure, Outcome, Request};
 use tracing::Instrument as _;
 
-use crate::egress::{Call, Egress, Fault};
+use crate::egress::{Egress, EgressError, EgressRequest};
 use crate::http::{chain, retry_after};
-use crate::meter::{End, Meter};
+use crate::meter::{CallOutcome, Meter};
 
 /// How long an attempt may take, its answer included.
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -52,12 +52,12 @@ impl WebhookClient {
         Self { timeout, ..self }
     }
 
-    async fn attempt(&self, request: &Request) -> Result<Outcome, Fault> {
-        let target = Target::parse(&request.url, self.egress.allow_list()).map_err(Fault::Refused)?;
-        let call = Call {
+    async fn attempt(&self, request: &Request) -> Result<Outcome, EgressError> {
+        let target = Target::parse(&request.url, self.egress.allow_list()).map_err(EgressError::Refused)?;
+        let call = EgressRequest {
             method: Method::POST,
             target,
-            headers: headers(request).map_err(|_| Fault::Broken("a header that cannot be sent".into()))?,
+            headers: headers(request).map_err(|_| EgressError::Broken("a header that cannot be sent".into()))?,
             body: Bytes::from(request.body.clone()),
         };
         let (head, body) = self.egress.call(call).await?.into_parts();
@@ -76,9 +76,9 @@ impl DeliveryGateway for WebhookClient {
         let attempt = self.attempt(request).instrument(call.span());
         let outcome = match tokio::time::timeout(self.timeout, attempt).await {
             Ok(Ok(outcome)) => outcome,
-            Ok(Err(fault)) => {
-                tracing::debug!(message_id = request.message_id, cause = %fault, "a webhook was not delivered");
-                Outcome::Unreachable(failure(&fault))
+            Ok(Err(error)) => {
+                tracing::debug!(message_id = request.message_id, cause = %error, "a webhook was not delivered");
+                Outcome::Unreachable(failure(&error))
             }
             Err(_) => Outcome::Unreachable(Failure::TimedOut),
         };
@@ -87,26 +87,26 @@ impl DeliveryGateway for WebhookClient {
     }
 }
 
-fn end(outcome: Outcome) -> End {
+fn end(outcome: Outcome) -> CallOutcome {
     match outcome {
         // A redirect is not followed: the receiver did not take it.
-        Outcome::Answered { status: 300..=399, .. } => End::Refused,
-        Outcome::Answered { status, .. } => End::of(status),
+        Outcome::Answered { status: 300..=399, .. } => CallOutcome::Refused,
+        Outcome::Answered { status, .. } => CallOutcome::of(status),
         Outcome::Unreachable(Failure::Refused | Failure::Resolution | Failure::Connection | Failure::Tls) => {
-            End::NotSent
+            CallOutcome::NotSent
         }
-        Outcome::Unreachable(Failure::TimedOut | Failure::Broken) => End::NoAnswer,
+        Outcome::Unreachable(Failure::TimedOut | Failure::Broken) => CallOutcome::NoAnswer,
     }
 }
 
-fn failure(fault: &Fault) -> Failure {
-    match fault {
-        Fault::Refused(_) => Failure::Refused,
-        Fault::Resolution(_) => Failure::Resolution,
-        Fault::Connection(_) => Failure::Connection,
-        Fault::Tls(_) => Failure::Tls,
-        Fault::TimedOut => Failure::TimedOut,
-        Fault::Broken(_) => Failure::Broken,
+fn failure(error: &EgressError) -> Failure {
+    match error {
+        EgressError::Refused(_) => Failure::Refused,
+        EgressError::Resolution(_) => Failure::Resolution,
+        EgressError::Connection(_) => Failure::Connection,
+        EgressError::Tls(_) => Failure::Tls,
+        EgressError::TimedOut => Failure::TimedOut,
+        EgressError::Broken(_) => Failure::Broken,
     }
 }
 
@@ -121,13 +121,13 @@ fn headers(request: &Request) -> Result<HeaderMap, InvalidHeaderValue> {
 }
 
 /// Reads an answer's body to its end, or up to the limit: with what is left the connection is dropped.
-async fn read(mut body: Incoming) -> Result<(), Fault> {
+async fn read(mut body: Incoming) -> Result<(), EgressError> {
     if body.size_hint().lower() > READ {
         return Ok(());
     }
     let mut read = 0;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Fault::Broken(chain(&error)))?;
+        let frame = frame.map_err(|error| EgressError::Broken(chain(&error)))?;
         let length = frame.data_ref().map_or(0, Bytes::len);
         read += u64::try_from(length).unwrap_or(u64::MAX);
         if read > READ {

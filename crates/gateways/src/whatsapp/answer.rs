@@ -7,7 +7,7 @@ use serde_json::Value;
 use time::Duration;
 
 use super::graph::{self, GraphError};
-use crate::http::{Answer, CallError, retry_after};
+use crate::http::{CallError, GatewayResponse, retry_after};
 
 /// The platform's code of a paused template.
 const TEMPLATE_PAUSED: i64 = 132_015;
@@ -51,7 +51,7 @@ pub(super) fn is_passing(code: i64) -> bool {
 }
 
 /// How a call to send one message ended.
-pub(super) fn outcome(result: Result<Answer, CallError>, token: &SecretString) -> SendOutcome {
+pub(super) fn outcome(result: Result<GatewayResponse, CallError>, token: &SecretString) -> SendOutcome {
     let answer = match result {
         Ok(answer) => answer,
         Err(CallError::NotSent(message)) => {
@@ -77,7 +77,7 @@ pub(super) fn outcome(result: Result<Answer, CallError>, token: &SecretString) -
     }
 }
 
-fn refused(answer: &Answer, GraphError { code, message }: GraphError) -> SendOutcome {
+fn refused(answer: &GatewayResponse, GraphError { code, message }: GraphError) -> SendOutcome {
     let status = answer.status;
     if status >= 500 {
         return SendOutcome::Unknown {
@@ -105,7 +105,7 @@ fn refused(answer: &Answer, GraphError { code, message }: GraphError) -> SendOut
 
 /// An answer that is not in the platform's words: nobody knows whether the message went out. A 4xx is a proxy's, or of
 /// whatever answers at a wrong address, and every other message would meet it too.
-fn unreadable(answer: &Answer) -> SendOutcome {
+fn unreadable(answer: &GatewayResponse) -> SendOutcome {
     let status = answer.status;
     let message = format!("HTTP {status} without a readable body");
     match status {
@@ -140,7 +140,7 @@ fn accepted(body: &Value) -> SendOutcome {
 }
 
 /// The wait asked for; none that is longer than can be said.
-fn wanted_wait(answer: &Answer) -> Option<Duration> {
+fn wanted_wait(answer: &GatewayResponse) -> Option<Duration> {
     retry_after(&answer.headers)?.try_into().ok()
 }
 
@@ -156,7 +156,7 @@ mod tests {
         if let Some(value) = retry_after {
             headers.insert(RETRY_AFTER, HeaderValue::from_static(value));
         }
-        let answer = Answer {
+        let answer = GatewayResponse {
             status,
             headers,
             body: body.to_owned().into(),

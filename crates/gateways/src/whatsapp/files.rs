@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::answer::is_passing;
 use super::graph::{self, GraphError};
 use super::{CloudApi, NAME, segment};
-use crate::http::{Answer, BoxedPieces, CallError, Request};
+use crate::http::{BoxedPieces, CallError, GatewayRequest, GatewayResponse};
 
 /// The slowest that a file may go out, in bytes a second: an upload may take the longer the larger the file is.
 const SLOWEST: u64 = 256 * 1024;
@@ -43,7 +43,7 @@ impl CloudApi {
         let (app, size, mime) = (segment(app), file.size, segment(kind.as_str()));
         let name = format!("{}.{}", file.path.id, kind.extension());
         let open = format!("{base}/{app}/uploads?file_name={name}&file_length={size}&file_type={mime}");
-        let answer = self.ask(Request::post_nothing(open), &line.token).await?;
+        let answer = self.ask(GatewayRequest::post_nothing(open), &line.token).await?;
         let id = graph::id(read(&answer, &line.token)?.get("id"));
         let id = id.ok_or_else(|| GatewayError::Unavailable("an upload without an id".into()))?;
         let url = format!("{base}/{}", upload_segment(&id));
@@ -53,7 +53,7 @@ impl CloudApi {
             Attempt::Broken(error) => error,
         };
         tracing::info!(%fault, "an upload broke and goes on where it stopped");
-        let answer = self.ask(Request::get(url.clone()), &line.token).await?;
+        let answer = self.ask(GatewayRequest::get(url.clone()), &line.token).await?;
         let offset = read(&answer, &line.token)?.get("file_offset").and_then(Value::as_u64);
         let offset = offset.filter(|offset| *offset <= size).ok_or(fault)?;
         match self.send_from(&url, line, file, offset).await {
@@ -66,7 +66,7 @@ impl CloudApi {
         let sent = async {
             let length = file.size.saturating_sub(from);
             let pieces = pieces(file, from).await?;
-            let request = Request::post_stream(url, length, pieces)
+            let request = GatewayRequest::post_stream(url, length, pieces)
                 .header(FILE_OFFSET, HeaderValue::from(from))
                 .timeout(self.time_for(length))
                 .oauth(&line.token)?;
@@ -103,7 +103,7 @@ impl CloudApi {
             .chain(stream::iter([Ok(Bytes::from(tail))]));
         let media_type = HeaderValue::from_str(&format!("multipart/form-data; boundary={boundary}"))
             .map_err(|error| GatewayError::Unavailable(error.to_string()))?;
-        let request = Request::post_stream(url, length, whole.boxed())
+        let request = GatewayRequest::post_stream(url, length, whole.boxed())
             .header(CONTENT_TYPE, media_type)
             .timeout(self.time_for(length));
         let request = request.bearer(&line.token).map_err(unavailable)?;
@@ -112,7 +112,7 @@ impl CloudApi {
         graph::id(body.get("id")).ok_or_else(|| GatewayError::Unavailable("a file without an id".into()))
     }
 
-    async fn ask(&self, request: Request, token: &SecretString) -> Result<Answer, GatewayError> {
+    async fn ask(&self, request: GatewayRequest, token: &SecretString) -> Result<GatewayResponse, GatewayError> {
         let request = request.timeout(self.timeout).bearer(token).map_err(unavailable)?;
         self.http.call(request).await.map_err(unavailable)
     }
@@ -127,7 +127,7 @@ fn unavailable(error: CallError) -> GatewayError {
 }
 
 /// A refusal that says nothing of the file: WhatsApp is overloaded, throttles, or has a fault of its own.
-fn passing(answer: &Answer, error: GatewayError) -> GatewayError {
+fn passing(answer: &GatewayResponse, error: GatewayError) -> GatewayError {
     match error {
         GatewayError::Refused { code, message } if answer.status >= 500 || answer.status == 429 || is_passing(code) => {
             GatewayError::Unavailable(format!("{message} (code {code})"))
@@ -137,7 +137,7 @@ fn passing(answer: &Answer, error: GatewayError) -> GatewayError {
 }
 
 /// The JSON of an answer that says yes.
-pub(super) fn read(answer: &Answer, token: &SecretString) -> Result<Value, GatewayError> {
+pub(super) fn read(answer: &GatewayResponse, token: &SecretString) -> Result<Value, GatewayError> {
     let unreadable = || GatewayError::Unavailable(format!("HTTP {} without a readable body", answer.status));
     let body = answer.json::<Value>().ok_or_else(unreadable)?;
     if let Some(GraphError { code, message }) = graph::error(&body, graph::OF_TEMPLATE, token) {

@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use super::{CloudApi, NAME, files, graph, segment};
-use crate::http::{Answer, Request};
+use crate::http::{GatewayRequest, GatewayResponse};
 
 const FIELDS: &str = "id,name,language,category,status,components,rejected_reason,quality_score,parameter_format";
 
@@ -24,7 +24,7 @@ impl CloudApi {
             url.push_str(&segment(after));
         }
         let unavailable = |error: crate::http::CallError| GatewayError::Unavailable(error.to_string());
-        let request = Request::get(url)
+        let request = GatewayRequest::get(url)
             .cap(PAGE_BYTES)
             .timeout(self.timeout)
             .bearer(&line.token);
@@ -37,7 +37,7 @@ impl CloudApi {
     }
 }
 
-fn page(answer: &Answer, asked: Option<&str>, token: &SecretString) -> Result<RemotePage, GatewayError> {
+fn page(answer: &GatewayResponse, asked: Option<&str>, token: &SecretString) -> Result<RemotePage, GatewayError> {
     let body = files::read(answer, token)?;
     let data = body.get("data").and_then(Value::as_array);
     let data = data.ok_or_else(|| GatewayError::Unavailable("a list without templates".into()))?;
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn read(status: u16, body: &str, asked: Option<&str>) -> Result<RemotePage, GatewayError> {
-        let answer = Answer {
+        let answer = GatewayResponse {
             status,
             headers: HeaderMap::new(),
             body: body.to_owned().into(),

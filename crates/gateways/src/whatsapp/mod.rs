@@ -6,7 +6,7 @@ mod files;
 mod graph;
 mod list;
 mod message;
-mod sends;
+mod send_metrics;
 mod template;
 
 use std::time::Duration;
@@ -21,8 +21,8 @@ use recado_domain::whatsapp::{Line, OutboundTemplate, OutboundText, RemotePage, 
 use secrecy::SecretString;
 use serde_json::Value;
 
-use self::sends::Sends;
-use crate::http::{CallError, Http, Request};
+use self::send_metrics::SendMetrics;
+use crate::http::{CallError, GatewayRequest, Http};
 
 /// How long a call may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,8 +39,8 @@ pub struct CloudApi {
     base: Option<String>,
     app_id: Option<String>,
     timeout: Duration,
-    templates: Sends,
-    texts: Sends,
+    templates: SendMetrics,
+    texts: SendMetrics,
 }
 
 impl CloudApi {
@@ -61,8 +61,8 @@ impl CloudApi {
             base,
             app_id: None,
             timeout: TIMEOUT,
-            templates: Sends::of("template"),
-            texts: Sends::of("text"),
+            templates: SendMetrics::of("template"),
+            texts: SendMetrics::of("text"),
         })
     }
 
@@ -79,14 +79,14 @@ impl CloudApi {
     }
 
     /// A call with the line's token. Fails when no header can hold it.
-    fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<Request, CallError> {
-        Request::post(url, body).timeout(self.timeout).bearer(token)
+    fn post(&self, url: String, token: &SecretString, body: &Value) -> Result<GatewayRequest, CallError> {
+        GatewayRequest::post(url, body).timeout(self.timeout).bearer(token)
     }
 
     /// Sends one message, once, and counts what came of it.
-    async fn send(&self, line: &Line, body: &Value, sends: &Sends) -> SendOutcome {
+    async fn send(&self, line: &Line, body: &Value, metrics: &SendMetrics) -> SendOutcome {
         let outcome = self.attempt(line, body).await;
-        sends.count(&outcome);
+        metrics.count(&outcome);
         outcome
     }
 

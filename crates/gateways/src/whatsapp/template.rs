@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::graph::{self, GraphError};
-use crate::http::Answer;
+use crate::http::GatewayResponse;
 
 /// The state of a template that has just been submitted.
 const PENDING: &str = "PENDING";
@@ -148,7 +148,7 @@ fn renumbered(text: &str) -> String {
 
 /// The platform's answer to a creation or to an edit.
 pub(super) fn submitted(
-    answer: &Answer,
+    answer: &GatewayResponse,
     submission: &TemplateSubmission,
     edited: Option<&str>,
     token: &SecretString,
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn answered(status: u16, body: &str, edited: Option<&str>) -> Result<SubmittedTemplate, GatewayError> {
-        let answer = Answer {
+        let answer = GatewayResponse {
             status,
             headers: HeaderMap::new(),
             body: body.to_owned().into(),

@@ -12,8 +12,8 @@ use http_body_util::BodyExt as _;
 use hyper::Method;
 use hyper::header::HeaderMap;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
-use recado_domain::egress::{AllowList, Refusal, Target};
-use recado_gateways::egress::{Call, Egress, Fault, Resolver, Setup};
+use recado_domain::egress::{AllowList, Target, TargetRefusal};
+use recado_gateways::egress::{Egress, EgressConfig, EgressError, EgressRequest, Resolver};
 use recado_simulators::raw::{Acceptor, RawServer, Reply, closed_address};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
@@ -71,12 +71,12 @@ pub(crate) fn list(networks: &[&str]) -> AllowList {
     networks.into()
 }
 
-pub(crate) fn setup(allow: &[&str], dns: Dns) -> (Setup, Arc<Dns>) {
+pub(crate) fn setup(allow: &[&str], dns: Dns) -> (EgressConfig, Arc<Dns>) {
     let dns = Arc::new(dns);
-    let setup = Setup {
+    let setup = EgressConfig {
         resolver: Arc::<Dns>::clone(&dns),
         connect_timeout: Duration::from_secs(2),
-        ..Setup::new(list(allow))
+        ..EgressConfig::new(list(allow))
     };
     (setup, dns)
 }
@@ -86,10 +86,10 @@ pub(crate) fn egress(allow: &[&str], dns: Dns) -> Egress {
 }
 
 /// The status and body of a GET.
-async fn get(egress: &Egress, url: &str) -> Result<(u16, Bytes), Fault> {
-    let call = Call {
+async fn get(egress: &Egress, url: &str) -> Result<(u16, Bytes), EgressError> {
+    let call = EgressRequest {
         method: Method::GET,
-        target: Target::parse(url, egress.allow_list()).map_err(Fault::Refused)?,
+        target: Target::parse(url, egress.allow_list()).map_err(EgressError::Refused)?,
         headers: HeaderMap::new(),
         body: Bytes::new(),
     };
@@ -137,7 +137,7 @@ async fn nothing_of_the_hostile_corpus_reaches_this_machine() {
                     None => Dns::default(),
                 };
                 let result = get(&egress(allow, dns), &url).await;
-                assert!(matches!(result, Err(Fault::Refused(_))), "{url}: {result:?}");
+                assert!(matches!(result, Err(EgressError::Refused(_))), "{url}: {result:?}");
                 tried += 1;
             }
         }
@@ -180,7 +180,10 @@ async fn a_name_that_changes_its_address_is_judged_again_and_asked_once_a_connec
     );
     for _ in 0..2 {
         let refused = get(&egress, &url).await;
-        assert!(matches!(refused, Err(Fault::Refused(Refusal::Address))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(EgressError::Refused(TargetRefusal::Address))),
+            "{refused:?}"
+        );
     }
     assert_eq!((public.connections(), canary.connections()), (1, 0));
 }
@@ -199,13 +202,16 @@ async fn one_closed_address_refuses_a_name_whatever_stands_beside_it() {
     for name in ["mixed", "first", "last"] {
         let refused = get(&egress, &format!("http://{name}.example:{port}/")).await;
         assert!(
-            matches!(refused, Err(Fault::Refused(Refusal::Address))),
+            matches!(refused, Err(EgressError::Refused(TargetRefusal::Address))),
             "{name}: {refused:?}"
         );
     }
     for name in ["none", "unknown"] {
         let unknown = get(&egress, &format!("http://{name}.example:{port}/")).await;
-        assert!(matches!(unknown, Err(Fault::Resolution(_))), "{name}: {unknown:?}");
+        assert!(
+            matches!(unknown, Err(EgressError::Resolution(_))),
+            "{name}: {unknown:?}"
+        );
     }
     assert_eq!((public.connections(), canary.connections()), (0, 0));
 }
@@ -216,19 +222,19 @@ async fn a_resolver_that_hangs_and_hosts_that_do_not_answer_are_bounded() {
     let port = silent.port();
     let refusing = closed_address(&format!("{OPEN}:0")).unwrap();
     let (setup, _) = setup(&[OPEN], Dns::default().knows("silent.example", &[&[]]));
-    let egress = Egress::new(Setup {
+    let egress = Egress::new(EgressConfig {
         connect_timeout: SHORT,
         ..setup
     })
     .unwrap();
     let begun = Instant::now();
     let hung = get(&egress, "http://silent.example/").await;
-    assert!(matches!(hung, Err(Fault::Resolution(_))), "{hung:?}");
+    assert!(matches!(hung, Err(EgressError::Resolution(_))), "{hung:?}");
     let refused = get(&egress, &format!("http://{refusing}/")).await;
-    assert!(matches!(refused, Err(Fault::Connection(_))), "{refused:?}");
+    assert!(matches!(refused, Err(EgressError::Connection(_))), "{refused:?}");
     // A handshake that nobody answers.
     let hung = get(&egress, &format!("https://{OPEN}:{port}/")).await;
-    assert!(matches!(hung, Err(Fault::TimedOut)), "{hung:?}");
+    assert!(matches!(hung, Err(EgressError::TimedOut)), "{hung:?}");
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
 }
 
@@ -313,7 +319,7 @@ async fn the_certificate_has_to_be_of_the_host_that_the_url_names() {
         .knows("hooks.example", &[&[OPEN]])
         .knows("other.example", &[&[OPEN]]);
     let (setup, _) = setup(&[OPEN], dns);
-    let egress = Egress::new(Setup { authorities, ..setup }).unwrap();
+    let egress = Egress::new(EgressConfig { authorities, ..setup }).unwrap();
     for host in ["hooks.example", "HOOKS.example."] {
         let answer = get(&egress, &format!("https://{host}:{port}/")).await.unwrap();
         assert_eq!(
@@ -324,12 +330,12 @@ async fn the_certificate_has_to_be_of_the_host_that_the_url_names() {
     }
     for host in ["other.example", OPEN] {
         let refused = get(&egress, &format!("https://{host}:{port}/")).await;
-        assert!(matches!(refused, Err(Fault::Tls(_))), "{host}: {refused:?}");
+        assert!(matches!(refused, Err(EgressError::Tls(_))), "{host}: {refused:?}");
     }
     // Whom only this test believes is believed by nobody else.
     let dns = Dns::default().knows("hooks.example", &[&[OPEN]]);
     let refused = get(&self::egress(&[OPEN], dns), &format!("https://hooks.example:{port}/")).await;
-    assert!(matches!(refused, Err(Fault::Tls(_))), "{refused:?}");
+    assert!(matches!(refused, Err(EgressError::Tls(_))), "{refused:?}");
 }
 
 #[tokio::test]

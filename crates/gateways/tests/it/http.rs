@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use recado_gateways::http::{CallError, Http, Request};
+use recado_gateways::http::{CallError, GatewayRequest, Http};
 use recado_simulators::raw::{ANYWHERE, RawServer, Reply, closed_address};
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -14,9 +14,9 @@ fn client() -> Http {
     Http::new().unwrap()
 }
 
-async fn failed(reply: Reply, change: impl FnOnce(Request) -> Request) -> (CallError, usize) {
+async fn failed(reply: Reply, change: impl FnOnce(GatewayRequest) -> GatewayRequest) -> (CallError, usize) {
     let server = RawServer::replying(vec![reply]).unwrap();
-    let request = Request::post(format!("{}/x", server.origin()), &json!({ "a": 1 }));
+    let request = GatewayRequest::post(format!("{}/x", server.origin()), &json!({ "a": 1 }));
     let error = client().call(change(request)).await.unwrap_err();
     (error, server.heads().len())
 }
@@ -30,7 +30,7 @@ async fn an_answer_is_read_and_the_connection_kept() {
     .unwrap();
     let client = client();
     let answer = client
-        .call(Request::get(format!("{}/x?y=1", server.origin())))
+        .call(GatewayRequest::get(format!("{}/x?y=1", server.origin())))
         .await
         .unwrap();
     assert_eq!(
@@ -38,7 +38,7 @@ async fn an_answer_is_read_and_the_connection_kept() {
         (200, Some(json!({ "a": 1 })))
     );
     let answer = client
-        .call(Request::get(format!("{}/x", server.origin())))
+        .call(GatewayRequest::get(format!("{}/x", server.origin())))
         .await
         .unwrap();
     assert_eq!(answer.status, 302, "redirects are not followed");
@@ -58,7 +58,7 @@ async fn without_a_connection_nothing_was_sent() {
     // A label of more than 63 characters fails to resolve without asking anybody.
     let unresolvable = format!("http://{}.invalid/", "a".repeat(64));
     for url in [format!("http://{refusing}/"), unresolvable, "no address".into()] {
-        let error = client().call(Request::get(&url)).await.unwrap_err();
+        let error = client().call(GatewayRequest::get(&url)).await.unwrap_err();
         assert!(matches!(error, CallError::NotSent(_)), "{url}: {error}");
     }
 }
@@ -70,7 +70,7 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
     let begun = Instant::now();
     let error = client()
         .connect_timeout(SHORT)
-        .call(Request::get(&url))
+        .call(GatewayRequest::get(&url))
         .await
         .unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "{error}");
@@ -79,13 +79,16 @@ async fn a_handshake_that_hangs_or_breaks_is_not_sent() {
         "the time limit of connecting has to count"
     );
     // The call's own limit, when it is the shorter one.
-    let error = client().call(Request::get(&url).timeout(SHORT)).await.unwrap_err();
+    let error = client()
+        .call(GatewayRequest::get(&url).timeout(SHORT))
+        .await
+        .unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "{error}");
     let server = RawServer::replying(vec![Reply::last("")]).unwrap();
     let url = server.origin().replace("http:", "https:");
     let error = client()
         .connect_timeout(SHORT)
-        .call(Request::get(url))
+        .call(GatewayRequest::get(url))
         .await
         .unwrap_err();
     assert!(matches!(error, CallError::NotSent(_)), "{error}");
@@ -124,8 +127,8 @@ async fn a_kept_connection_that_dies_under_a_request_is_not_tried_again() {
     let server = RawServer::replying(vec![Reply::http("200 OK", ""), Reply::last("")]).unwrap();
     let client = client();
     let url = format!("{}/x", server.origin());
-    client.call(Request::post(&url, &json!(1))).await.unwrap();
-    let error = client.call(Request::post(&url, &json!(2))).await.unwrap_err();
+    client.call(GatewayRequest::post(&url, &json!(1))).await.unwrap();
+    let error = client.call(GatewayRequest::post(&url, &json!(2))).await.unwrap_err();
     assert!(matches!(error, CallError::MaybeSent(_)), "{error}");
     assert_eq!(server.heads().len(), 2, "each sent once");
 }

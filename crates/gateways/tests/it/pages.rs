@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use recado_domain::brand::{PageFetcher as _, PageRefusal};
-use recado_domain::egress::Refusal;
+use recado_domain::egress::TargetRefusal;
 use recado_gateways::brand::PageClient;
 use recado_simulators::raw::{RawServer, Reply};
 
@@ -286,18 +286,21 @@ async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
             .knows("rebound.example", &[&[OPEN], &["127.0.0.1"]])
     };
     for (location, refusal) in [
-        (canary.origin().to_owned(), Refusal::Address),
-        (format!("//127.1:{port}/"), Refusal::Address),
-        (format!("http://localhost:{port}/"), Refusal::Address),
-        (format!("http://private.example:{port}/"), Refusal::Address),
-        (format!("http://[::ffff:127.0.0.1]:{port}/"), Refusal::Address),
-        ("http://169.254.169.254/latest/meta-data/".into(), Refusal::Address),
-        (format!("http://ana:senha@{OPEN}/"), Refusal::UserInfo),
-        ("file:///etc/passwd".into(), Refusal::Scheme),
-        ("gopher://127.0.0.1:6379/_x".into(), Refusal::Scheme),
-        ("javascript:alert(1)".into(), Refusal::Scheme),
-        ("http://8.8.8.8:22/".into(), Refusal::Port),
-        ("http://[".into(), Refusal::Malformed),
+        (canary.origin().to_owned(), TargetRefusal::Address),
+        (format!("//127.1:{port}/"), TargetRefusal::Address),
+        (format!("http://localhost:{port}/"), TargetRefusal::Address),
+        (format!("http://private.example:{port}/"), TargetRefusal::Address),
+        (format!("http://[::ffff:127.0.0.1]:{port}/"), TargetRefusal::Address),
+        (
+            "http://169.254.169.254/latest/meta-data/".into(),
+            TargetRefusal::Address,
+        ),
+        (format!("http://ana:senha@{OPEN}/"), TargetRefusal::UserInfo),
+        ("file:///etc/passwd".into(), TargetRefusal::Scheme),
+        ("gopher://127.0.0.1:6379/_x".into(), TargetRefusal::Scheme),
+        ("javascript:alert(1)".into(), TargetRefusal::Scheme),
+        ("http://8.8.8.8:22/".into(), TargetRefusal::Port),
+        ("http://[".into(), TargetRefusal::Malformed),
     ] {
         let site = site(vec![redirect(&location)]);
         let client = PageClient::new(egress(&[OPEN], dns()));
@@ -311,7 +314,7 @@ async fn a_redirect_leads_to_nothing_that_could_not_be_asked_for_first() {
     )]);
     let client = PageClient::new(egress(&[OPEN], dns()));
     let refused = client.fetch(&format!("http://rebound.example:{}/", site.port())).await;
-    assert_eq!(refused, Err(PageRefusal::Redirect(Refusal::Address)));
+    assert_eq!(refused, Err(PageRefusal::Redirect(TargetRefusal::Address)));
     assert_eq!((canary.connections(), site.connections()), (0, 1));
     let lost = self::site(vec![Reply::http("302 Found", "")]);
     assert_eq!(self::client().fetch(lost.origin()).await, Err(PageRefusal::Broken));
@@ -322,10 +325,10 @@ async fn where_there_is_no_site_it_says_so() {
     let dns = Dns::default().knows("private.example", &[&["10.0.0.1"]]);
     let client = PageClient::new(egress(&[], dns));
     for (url, refusal) in [
-        ("http://127.0.0.1/", PageRefusal::Url(Refusal::Address)),
-        ("http://private.example/", PageRefusal::Url(Refusal::Address)),
-        ("ftp://loja.example/", PageRefusal::Url(Refusal::Scheme)),
-        ("loja.example", PageRefusal::Url(Refusal::Malformed)),
+        ("http://127.0.0.1/", PageRefusal::Url(TargetRefusal::Address)),
+        ("http://private.example/", PageRefusal::Url(TargetRefusal::Address)),
+        ("ftp://loja.example/", PageRefusal::Url(TargetRefusal::Scheme)),
+        ("loja.example", PageRefusal::Url(TargetRefusal::Malformed)),
         ("http://unknown.example/", PageRefusal::Resolution),
     ] {
         assert_eq!(client.fetch(url).await, Err(refusal), "{url}");

@@ -9,18 +9,18 @@ use recado_domain::shared::{AccountId, Event, StoreError};
 use recado_domain::team::InviteInsert;
 
 use crate::accounts::{AccountColumns, take_slug};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::team::{insert_first_owner, insert_invite};
 use crate::{billing, outbox};
 
-pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<Account>> {
+pub(super) async fn find(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<Account>> {
     let statement = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL");
     one(conn, statement.bind(id)).await
 }
 
-async fn one(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> Attempt<Option<Account>> {
+async fn one(conn: &mut AsyncPgConnection, statement: Sql<'_>) -> DbResult<Option<Account>> {
     let row: Option<AccountColumns> = statement.get_result(conn).await.optional()?;
     Ok(row.map(Account::try_from).transpose()?)
 }
@@ -30,7 +30,7 @@ pub(super) async fn create(
     account: &Account,
     is_given: bool,
     owner: Option<&InviteInsert>,
-) -> Attempt<Account> {
+) -> DbResult<Account> {
     let slug = if is_given {
         enter_slug(conn, account.id, &account.slug).await?;
         account.slug.clone()
@@ -60,14 +60,14 @@ pub(super) async fn create(
 }
 
 /// Waits for a concurrent entry of the same slug.
-async fn enter_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> Attempt<()> {
+async fn enter_slug(conn: &mut AsyncPgConnection, account: AccountId, slug: &str) -> DbResult<()> {
     let entered = sql("INSERT INTO account_slugs (slug, account_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
         .bind(slug)
         .bind(account)
         .execute(conn)
         .await?;
     match entered {
-        0 => Err(StoreError::Taken { field: "slug" }.into()),
+        0 => Err(StoreError::Duplicate { field: "slug" }.into()),
         _ => Ok(()),
     }
 }
@@ -77,7 +77,7 @@ pub(super) async fn update(
     id: AccountId,
     change: &AccountChange,
     owner: Option<&InviteInsert>,
-) -> Attempt<AccountUpdate> {
+) -> DbResult<AccountUpdate> {
     let locked = sql("SELECT id, name, slug, logo_url, plan, status, created_at FROM accounts
          WHERE id = $1 AND deleting_at IS NULL FOR NO KEY UPDATE");
     let Some(before) = one(conn, locked.bind(id)).await? else {
@@ -121,7 +121,7 @@ pub(super) async fn set_status(
     id: AccountId,
     status: AccountStatus,
     events: &[Event],
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let changed = sql("UPDATE accounts SET status = $2, updated_at = now() WHERE id = $1 AND deleting_at IS NULL")
         .bind(id)
         .bind(status.as_str())
@@ -140,7 +140,7 @@ pub(super) async fn grant_plan(
     id: AccountId,
     plan: &str,
     events: &[Event],
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     // Locked before the subscriptions are read: what is paid meanwhile waits, and finds the grant.
     let changed = sql(
         "UPDATE accounts SET granted_plan = nullif($2, 'free'), updated_at = now()

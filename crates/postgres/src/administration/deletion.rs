@@ -10,17 +10,17 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::purge::{plan_by_key, purge};
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
 use crate::sql::{Id, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 
 /// Accounts on their way out.
 #[derive(Clone, Debug)]
-pub struct PgDeletions(PlatformPool);
+pub struct PgDeletions(OwnerPool);
 
 impl PgDeletions {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -67,7 +67,7 @@ async fn begin(
     account: AccountId,
     lease: Duration,
     watched_until: OffsetDateTime,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let closed = sql(
         "UPDATE accounts SET status = 'suspended', deleting_at = now(), updated_at = now()
          WHERE id = $1 AND deleting_at IS NULL",
@@ -100,7 +100,7 @@ async fn begin(
     Ok(true)
 }
 
-async fn end(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
+async fn end(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
     // With whatever refers to it and came late; then what refers to nothing.
     plan_by_key(&mut *conn).await?;
     sql("DELETE FROM accounts WHERE id = $1 AND deleting_at IS NOT NULL")
@@ -123,7 +123,7 @@ impl DeletionStore for PgDeletions {
         lease: Duration,
         watched_until: OffsetDateTime,
     ) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| begin(conn, account, lease, watched_until))
+        in_owner!(self.0, |conn| begin(conn, account, lease, watched_until))
     }
 
     async fn claim(&self, lease: Duration) -> Result<Option<AccountId>, StoreError> {
@@ -141,11 +141,11 @@ impl DeletionStore for PgDeletions {
         let renew =
             sql("UPDATE account_deletions SET due_at = now() + $2 * interval '1 microsecond' WHERE account_id = $1");
         self.0.run(renew.bind(account).bind(lease)).await?;
-        in_platform!(self.0, |conn| purge(conn, account))
+        in_owner!(self.0, |conn| purge(conn, account))
     }
 
     async fn end(&self, account: AccountId) -> Result<(), StoreError> {
-        in_platform!(self.0, |conn| end(conn, account))
+        in_owner!(self.0, |conn| end(conn, account))
     }
 
     async fn cancellations(&self, account: AccountId) -> Result<Vec<GatewayCancellation>, StoreError> {

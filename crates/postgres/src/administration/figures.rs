@@ -8,7 +8,7 @@ use recado_domain::administration::{DayChurn, DayRevenue, Days, Revenue, Subscri
 use recado_domain::billing::Cents;
 use time::{Date, OffsetDateTime};
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::sql;
 
 /// What the subscription `s` is worth a month: `recado_domain::administration::monthly_value`.
@@ -47,7 +47,7 @@ struct TotalsRow {
     conversations: i64,
 }
 
-pub(super) async fn totals(conn: &mut AsyncPgConnection) -> Attempt<Totals> {
+pub(super) async fn totals(conn: &mut AsyncPgConnection) -> DbResult<Totals> {
     let row: TotalsRow = sql(
         "SELECT (SELECT count(*) FROM accounts WHERE deleting_at IS NULL) AS accounts,
            (SELECT count(*) FROM users) AS users,
@@ -80,7 +80,7 @@ pub(super) async fn subscriptions(
     conn: &mut AsyncPgConnection,
     since: OffsetDateTime,
     now: OffsetDateTime,
-) -> Attempt<SubscriptionFigures> {
+) -> DbResult<SubscriptionFigures> {
     let row: FiguresRow = sql(concat!(
         "SELECT coalesce(sum(monthly) FILTER (WHERE status IN ('active', 'past_due')), 0)::bigint AS mrr,
            count(DISTINCT account_id) FILTER (WHERE status IN ('active', 'past_due') AND value > 0) AS paying,
@@ -112,7 +112,7 @@ struct RevenueRow {
     payments: i64,
 }
 
-pub(super) async fn revenue(conn: &mut AsyncPgConnection, days: Days) -> Attempt<Vec<DayRevenue>> {
+pub(super) async fn revenue(conn: &mut AsyncPgConnection, days: Days) -> DbResult<Vec<DayRevenue>> {
     let rows: Vec<RevenueRow> = sql(
         "SELECT (paid_at AT TIME ZONE 'UTC')::date AS date, sum(value)::bigint AS revenue, count(*) AS payments
          FROM billing_history
@@ -171,7 +171,7 @@ const CHURN: &str = concat!(
      ORDER BY d.date"
 );
 
-pub(super) async fn churn(conn: &mut AsyncPgConnection, days: Days) -> Attempt<Vec<DayChurn>> {
+pub(super) async fn churn(conn: &mut AsyncPgConnection, days: Days) -> DbResult<Vec<DayChurn>> {
     let rows: Vec<ChurnRow> = sql(CHURN).bind(days.first).bind(days.last).load(conn).await?;
     let day = |row: ChurnRow| DayChurn {
         date: row.date,

@@ -18,18 +18,18 @@ use recado_domain::shared::{AccountId, Event, Page, PageQuery, StoreError};
 use recado_domain::team::InviteInsert;
 use time::OffsetDateTime;
 
-use crate::pool::PlatformPool;
-use crate::transactions::{in_platform, on_platform};
+use crate::pool::OwnerPool;
+use crate::transactions::{in_owner, on_owner};
 
 pub use deletion::PgDeletions;
 pub use support::PgSupport;
 
 /// Accounts from above.
 #[derive(Clone, Debug)]
-pub struct PgAdministration(PlatformPool);
+pub struct PgAdministration(OwnerPool);
 
 impl PgAdministration {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -42,15 +42,15 @@ impl AdministrationStore for PgAdministration {
         page: PageQuery,
         since: OffsetDateTime,
     ) -> Result<Page<AccountRow>, StoreError> {
-        on_platform!(self.0, |conn| overview::page(conn, filter, page, since))
+        on_owner!(self.0, |conn| overview::page(conn, filter, page, since))
     }
 
     async fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
-        on_platform!(self.0, |conn| accounts::find(conn, id))
+        on_owner!(self.0, |conn| accounts::find(conn, id))
     }
 
     async fn detail(&self, id: AccountId) -> Result<Option<AccountDetail>, StoreError> {
-        in_platform!(self.0, |conn| overview::detail(conn, id))
+        in_owner!(self.0, |conn| overview::detail(conn, id))
     }
 
     async fn create(
@@ -59,7 +59,7 @@ impl AdministrationStore for PgAdministration {
         is_given: bool,
         owner: Option<InviteInsert>,
     ) -> Result<Account, StoreError> {
-        in_platform!(self.0, |conn| accounts::create(conn, account, is_given, owner.as_ref()))
+        in_owner!(self.0, |conn| accounts::create(conn, account, is_given, owner.as_ref()))
     }
 
     async fn update(
@@ -68,20 +68,20 @@ impl AdministrationStore for PgAdministration {
         change: &AccountChange,
         owner: Option<InviteInsert>,
     ) -> Result<AccountUpdate, StoreError> {
-        in_platform!(self.0, |conn| accounts::update(conn, id, change, owner.as_ref()),
+        in_owner!(self.0, |conn| accounts::update(conn, id, change, owner.as_ref()),
             unless AccountUpdate::Owned | AccountUpdate::Member)
     }
 
     async fn set_status(&self, id: AccountId, status: AccountStatus, events: &[Event]) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| accounts::set_status(conn, id, status, events))
+        in_owner!(self.0, |conn| accounts::set_status(conn, id, status, events))
     }
 
     async fn set_plan(&self, id: AccountId, plan: &str, events: &[Event]) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| accounts::grant_plan(conn, id, plan, events))
+        in_owner!(self.0, |conn| accounts::grant_plan(conn, id, plan, events))
     }
 
     async fn totals(&self) -> Result<Totals, StoreError> {
-        on_platform!(self.0, |conn| figures::totals(conn))
+        on_owner!(self.0, |conn| figures::totals(conn))
     }
 
     async fn subscriptions(
@@ -89,14 +89,14 @@ impl AdministrationStore for PgAdministration {
         since: OffsetDateTime,
         now: OffsetDateTime,
     ) -> Result<SubscriptionFigures, StoreError> {
-        on_platform!(self.0, |conn| figures::subscriptions(conn, since, now))
+        on_owner!(self.0, |conn| figures::subscriptions(conn, since, now))
     }
 
     async fn revenue(&self, days: Days) -> Result<Vec<DayRevenue>, StoreError> {
-        on_platform!(self.0, |conn| figures::revenue(conn, days))
+        on_owner!(self.0, |conn| figures::revenue(conn, days))
     }
 
     async fn churn(&self, days: Days) -> Result<Vec<DayChurn>, StoreError> {
-        on_platform!(self.0, |conn| figures::churn(conn, days))
+        on_owner!(self.0, |conn| figures::churn(conn, days))
     }
 }

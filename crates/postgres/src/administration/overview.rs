@@ -13,8 +13,8 @@ use uuid::Uuid;
 
 use super::accounts;
 use super::figures::monthly_value;
-use crate::errors::{Attempt, word};
-use crate::sql::{anywhere, sql};
+use crate::errors::{DbResult, parse_enum};
+use crate::sql::{like_contains, sql};
 use crate::team::MemberRow;
 
 /// An account beside the total; without an account where the page is empty.
@@ -57,7 +57,7 @@ impl Row {
             slug: self.slug.unwrap_or_default(),
             owner_email: self.owner_email,
             plan: self.plan.unwrap_or_default(),
-            status: word(&self.status.unwrap_or_default())?,
+            status: parse_enum(&self.status.unwrap_or_default())?,
             users: self.users.unwrap_or_default(),
             contacts: self.contacts.unwrap_or_default(),
             messages_30d: self.messages.unwrap_or_default(),
@@ -131,13 +131,13 @@ pub(super) async fn page(
     filter: &AccountFilter,
     page: PageQuery,
     since: OffsetDateTime,
-) -> Attempt<Page<AccountRow>> {
+) -> DbResult<Page<AccountRow>> {
     let mut query = sql(statement(filter))
         .bind(page.limit())
         .bind(page.offset())
         .bind(since);
     if let Some(search) = &filter.search {
-        query = query.bind(anywhere(search));
+        query = query.bind(like_contains(search));
     }
     if let Some(plan) = &filter.plan {
         query = query.bind(plan.as_str());
@@ -160,7 +160,7 @@ struct MetricsRow {
     conversations: i64,
 }
 
-pub(super) async fn detail(conn: &mut AsyncPgConnection, id: AccountId) -> Attempt<Option<AccountDetail>> {
+pub(super) async fn detail(conn: &mut AsyncPgConnection, id: AccountId) -> DbResult<Option<AccountDetail>> {
     let Some(account) = accounts::find(&mut *conn, id).await? else {
         return Ok(None);
     };

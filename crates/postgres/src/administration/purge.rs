@@ -8,7 +8,7 @@ use diesel::sql_types::{Array, Bool, Nullable, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::AccountId;
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::sql;
 
 /// How many rows go in one transaction: no statement comes near its time-out.
@@ -97,7 +97,7 @@ impl Table {
         account: AccountId,
         after: &[String],
         room: usize,
-    ) -> Attempt<(usize, Option<Vec<String>>)> {
+    ) -> DbResult<(usize, Option<Vec<String>>)> {
         match (self.by_account, self.columns.len()) {
             (true, 1) => Ok((self.purge_all(conn, account).await?, None)),
             (true, _) => self.purge_after(conn, account, after, room).await,
@@ -106,7 +106,7 @@ impl Table {
     }
 
     /// The account is the whole key.
-    async fn purge_all(&self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<usize> {
+    async fn purge_all(&self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<usize> {
         let statement = format!("DELETE FROM {} WHERE account_id = $1", self.name);
         Ok(sql(statement).bind(account).execute(conn).await?)
     }
@@ -117,7 +117,7 @@ impl Table {
         account: AccountId,
         after: &[String],
         room: usize,
-    ) -> Attempt<(usize, Option<Vec<String>>)> {
+    ) -> DbResult<(usize, Option<Vec<String>>)> {
         let name = &self.name;
         let (columns, texts, values) = self.key("$2");
         let behind = match after.is_empty() {
@@ -153,7 +153,7 @@ impl Table {
         conn: &mut AsyncPgConnection,
         account: AccountId,
         room: usize,
-    ) -> Attempt<(usize, Option<Vec<String>>)> {
+    ) -> DbResult<(usize, Option<Vec<String>>)> {
         let (name, columns) = (&self.name, self.columns.join(", "));
         let mut removed = 0;
         for part in self.parts() {
@@ -170,7 +170,7 @@ impl Table {
 
 /// Until the end of the transaction, rows are read from indexes in their order: the statistics of a table that is being
 /// emptied say nothing.
-pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> Attempt<()> {
+pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> DbResult<()> {
     sql("SELECT set_config(name, 'off', true) FROM unnest(ARRAY[
            'enable_seqscan', 'enable_bitmapscan', 'enable_sort', 'enable_hashjoin', 'enable_mergejoin']) AS s (name)")
     .execute(conn)
@@ -179,7 +179,7 @@ pub(super) async fn plan_by_key(conn: &mut AsyncPgConnection) -> Attempt<()> {
 }
 
 /// Up to a batch of rows. True: there may be more.
-pub(super) async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<bool> {
+pub(super) async fn purge(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<bool> {
     let tables: Vec<Table> = sql(TABLES).load(&mut *conn).await?;
     plan_by_key(&mut *conn).await?;
     let progress: Option<Progress> =
@@ -210,7 +210,7 @@ async fn note(
     account: AccountId,
     table: Option<&str>,
     after: Vec<String>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     sql("UPDATE account_deletions SET table_name = $2, after = $3 WHERE account_id = $1")
         .bind(account)
         .bind(table)

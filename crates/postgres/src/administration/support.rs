@@ -8,18 +8,18 @@ use recado_domain::administration::{Admin, SupportStore};
 use recado_domain::shared::{AccountId, Event, StoreError, UserId};
 use time::OffsetDateTime;
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::outbox;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Sql, Word, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 
 /// Memberships of support mode.
 #[derive(Clone, Debug)]
-pub struct PgSupport(PlatformPool);
+pub struct PgSupport(OwnerPool);
 
 impl PgSupport {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -37,7 +37,7 @@ async fn start(
     leaving: Option<AccountId>,
     expires_at: OffsetDateTime,
     events: &[Event],
-) -> Attempt<Option<String>> {
+) -> DbResult<Option<String>> {
     let name: Option<Word> =
         sql("SELECT name AS word FROM accounts WHERE id = $1 AND deleting_at IS NULL FOR KEY SHARE")
             .bind(account)
@@ -73,7 +73,7 @@ impl SupportStore for PgSupport {
         expires_at: OffsetDateTime,
         events: &[Event],
     ) -> Result<Option<String>, StoreError> {
-        in_platform!(self.0, |conn| start(
+        in_owner!(self.0, |conn| start(
             conn,
             admin.user_id,
             account,

@@ -7,8 +7,8 @@ use recado_domain::conversations::ConversationStatus;
 use recado_domain::shared::{AccountId, ContactId};
 use time::OffsetDateTime;
 
-use crate::errors::Attempt;
-use crate::sql::{column, sql};
+use crate::errors::DbResult;
+use crate::sql::{collect_column, sql};
 
 /// How many replies of the account `$1` left in the month that begins on this date: those that the platform took.
 macro_rules! replies_of_month {
@@ -30,7 +30,7 @@ pub(crate) async fn count_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     tally: &MessageTally,
-) -> Attempt<()> {
+) -> DbResult<()> {
     let changes = tally.changes();
     if changes.is_empty() {
         return Ok(());
@@ -46,13 +46,13 @@ pub(crate) async fn count_messages(
            failed = r.failed + excluded.failed, received = r.received + excluded.received",
     )
     .bind(account)
-    .bind(column(&changes, |(grain, ..)| grain.minutes()))
-    .bind(column(&changes, |(_, at, _)| *at))
-    .bind(column(&changes, |(.., counts)| counts.sent))
-    .bind(column(&changes, |(.., counts)| counts.delivered))
-    .bind(column(&changes, |(.., counts)| counts.read))
-    .bind(column(&changes, |(.., counts)| counts.failed))
-    .bind(column(&changes, |(.., counts)| counts.received))
+    .bind(collect_column(&changes, |(grain, ..)| grain.minutes()))
+    .bind(collect_column(&changes, |(_, at, _)| *at))
+    .bind(collect_column(&changes, |(.., counts)| counts.sent))
+    .bind(collect_column(&changes, |(.., counts)| counts.delivered))
+    .bind(collect_column(&changes, |(.., counts)| counts.read))
+    .bind(collect_column(&changes, |(.., counts)| counts.failed))
+    .bind(collect_column(&changes, |(.., counts)| counts.received))
     .execute(conn)
     .await?;
     Ok(())
@@ -64,7 +64,7 @@ pub(crate) async fn count_contacts(
     account: AccountId,
     made_at: Option<OffsetDateTime>,
     contacts: i64,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if contacts == 0 {
         return Ok(());
     }
@@ -84,7 +84,7 @@ pub(crate) async fn count_conversations(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     changes: &[(ConversationStatus, i64)],
-) -> Attempt<()> {
+) -> DbResult<()> {
     write_conversations(conn, account, None, changes).await
 }
 
@@ -95,7 +95,7 @@ pub(crate) async fn count_conversations_of(
     account: AccountId,
     contact: ContactId,
     changes: &[(ConversationStatus, i64)],
-) -> Attempt<()> {
+) -> DbResult<()> {
     write_conversations(conn, account, Some(contact), changes).await
 }
 
@@ -104,7 +104,7 @@ async fn write_conversations(
     account: AccountId,
     unless_gone: Option<ContactId>,
     changes: &[(ConversationStatus, i64)],
-) -> Attempt<()> {
+) -> DbResult<()> {
     let sums = ConversationStatus::ALL.iter().filter_map(|&status| {
         let sum: i64 = changes
             .iter()
@@ -126,8 +126,8 @@ async fn write_conversations(
          ON CONFLICT (account_id, status) DO UPDATE SET conversations = n.conversations + excluded.conversations",
     )
     .bind(account)
-    .bind(column(&sums, |(status, _)| status.as_str().to_owned()))
-    .bind(column(&sums, |(_, sum)| *sum))
+    .bind(collect_column(&sums, |(status, _)| status.as_str().to_owned()))
+    .bind(collect_column(&sums, |(_, sum)| *sum))
     .bind(unless_gone)
     .execute(conn)
     .await?;

@@ -25,7 +25,7 @@ pub struct PgExports(TenantPool);
 
 impl PgExports {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool.planned_for_values())
+        Self(pool.with_custom_plans())
     }
 }
 

@@ -17,7 +17,7 @@ pub struct PgInsights(TenantPool);
 
 impl PgInsights {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool.planned_for_values())
+        Self(pool.with_custom_plans())
     }
 
     async fn read<T: DeserializeOwned>(&self, account: AccountId, statement: Sql<'static>) -> Result<T, StoreError> {

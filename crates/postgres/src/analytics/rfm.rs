@@ -10,8 +10,8 @@ use serde_json::Value;
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, corrupt};
-use crate::pool::{PlatformPool, TenantPool};
+use crate::errors::{DbResult, corrupt};
+use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{Id, Number, sql};
 use crate::transactions::in_tenant;
 
@@ -22,15 +22,15 @@ const TIMES: &str = "SET LOCAL statement_timeout = '10min'; SET LOCAL lock_timeo
 #[derive(Clone, Debug)]
 pub struct PgRfm {
     tenants: TenantPool,
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgRfm {
     /// `platform` looks for what is due, across accounts.
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
-            tenants: tenants.planned_for_values(),
-            platform,
+            tenants: tenants.with_custom_plans(),
+            owner,
         }
     }
 }
@@ -83,7 +83,7 @@ async fn score(
     account: AccountId,
     grid: &[(i32, i32, RfmSegment)],
     enough: i64,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     conn.batch_execute(TIMES).await?;
     let orders: Number = sql(ORDERS).bind(account).get_result(&mut *conn).await?;
     if orders.n >= enough {
@@ -112,7 +112,12 @@ async fn score(
 
 /// The calculation's row is written last, so that nobody who asks for one waits for it. Nothing is kept of what
 /// somebody else has taken over. Its moment is that of the scores, and none where there are none.
-async fn conclude(conn: &mut AsyncPgConnection, claim: &RfmClaim, next: OffsetDateTime, scored: bool) -> Attempt<bool> {
+async fn conclude(
+    conn: &mut AsyncPgConnection,
+    claim: &RfmClaim,
+    next: OffsetDateTime,
+    scored: bool,
+) -> DbResult<bool> {
     let concluded = sql("UPDATE rfm_calculations
          SET calculated_at = CASE WHEN $4 THEN now() END, due_at = $3, worker = NULL, leased_until = NULL
          WHERE account_id = $1 AND worker = $2")
@@ -149,7 +154,7 @@ impl RfmStore for PgRfm {
     async fn unplanned(&self, limit: i64) -> Result<Vec<AccountId>, StoreError> {
         let statement = sql("SELECT a.id FROM accounts a
              WHERE NOT EXISTS (SELECT FROM rfm_calculations r WHERE r.account_id = a.id) LIMIT $1");
-        let rows: Vec<Id> = self.platform.rows(statement.bind(limit)).await?;
+        let rows: Vec<Id> = self.owner.rows(statement.bind(limit)).await?;
         Ok(rows.into_iter().map(|row| row.id.into()).collect())
     }
 
@@ -161,7 +166,7 @@ impl RfmStore for PgRfm {
              ON CONFLICT DO NOTHING")
         .bind(due.iter().map(|(account, _)| account.0).collect::<Vec<_>>())
         .bind(due.iter().map(|(_, due_at)| *due_at).collect::<Vec<_>>());
-        self.platform.run(statement).await.map(drop)
+        self.owner.run(statement).await.map(drop)
     }
 
     async fn claim(&self, worker: Uuid, lease: Duration) -> Result<Option<AccountId>, StoreError> {
@@ -172,7 +177,7 @@ impl RfmStore for PgRfm {
                ORDER BY due_at LIMIT 1 FOR UPDATE SKIP LOCKED)
              RETURNING account_id AS id",
         );
-        let claimed: Option<Id> = self.platform.row_if_any(statement.bind(worker).bind(lease)).await?;
+        let claimed: Option<Id> = self.owner.row_if_any(statement.bind(worker).bind(lease)).await?;
         Ok(claimed.map(|row| row.id.into()))
     }
 

@@ -34,7 +34,7 @@ struct Feed {
 
 impl PgAnalytics {
     pub fn new(pool: TenantPool) -> Self {
-        Self(pool.planned_for_values())
+        Self(pool.with_custom_plans())
     }
 
     /// None where the statement answers no row.

@@ -10,15 +10,15 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use crate::errors::corrupt;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Number, sql};
 
 /// The gateway's events.
 #[derive(Clone, Debug)]
-pub struct PgGatewayEvents(PlatformPool);
+pub struct PgGatewayEvents(OwnerPool);
 
 impl PgGatewayEvents {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }

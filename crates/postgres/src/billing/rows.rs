@@ -8,7 +8,7 @@ use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{corrupt, word};
+use crate::errors::{corrupt, parse_enum};
 
 /// The columns of a subscription.
 macro_rules! subscription_columns {
@@ -91,9 +91,9 @@ impl TryFrom<SubscriptionRow> for Subscription {
             account_id: row.account_id.into(),
             id: row.id.into(),
             plan: row.plan,
-            cycle: word(&row.cycle)?,
-            status: word(&row.status)?,
-            billing_type: word(&row.billing_type)?,
+            cycle: parse_enum(&row.cycle)?,
+            status: parse_enum(&row.status)?,
+            billing_type: parse_enum(&row.billing_type)?,
             value: Cents(row.value),
             billing_email: row.billing_email,
             gateway_customer_id: row.gateway_customer_id,
@@ -168,7 +168,7 @@ impl TryFrom<PaymentRow> for Payment {
             gateway_payment_id: row.gateway_payment_id,
             billing_type: row.billing_type,
             value: Cents(row.value),
-            cycle: row.cycle.as_deref().map(word).transpose()?,
+            cycle: row.cycle.as_deref().map(parse_enum).transpose()?,
             status: row.status,
             invoice_url: row.invoice_url,
             bank_slip_url: row.bank_slip_url,

@@ -7,7 +7,7 @@ use recado_domain::billing::{Standing, SubscriptionState};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::sql::sql;
 
 #[derive(QueryableByName)]
@@ -27,7 +27,7 @@ struct StandingRow {
 }
 
 /// The account's plan, grant and subscriptions, and the database's time.
-pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<(Standing, OffsetDateTime)> {
+pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<(Standing, OffsetDateTime)> {
     let rows: Vec<StandingRow> = sql(
         "SELECT a.plan AS account_plan, a.granted_plan, s.plan, s.status, s.current_period_end, now() AS now
          FROM accounts a LEFT JOIN subscriptions s ON s.account_id = a.id AND NOT s.attempt
@@ -41,7 +41,7 @@ pub(crate) async fn standing(conn: &mut AsyncPgConnection, account: AccountId) -
         if let (Some(plan), Some(status)) = (row.plan, row.status) {
             subscriptions.push(SubscriptionState {
                 plan,
-                status: word(&status)?,
+                status: parse_enum(&status)?,
                 current_period_end: row.current_period_end,
             });
         }

@@ -15,7 +15,7 @@ use time::OffsetDateTime;
 
 use super::rows::{PaymentRow, SubscriptionRow, payment_columns, subscription_columns};
 use crate::analytics::replies_of_month;
-use crate::errors::{Attempt, Fault, corrupt, word};
+use crate::errors::{DbError, DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Answer, Number, Sql, sql};
@@ -104,12 +104,12 @@ macro_rules! usage_columns {
     };
 }
 
-async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Usage> {
+async fn usage(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Usage> {
     let usage = sql(concat!("SELECT ", usage_columns!())).bind(account);
     Ok(usage.get_result::<UsageRow>(conn).await?.into())
 }
 
-async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> Attempt<Option<Subscription>> {
+async fn one(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<Subscription>> {
     let row: Option<SubscriptionRow> = query.get_result(conn).await.optional()?;
     Ok(row.map(Subscription::try_from).transpose()?)
 }
@@ -143,7 +143,7 @@ fn by_id<'a>(account: AccountId, id: SubscriptionId) -> Sql<'a> {
 }
 
 /// The place is the partial unique index over live subscriptions.
-async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> Attempt<Option<Reserved>> {
+async fn reserve(conn: &mut AsyncPgConnection, attempt: &Subscription) -> DbResult<Option<Reserved>> {
     let intent = intent(attempt)?;
     let inserted = sql(
         "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, billing_email, intent,
@@ -189,7 +189,7 @@ async fn facts(
     account: AccountId,
     id: SubscriptionId,
     gateway_payment_id: Option<&str>,
-) -> Attempt<Option<Facts>> {
+) -> DbResult<Option<Facts>> {
     let Some(subscription) = one(&mut *conn, by_id(account, id)).await? else {
         return Ok(None);
     };
@@ -222,7 +222,7 @@ async fn others(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: SubscriptionId,
-) -> Attempt<Vec<SubscriptionState>> {
+) -> DbResult<Vec<SubscriptionState>> {
     let rows: Vec<StateRow> = sql("SELECT plan, status, current_period_end FROM subscriptions
          WHERE account_id = $1 AND id <> $2 AND NOT attempt")
     .bind(account)
@@ -232,7 +232,7 @@ async fn others(
     let state = |row: StateRow| {
         Ok(SubscriptionState {
             plan: row.plan,
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             current_period_end: row.current_period_end,
         })
     };
@@ -240,7 +240,7 @@ async fn others(
 }
 
 /// The one way in which a subscription changes, with all that commits with it.
-async fn write(conn: &mut AsyncPgConnection, change: &Change) -> Attempt<Writing> {
+async fn write(conn: &mut AsyncPgConnection, change: &Change) -> DbResult<Writing> {
     let (account, id) = (change.subscription.account_id, change.subscription.id);
     if let Some(event) = change.applies
         && mark_applied(account, event).execute(&mut *conn).await? == 0
@@ -298,7 +298,7 @@ async fn set_account_plan(
     account: AccountId,
     paid: &str,
     withdraws_grant: bool,
-) -> Attempt<()> {
+) -> DbResult<()> {
     let grant: Option<GrantRow> = sql("SELECT granted_plan FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
         .get_result(&mut *conn)
@@ -403,7 +403,7 @@ impl SubscriptionStore for PgSubscriptions {
             .read_both::<AccountRow, SubscriptionRow, _, _>(account, overview(account), live(account))
             .await?;
         let row = accounts.into_iter().next();
-        let row = row.ok_or(Fault::Database(diesel::result::Error::NotFound))?;
+        let row = row.ok_or(DbError::Database(diesel::result::Error::NotFound))?;
         Ok(Overview {
             account_name: row.name,
             account_plan: row.plan,
@@ -449,7 +449,7 @@ impl SubscriptionStore for PgSubscriptions {
             unless Writing::Stale | Writing::Missing | Writing::Exceeds(_) | Writing::Repeated);
         match written {
             // Another subscription of the account lives by now.
-            Err(StoreError::Taken { .. }) => Ok(Writing::Stale),
+            Err(StoreError::Duplicate { .. }) => Ok(Writing::Stale),
             written => written,
         }
     }

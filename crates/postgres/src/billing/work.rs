@@ -6,15 +6,15 @@ use recado_domain::shared::{AccountId, StoreError, SubscriptionId};
 use time::Duration;
 
 use super::events::OwnerRow;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Sql, sql};
 
 /// What is due.
 #[derive(Clone, Debug)]
-pub struct PgBillingWork(PlatformPool);
+pub struct PgBillingWork(OwnerPool);
 
 impl PgBillingWork {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 

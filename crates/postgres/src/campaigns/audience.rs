@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::claims::RunRow;
-use crate::errors::{Attempt, corrupt};
+use crate::errors::{DbResult, corrupt};
 use crate::segments::{BoundFilters, belongs, conditions, own};
-use crate::sql::{Number, Sql, Word, bare, sql};
+use crate::sql::{Number, Sql, Word, sql, uuids};
 
 /// The white space and control characters that the domain's `single_spaced` removes from both ends, which `btrim` has to
 /// remove too. A text of the database never holds NUL.
@@ -49,7 +49,7 @@ fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
     query
         .bind(audience.is_everybody())
         .bind(audience.segment_id)
-        .bind(bare(&audience.tag_ids))
+        .bind(uuids(&audience.tag_ids))
         .bind(audience.rfm_segments.clone())
         .bind(filters.created_after)
         .bind(filters.created_before)
@@ -74,7 +74,7 @@ pub(super) async fn freeze(
     account: AccountId,
     campaign: CampaignId,
     audience: &Audience,
-) -> Attempt<i64> {
+) -> DbResult<i64> {
     let text = format!(
         "WITH chosen AS MATERIALIZED (
            SELECT coalesce(array_agg(id), '{{}}') AS ids FROM (SELECT c.id {chosen} ORDER BY c.id) c
@@ -98,7 +98,7 @@ pub(super) async fn freeze(
 
 /// Makes the sends of the first list that is left of a campaign's audience; false when none is. Their ids follow from
 /// campaign and contact. Waits for whoever makes them just now.
-pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> Attempt<bool> {
+pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<bool> {
     let made = sql(format!(
         "WITH part AS (
            DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
@@ -117,7 +117,7 @@ pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, cam
 }
 
 /// A campaign, of any account, whose audience has lists left.
-pub(super) async fn folded(conn: &mut AsyncPgConnection) -> Attempt<Option<QueuedRun>> {
+pub(super) async fn folded(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
     let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_audiences
          ORDER BY account_id, campaign_id LIMIT 1")
     .get_result(conn)
@@ -127,7 +127,7 @@ pub(super) async fn folded(conn: &mut AsyncPgConnection) -> Attempt<Option<Queue
 }
 
 /// [`unfold`] for who does not hold the run: it cannot end meanwhile, and count a list as well as its sends.
-pub(super) async fn unfold_from_outside(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<bool> {
+pub(super) async fn unfold_from_outside(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
     sql("SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR KEY SHARE")
         .bind(run.account_id)
         .bind(run.campaign_id)
@@ -137,7 +137,7 @@ pub(super) async fn unfold_from_outside(conn: &mut AsyncPgConnection, run: Queue
 }
 
 /// How many a freeze would make.
-pub(super) async fn count(conn: &mut AsyncPgConnection, account: AccountId, audience: &Audience) -> Attempt<i64> {
+pub(super) async fn count(conn: &mut AsyncPgConnection, account: AccountId, audience: &Audience) -> DbResult<i64> {
     let text = format!("SELECT count(*) AS n {}", chosen(2));
     let row: Number = bound(sql(text).bind(account), audience).get_result(conn).await?;
     Ok(row.n)
@@ -149,7 +149,7 @@ pub(super) async fn first(
     account: AccountId,
     audience: &Audience,
     limit: i64,
-) -> Attempt<Vec<RecipientRow>> {
+) -> DbResult<Vec<RecipientRow>> {
     let text = format!(
         "SELECT c.id, c.name, c.phone, c.email, c.attributes, false AS opted_out {} ORDER BY c.id LIMIT $10",
         chosen(2)
@@ -163,7 +163,7 @@ pub(super) async fn deleted_segment(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     audience: &Audience,
-) -> Attempt<Option<String>> {
+) -> DbResult<Option<String>> {
     let Some(segment) = audience.segment_id else {
         return Ok(None);
     };
@@ -185,7 +185,7 @@ pub(super) async fn leaves_empty(
     account: AccountId,
     audience: &Audience,
     blanks: &[Blank],
-) -> Attempt<Vec<String>> {
+) -> DbResult<Vec<String>> {
     if blanks.is_empty() {
         return Ok(vec![]);
     }

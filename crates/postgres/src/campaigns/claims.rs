@@ -11,7 +11,7 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::{audience, rows};
-use crate::errors::{Attempt, corrupt};
+use crate::errors::{DbResult, corrupt};
 use crate::sql::{Answer, Number, sql};
 
 /// Looking again sooner than this would only burn time.
@@ -48,7 +48,7 @@ struct OrphanRow {
 }
 
 /// Leases the run that nobody holds and that has waited longest, across accounts.
-pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Duration) -> Attempt<Option<QueuedRun>> {
+pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Duration) -> DbResult<Option<QueuedRun>> {
     let taken: Option<RunRow> = sql("UPDATE campaign_queue
          SET worker = $1, leased_until = now() + $2 * interval '1 microsecond'
          WHERE (account_id, campaign_id) = (SELECT q.account_id, q.campaign_id
@@ -68,7 +68,7 @@ pub(super) async fn take(conn: &mut AsyncPgConnection, worker: Uuid, lease: Dura
 }
 
 /// Queue rows whose campaign is not sending, across accounts.
-pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> Attempt<Vec<QueuedRun>> {
+pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> DbResult<Vec<QueuedRun>> {
     let rows: Vec<RunRow> = sql("SELECT q.account_id, q.campaign_id FROM campaign_queue q
          WHERE NOT EXISTS (SELECT 1 FROM campaigns c
            WHERE c.account_id = q.account_id AND c.id = q.campaign_id AND c.status = 'sending')
@@ -81,7 +81,7 @@ pub(super) async fn leftover(conn: &mut AsyncPgConnection, limit: i64) -> Attemp
 
 /// Deletes the queue row of a campaign that is not sending. A start may be reusing the row: it holds the campaign until
 /// it commits, so that the delete, under the same lock, sees the status that the start left.
-pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<usize> {
+pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<usize> {
     rows::lock(conn, run).await?;
     let deleted = sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2
            AND NOT EXISTS (SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 AND status = 'sending')")
@@ -93,7 +93,7 @@ pub(super) async fn remove_leftover(conn: &mut AsyncPgConnection, run: QueuedRun
 }
 
 /// Whether a run waits for a worker.
-pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> Attempt<bool> {
+pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> DbResult<bool> {
     let waiting: Answer = sql("SELECT EXISTS (SELECT 1 FROM campaign_queue q
            JOIN campaigns c ON c.account_id = q.account_id AND c.id = q.campaign_id
            JOIN accounts a ON a.id = q.account_id
@@ -105,7 +105,7 @@ pub(super) async fn waiting(conn: &mut AsyncPgConnection) -> Attempt<bool> {
 }
 
 /// Runs whose holder let its lease run out, across accounts.
-pub(super) async fn orphaned(conn: &mut AsyncPgConnection) -> Attempt<Vec<(QueuedRun, Uuid)>> {
+pub(super) async fn orphaned(conn: &mut AsyncPgConnection) -> DbResult<Vec<(QueuedRun, Uuid)>> {
     let rows: Vec<OrphanRow> = sql("SELECT account_id, campaign_id, worker FROM campaign_queue
          WHERE worker IS NOT NULL AND leased_until < now() ORDER BY leased_until LIMIT 100")
     .load(conn)
@@ -121,7 +121,7 @@ pub(super) async fn orphaned(conn: &mut AsyncPgConnection) -> Attempt<Vec<(Queue
 }
 
 /// Takes the run from a worker that left it as it was; `expired`: only if its lease ran out.
-pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, expired: bool) -> Attempt<()> {
+pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, expired: bool) -> DbResult<()> {
     let abandoned = sql("UPDATE campaign_queue SET worker = NULL, leased_until = NULL
          WHERE account_id = $1 AND campaign_id = $2 AND worker = $3 AND (NOT $4 OR leased_until < now())")
     .bind(run.account_id)
@@ -142,7 +142,7 @@ pub(super) async fn doubt_started(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,
-) -> Attempt<()> {
+) -> DbResult<()> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
     sql("UPDATE campaign_sends SET unknown_at = now()
          WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NOT NULL
@@ -208,7 +208,7 @@ pub(super) async fn claim(
     after: Option<ContactId>,
     size: i64,
     lease: Duration,
-) -> Attempt<Claim> {
+) -> DbResult<Claim> {
     match renew(conn, run, worker, lease).await? {
         Some(true) => {}
         Some(false) => return Ok(Claim::Stopped),
@@ -249,7 +249,7 @@ async fn due(
     run: QueuedRun,
     after: Option<ContactId>,
     size: i64,
-) -> Attempt<Vec<ClaimedRow>> {
+) -> DbResult<Vec<ClaimedRow>> {
     let rows = sql("WITH due AS MATERIALIZED (
            (SELECT id, contact_id, attempts FROM campaign_sends
             WHERE account_id = $1 AND campaign_id = $2 AND retry_at <= now() AND status = 'pending' AND started_at IS NULL
@@ -274,7 +274,7 @@ async fn due(
 
 /// Whether the run goes on; none when it is not this worker's. The row is locked in any case, and written only once a
 /// tenth of the lease is gone: every turn looks for it, and would walk over what nobody could clear away.
-async fn renew(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, lease: Duration) -> Attempt<Option<bool>> {
+async fn renew(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid, lease: Duration) -> DbResult<Option<bool>> {
     let going: Option<Answer> = sql("WITH held AS (
            SELECT c.status = 'sending' AND c.paused_at IS NULL AND c.deleted_at IS NULL AND a.status = 'active' AS yes,
              q.leased_until < now() + 0.9 * $4 * interval '1 microsecond' AS due
@@ -304,7 +304,7 @@ struct WaitRow {
 }
 
 /// When nothing is due: how long until something is, if anything is left at all.
-async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Claim> {
+async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Claim> {
     let row: WaitRow = sql(
         "SELECT (extract(epoch FROM min(retry_at) - now()) * 1000000)::bigint AS microseconds
          FROM campaign_sends
@@ -321,7 +321,7 @@ async fn later(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Claim> {
     })
 }
 
-pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> Attempt<()> {
+pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker: Uuid) -> DbResult<()> {
     sql("UPDATE campaign_queue
          SET worker = NULL, leased_until = NULL, waiting_since = now(), retry_at = NULL, retries = 0
          WHERE account_id = $1 AND campaign_id = $2 AND worker = $3")
@@ -334,7 +334,7 @@ pub(super) async fn release(conn: &mut AsyncPgConnection, run: QueuedRun, worker
 }
 
 /// How often in a row the run was postponed.
-pub(super) async fn postponed(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<u32> {
+pub(super) async fn postponed(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<u32> {
     let retries: Option<Number> =
         sql("SELECT retries::bigint AS n FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
             .bind(run.account_id)
@@ -350,7 +350,7 @@ pub(super) async fn postpone(
     run: QueuedRun,
     worker: Uuid,
     delay: Duration,
-) -> Attempt<()> {
+) -> DbResult<()> {
     sql("UPDATE campaign_queue
          SET worker = NULL, leased_until = NULL, waiting_since = now(),
            retry_at = now() + $4 * interval '1 microsecond', retries = retries + 1
@@ -365,7 +365,7 @@ pub(super) async fn postpone(
 }
 
 /// A resumed run is not postponed any longer.
-pub(super) async fn end_delay(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> Attempt<()> {
+pub(super) async fn end_delay(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<()> {
     sql("UPDATE campaign_queue SET retry_at = NULL, retries = 0
          WHERE account_id = $1 AND campaign_id = $2 AND retry_at IS NOT NULL")
     .bind(account)

@@ -9,7 +9,7 @@ use recado_domain::shared::{AccountId, CampaignId};
 use recado_domain::templates::Template;
 use serde_json::Value;
 
-use crate::errors::{Attempt, corrupt, failed};
+use crate::errors::{DbResult, corrupt, failed};
 use crate::sql::sql;
 use crate::templates;
 
@@ -27,7 +27,7 @@ pub(super) struct Contents {
     pub(super) frozen: bool,
 }
 
-async fn find(conn: &mut AsyncPgConnection, campaign: &Campaign) -> Attempt<Option<RunContent>> {
+async fn find(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<Option<RunContent>> {
     // Nothing is frozen before the start.
     if campaign.executed_at.is_none() {
         return Ok(None);
@@ -51,7 +51,7 @@ pub(super) async fn freeze(
     account: AccountId,
     id: CampaignId,
     content: &RunContent,
-) -> Attempt<()> {
+) -> DbResult<()> {
     sql(
         "INSERT INTO campaign_run_contents (account_id, campaign_id, content, body_text) VALUES ($1, $2, $3, $4)
          ON CONFLICT (account_id, campaign_id) DO NOTHING",
@@ -67,7 +67,7 @@ pub(super) async fn freeze(
 
 /// The campaign and its template: as they were when the run started, else as they are now. A deleted template counts only
 /// for a run that has started.
-pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> Attempt<Contents> {
+pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> DbResult<Contents> {
     let content = find(conn, &campaign).await?;
     let template = match campaign.template_id {
         Some(id) => templates::one(conn, campaign.account_id, id, content.is_some()).await?,
@@ -92,7 +92,7 @@ pub(super) async fn read(conn: &mut AsyncPgConnection, campaign: Campaign) -> At
 
 /// The same for the worker of a run. One that started before contents were frozen gets those of now, deleted or not, and
 /// keeps them from then on.
-pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campaign) -> Attempt<(Campaign, Template)> {
+pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campaign) -> DbResult<(Campaign, Template)> {
     let (account, id) = (campaign.account_id, campaign.id);
     let contents = read(conn, campaign).await?;
     if let (true, Some(template)) = (contents.frozen, contents.template) {
@@ -112,7 +112,7 @@ pub(super) async fn read_or_freeze(conn: &mut AsyncPgConnection, campaign: Campa
 
 /// Whether the failed sends of a campaign may be tried again with what it sent first; locks its template. Freezes the
 /// content of a run that started before contents were frozen.
-pub(super) async fn freeze_for_retry(conn: &mut AsyncPgConnection, campaign: &Campaign) -> Attempt<bool> {
+pub(super) async fn freeze_for_retry(conn: &mut AsyncPgConnection, campaign: &Campaign) -> DbResult<bool> {
     let frozen = find(conn, campaign).await?.is_some();
     let template = match campaign.template_id {
         Some(id) => templates::locked(conn, campaign.account_id, id, frozen).await?,

@@ -11,11 +11,16 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::{claims, rows, usage};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::outbox;
 use crate::sql::{Answer, Id, sql};
 
-pub(super) async fn pause(conn: &mut AsyncPgConnection, run: QueuedRun, reason: &str, events: &[Event]) -> Attempt<()> {
+pub(super) async fn pause(
+    conn: &mut AsyncPgConnection,
+    run: QueuedRun,
+    reason: &str,
+    events: &[Event],
+) -> DbResult<()> {
     let paused = sql(
         "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL AND status = 'sending' AND paused_at IS NULL",
@@ -45,7 +50,7 @@ pub(crate) async fn pause_template(
     account: AccountId,
     template: TemplateId,
     reason: &str,
-) -> Attempt<()> {
+) -> DbResult<()> {
     // A simulated run calls no platform.
     let paused: Vec<PausedRow> = sql(
         "UPDATE campaigns SET paused_at = now(), pause_reason = $3, updated_at = now(), version = version + 1
@@ -68,7 +73,7 @@ pub(crate) async fn under_way_with(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     template: TemplateId,
-) -> Attempt<Vec<Uuid>> {
+) -> DbResult<Vec<Uuid>> {
     let rows: Vec<Id> = sql("SELECT id FROM campaigns
          WHERE account_id = $1 AND template_id = $2 AND deleted_at IS NULL AND status IN ('scheduled', 'sending')
          ORDER BY id")
@@ -85,7 +90,7 @@ struct NowRow {
     now: OffsetDateTime,
 }
 
-pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
+pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunReport>> {
     let (account, id) = (run.account_id, run.campaign_id);
     let Some(row) = rows::locked(conn, account, id).await? else {
         return Ok(None);
@@ -122,7 +127,7 @@ pub(super) async fn give_up(
     run: QueuedRun,
     status: CampaignStatus,
     events: &[Event],
-) -> Attempt<()> {
+) -> DbResult<()> {
     rows::lock(conn, run).await?;
     let given_up = sql("WITH place AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
@@ -156,7 +161,7 @@ pub(super) async fn end_run(
     account: AccountId,
     id: CampaignId,
     month: Option<Date>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     // First, and waiting for whoever marks sends as started: the count below sees what they did.
     sql("DELETE FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2")
         .bind(account)

@@ -7,18 +7,18 @@ use recado_domain::campaigns::{LOWEST_RATE, PaceStore, Portion, RATE_HALVING_INT
 use recado_domain::shared::StoreError;
 use time::Duration;
 
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
 
 /// The pace of numbers. A number may serve several accounts, so that its row belongs to none.
 #[derive(Clone, Debug)]
 pub struct PgPaces {
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgPaces {
-    pub fn new(platform: PlatformPool) -> Self {
-        Self { platform }
+    pub fn new(owner: OwnerPool) -> Self {
+        Self { owner }
     }
 }
 
@@ -60,7 +60,7 @@ impl PaceStore for PgPaces {
         .bind(portion.time)
         .bind(RATE_RECOVERY)
         .bind(i64::from(portion.messages));
-        let row = self.platform.row::<SlotRow>(query).await?;
+        let row = self.owner.row::<SlotRow>(query).await?;
         Ok(SendSlot {
             wait: Duration::microseconds(row.microseconds),
             limit: row.throttled_rate,
@@ -83,6 +83,6 @@ impl PaceStore for PgPaces {
         .bind(RATE_RECOVERY)
         .bind(LOWEST_RATE.min(rate))
         .bind(RATE_HALVING_INTERVAL);
-        Ok(self.platform.row::<RateRow>(query).await?.rate)
+        Ok(self.owner.row::<RateRow>(query).await?.rate)
     }
 }

@@ -6,7 +6,7 @@ use recado_domain::shared::{AccountId, CampaignId};
 
 use super::audience;
 use super::{retries, runs, usage};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 
 /// Every statement sees the same moment, and none of them can change anything.
 const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
@@ -17,7 +17,7 @@ pub(super) async fn survey(
     account: AccountId,
     id: CampaignId,
     first: i64,
-) -> Attempt<Option<Survey>> {
+) -> DbResult<Option<Survey>> {
     conn.batch_execute(ONE_MOMENT).await?;
     let Some(facts) = runs::facts(conn, account, id).await? else {
         return Ok(None);

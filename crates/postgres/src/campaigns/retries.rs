@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::claims::WHOLE_RUN_TIMEOUT;
 use super::store;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{Sql, sql};
 
@@ -115,14 +115,14 @@ struct TotalRow {
     earliest: Option<OffsetDateTime>,
 }
 
-fn report(rows: Vec<TotalRow>) -> Attempt<RetryReport> {
+fn report(rows: Vec<TotalRow>) -> DbResult<RetryReport> {
     let mut report = RetryReport::default();
     for row in rows {
         match row.reason {
             None => report.tried += row.n,
             Some(reason) => report.left_out.push(LeftOut {
                 earliest: row.earliest.filter(|_| reason == "later"),
-                reason: word(&reason)?,
+                reason: parse_enum(&reason)?,
                 code: row.code,
                 count: row.n,
             }),
@@ -138,7 +138,7 @@ pub(super) async fn forecast(
     id: CampaignId,
     at: Option<OffsetDateTime>,
     request: &RetryRequest,
-) -> Attempt<RetryReport> {
+) -> DbResult<RetryReport> {
     conn.batch_execute(WHOLE_RUN_TIMEOUT).await?;
     let text = format!("WITH {} {TOTALS}", judged(""));
     report(bound(text, account, id, at, request).load(conn).await?)
@@ -152,7 +152,7 @@ pub(super) async fn renew(
     id: CampaignId,
     month: Date,
     request: &RetryRequest,
-) -> Attempt<RetryReport> {
+) -> DbResult<RetryReport> {
     let text = format!(
         "WITH {judged}, renewed AS (
            UPDATE campaign_sends s SET status = 'pending', attempts = 0, started_at = NULL,
@@ -188,7 +188,7 @@ pub(super) async fn renew_untried(
     account: AccountId,
     id: CampaignId,
     month: Date,
-) -> Attempt<i64> {
+) -> DbResult<i64> {
     let renewed = sql("WITH untried AS (
            SELECT id FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL
@@ -209,7 +209,7 @@ pub(super) async fn renew_untried(
 pub(super) async fn schedule(
     conn: &mut AsyncPgConnection,
     schedule: &RetrySchedule,
-) -> Attempt<(Write<CampaignStatus>, RetryReport)> {
+) -> DbResult<(Write<CampaignStatus>, RetryReport)> {
     let (campaign, request, scheduler) = (&schedule.campaign, &schedule.request, &schedule.scheduler);
     let (account, id) = (campaign.account_id, campaign.id);
     let moved = sql(
@@ -249,7 +249,7 @@ pub(super) async fn schedule(
 }
 
 /// Ends the scheduled retry of a campaign that shows none any more.
-pub(super) async fn unschedule(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> Attempt<()> {
+pub(super) async fn unschedule(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId) -> DbResult<()> {
     sql("DELETE FROM campaign_retries WHERE account_id = $1 AND campaign_id = $2")
         .bind(account)
         .bind(id)

@@ -13,7 +13,7 @@ use serde_json::Value;
 use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
-use crate::errors::{Attempt, corrupt, failed, word};
+use crate::errors::{DbResult, corrupt, failed, parse_enum};
 use crate::schema::campaigns;
 use crate::sql::{Sql, sql};
 
@@ -73,7 +73,7 @@ impl TryFrom<CampaignRow> for Campaign {
             }),
             variables: row.variables.map(serde_json::from_value).transpose().map_err(corrupt)?,
             folder_id: row.folder_id.map(Into::into),
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             total_recipients: row.total_recipients,
             simulated: row.simulated,
             executed_at: row.executed_at,
@@ -154,7 +154,7 @@ pub(super) async fn one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Option<CampaignRow>> {
+) -> DbResult<Option<CampaignRow>> {
     let row = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
@@ -171,7 +171,7 @@ pub(super) async fn locked(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Option<CampaignRow>> {
+) -> DbResult<Option<CampaignRow>> {
     let row = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
@@ -185,7 +185,7 @@ pub(super) async fn locked(
 }
 
 /// Locks the campaign of a run, deleted or not, as everything that changes its queue row does first.
-pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<()> {
+pub(super) async fn lock(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<()> {
     sql("SELECT 1 FROM campaigns WHERE account_id = $1 AND id = $2 FOR NO KEY UPDATE")
         .bind(run.account_id)
         .bind(run.campaign_id)
@@ -253,7 +253,7 @@ pub(super) async fn counts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Option<SendCounts>> {
+) -> DbResult<Option<SendCounts>> {
     let row: Option<CountsRow> = counted(account, id).get_result(conn).await.optional()?;
     Ok(row.map(SendCounts::from))
 }
@@ -281,7 +281,7 @@ pub(super) fn placed<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
 }
 
 /// The same, for those who read it as part of something else.
-pub(super) async fn place(conn: &mut AsyncPgConnection, place: Sql<'_>) -> Attempt<Option<Announced>> {
+pub(super) async fn place(conn: &mut AsyncPgConnection, place: Sql<'_>) -> DbResult<Option<Announced>> {
     let row: Option<PlaceRow> = place.get_result(conn).await.optional()?;
     Ok(row.map(Announced::try_from).transpose()?)
 }
@@ -292,7 +292,7 @@ impl TryFrom<PlaceRow> for Announced {
     fn try_from(row: PlaceRow) -> Result<Self, StoreError> {
         let (ip_address, support_admin) = (row.ip_address, row.support_admin);
         Ok(Self {
-            trigger: word(&row.trigger)?,
+            trigger: parse_enum(&row.trigger)?,
             actor: row.user_id.map(|user_id| Actor {
                 user_id: user_id.into(),
                 ip_address,

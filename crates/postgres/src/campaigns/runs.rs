@@ -24,10 +24,10 @@ use super::sends::{Settlement, lock_sends};
 use super::turns::is_plain;
 use super::{audience, claims, contents, ending, retries, rows, starting, turns, usage};
 use crate::contacts::{learn_wa_ids, withdraw};
-use crate::errors::Attempt;
-use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Answer, Id, bare, sql};
-use crate::transactions::{in_platform, in_tenant, on_platform};
+use crate::errors::DbResult;
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::{Answer, Id, sql, uuids};
+use crate::transactions::{in_owner, in_tenant, on_owner};
 use crate::{billing, whatsapp};
 
 /// Runs.
@@ -36,15 +36,15 @@ pub struct PgRuns {
     tenants: TenantPool,
     /// For sends that are named.
     sends: TenantPool,
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgRuns {
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
         Self {
             sends: tenants.clone(),
-            tenants: tenants.planned_for_values(),
-            platform,
+            tenants: tenants.with_custom_plans(),
+            owner,
         }
     }
 }
@@ -95,7 +95,7 @@ impl RunStore for PgRuns {
     }
 
     async fn due_retries(&self, limit: i64) -> Result<Vec<DueRetry>, StoreError> {
-        let rows = self.platform.rows::<retries::DueRow>(retries::due(limit)).await?;
+        let rows = self.owner.rows::<retries::DueRow>(retries::due(limit)).await?;
         Ok(rows.into_iter().map(DueRetry::from).collect())
     }
 
@@ -106,7 +106,7 @@ impl RunStore for PgRuns {
              ORDER BY c.scheduled_at LIMIT $1",
         )
         .bind(limit);
-        let runs = self.platform.rows::<KeyRow>(query).await?.into_iter();
+        let runs = self.owner.rows::<KeyRow>(query).await?.into_iter();
         let runs = runs.map(|row| QueuedRun {
             account_id: row.account_id.into(),
             campaign_id: row.id.into(),
@@ -115,25 +115,25 @@ impl RunStore for PgRuns {
     }
 
     async fn take(&self, worker: Uuid, lease: Duration) -> Result<Option<QueuedRun>, StoreError> {
-        let orphaned = on_platform!(self.platform, |conn| claims::orphaned(conn))?;
+        let orphaned = on_owner!(self.owner, |conn| claims::orphaned(conn))?;
         for (run, lost) in orphaned {
             in_tenant!(self.tenants, run.account_id, |conn| claims::abandon(
                 conn, run, lost, true
             ))?;
         }
-        in_platform!(self.platform, |conn| claims::take(conn, worker, lease))
+        in_owner!(self.owner, |conn| claims::take(conn, worker, lease))
     }
 
     async fn sweep_queue(&self, limit: i64) -> Result<u64, StoreError> {
         let mut deleted = 0;
-        for run in on_platform!(self.platform, |conn| claims::leftover(conn, limit))? {
+        for run in on_owner!(self.owner, |conn| claims::leftover(conn, limit))? {
             deleted += in_tenant!(self.tenants, run.account_id, |conn| claims::remove_leftover(conn, run))?;
         }
         Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
     }
 
     async fn waiting(&self) -> Result<bool, StoreError> {
-        on_platform!(self.platform, |conn| claims::waiting(conn))
+        on_owner!(self.owner, |conn| claims::waiting(conn))
     }
 
     async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
@@ -165,7 +165,7 @@ impl RunStore for PgRuns {
             let other: Vec<(SendId, SendResult)> = other.into_iter().cloned().collect();
             self.record(run, &other).await?;
         }
-        on_platform!(self.platform, |conn| turns::turn(conn, run, worker, &plain, next))
+        on_owner!(self.owner, |conn| turns::turn(conn, run, worker, &plain, next))
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
@@ -216,7 +216,7 @@ impl RunStore for PgRuns {
     }
 
     async fn unfold(&self) -> Result<bool, StoreError> {
-        match on_platform!(self.platform, |conn| audience::folded(conn))? {
+        match on_owner!(self.owner, |conn| audience::folded(conn))? {
             Some(run) => in_tenant!(self.tenants, run.account_id, |conn| audience::unfold_from_outside(
                 conn, run
             )),
@@ -251,14 +251,14 @@ impl PgRuns {
         .bind(ttl)
         .bind(limit);
         let mut sends: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
-        for row in self.platform.rows::<KeyRow>(query).await? {
+        for row in self.owner.rows::<KeyRow>(query).await? {
             sends.entry(row.account_id.into()).or_default().push(row.id);
         }
         Ok(sends)
     }
 }
 
-async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[Uuid], ttl: Duration) -> Attempt<u64> {
+async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[Uuid], ttl: Duration) -> DbResult<u64> {
     let mut sends = lock_sends(conn, account, ids.to_vec(), vec![]).await?;
     let mut failed = 0;
     for send in sends.iter_mut() {
@@ -273,9 +273,9 @@ async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[
     Ok(failed)
 }
 
-async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> Attempt<()> {
+async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId, SendResult)]) -> DbResult<()> {
     let ids: Vec<SendId> = results.iter().map(|(id, _)| *id).collect();
-    let mut sends = lock_sends(conn, run.account_id, bare(&ids), vec![]).await?;
+    let mut sends = lock_sends(conn, run.account_id, uuids(&ids), vec![]).await?;
     let (mut contacts, mut wa_ids, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
     for (id, result) in results {
         let Some(send) = sends.by_id(*id).filter(|send| send.campaign() == run.campaign_id) else {
@@ -301,7 +301,7 @@ async fn record(conn: &mut AsyncPgConnection, run: QueuedRun, results: &[(SendId
     Settlement::of(sends).write(conn, run.account_id).await
 }
 
-async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunReport>> {
+async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunReport>> {
     let Some(row) = rows::one(conn, run.account_id, run.campaign_id).await? else {
         return Ok(None);
     };
@@ -319,7 +319,7 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<
     Ok(Some(report))
 }
 
-async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> Attempt<Option<RunMaterial>> {
+async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunMaterial>> {
     let account = run.account_id;
     let Some(row) = rows::one(conn, account, run.campaign_id).await? else {
         return Ok(None);
@@ -342,7 +342,7 @@ pub(super) async fn facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Option<RunFacts>> {
+) -> DbResult<Option<RunFacts>> {
     let Some(row) = rows::one(conn, account, id).await? else {
         return Ok(None);
     };
@@ -384,7 +384,7 @@ async fn resume_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Option<ResumeFacts>> {
+) -> DbResult<Option<ResumeFacts>> {
     let Some(run) = facts(conn, account, id).await? else {
         return Ok(None);
     };
@@ -416,7 +416,7 @@ async fn resume_facts(
     }))
 }
 
-async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<Option<ProfileId>> {
+async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<Option<ProfileId>> {
     let first = sql("SELECT id FROM whatsapp_profiles WHERE account_id = $1 ORDER BY created_at, id LIMIT 1")
         .bind(account)
         .get_result::<Id>(conn)
@@ -427,7 +427,7 @@ async fn default_profile(conn: &mut AsyncPgConnection, account: AccountId) -> At
 
 /// The month's limit that a run keeps to: the one that it was decided on, or the present plan's where that is smaller.
 /// None: the account has no active plan any more.
-pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> Attempt<Option<i64>> {
+pub(super) async fn limit_now(conn: &mut AsyncPgConnection, account: AccountId, decided: i64) -> DbResult<Option<i64>> {
     let (standing, now) = billing::standing(conn, account).await?;
     Ok(standing.messages_per_month(now).map(|limit| limit.min(decided)))
 }

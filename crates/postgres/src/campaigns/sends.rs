@@ -8,17 +8,17 @@ use diesel::sql_types::{
     Array, BigInt, Bool, Date as SqlDate, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid,
 };
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Counted, MessageNews, SendCounts, SendResult, SendStatus, StatusPricing};
+use recado_domain::campaigns::{CounterChange, MessageNews, SendCounts, SendResult, SendStatus, StatusPricing};
 use recado_domain::shared::{AccountId, CampaignId, SendId};
 use serde_json::Value;
 use time::{Date, Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::usage;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pricing::stored;
-use crate::sql::{column, key_rows, sql};
+use crate::sql::{collect_column, key_rows, sql};
 
 #[derive(QueryableByName)]
 struct SendRow {
@@ -70,7 +70,7 @@ struct SendRow {
 }
 
 /// A locked send.
-pub(crate) struct HeldSend {
+pub(crate) struct LockedSend {
     row: SendRow,
     status: SendStatus,
     before: SendStatus,
@@ -81,7 +81,7 @@ pub(crate) struct HeldSend {
     learned: bool,
 }
 
-impl HeldSend {
+impl LockedSend {
     pub(crate) fn campaign(&self) -> CampaignId {
         self.row.campaign_id.into()
     }
@@ -218,7 +218,7 @@ impl HeldSend {
 }
 
 /// Sends of one account, locked until the transaction ends, together with the standing of their campaigns.
-pub(crate) struct HeldSends(Vec<HeldSend>);
+pub(crate) struct LockedSends(Vec<LockedSend>);
 
 /// Locks the sends with these ids or these ids of messages, in the order of their ids; of each the campaign first, as
 /// everybody does.
@@ -231,7 +231,7 @@ pub(crate) async fn lock_sends(
     account: AccountId,
     ids: Vec<Uuid>,
     messages: Vec<String>,
-) -> Attempt<HeldSends> {
+) -> DbResult<LockedSends> {
     let rows: Vec<SendRow> = sql(format!(
         "SELECT s.id, s.campaign_id, s.contact_id, s.status, s.attempts,
            s.started_at, s.retry_at, s.unknown_at, s.sent_at, s.delivered_at, s.read_at, s.failed_at, s.error_code,
@@ -258,8 +258,8 @@ pub(crate) async fn lock_sends(
     .await?;
     let mut sends = Vec::with_capacity(rows.len());
     for row in rows {
-        let status: SendStatus = word(&row.status)?;
-        let mut send = HeldSend {
+        let status: SendStatus = parse_enum(&row.status)?;
+        let mut send = LockedSend {
             pricing: stored(row.pricing.as_ref())?,
             row,
             status,
@@ -271,12 +271,12 @@ pub(crate) async fn lock_sends(
         send.held_before = send.holds_place();
         sends.push(send);
     }
-    Ok(HeldSends(sends))
+    Ok(LockedSends(sends))
 }
 
-impl HeldSends {
+impl LockedSends {
     /// By the send's id, else by the message's. News of the message of an earlier try, however long ago, finds nothing.
-    pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut HeldSend> {
+    pub(crate) fn find(&mut self, id: Option<SendId>, message_id: &str) -> Option<&mut LockedSend> {
         let by_id = id.and_then(|id| self.0.binary_search_by_key(&id.0, |send| send.row.id).ok());
         let by_message = || {
             self.0
@@ -288,12 +288,12 @@ impl HeldSends {
         (!found.row.superseded.iter().any(|earlier| earlier == message_id)).then_some(found)
     }
 
-    pub(crate) fn by_id(&mut self, id: SendId) -> Option<&mut HeldSend> {
+    pub(crate) fn by_id(&mut self, id: SendId) -> Option<&mut LockedSend> {
         let position = self.0.binary_search_by_key(&id.0, |send| send.row.id).ok()?;
         self.0.get_mut(position)
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut HeldSend> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LockedSend> {
         self.0.iter_mut()
     }
 }
@@ -307,22 +307,22 @@ struct UsageDelta {
 
 /// What is to be written of sends that moved.
 pub(crate) struct Settlement {
-    sends: Vec<HeldSend>,
+    sends: Vec<LockedSend>,
     counts: BTreeMap<Uuid, SendCounts>,
     usage: BTreeMap<Date, UsageDelta>,
     news: Vec<MessageNews>,
 }
 
 impl Settlement {
-    pub(crate) fn of(HeldSends(sends): HeldSends) -> Self {
-        let sends: Vec<HeldSend> = sends.into_iter().filter(|send| send.changed).collect();
-        let mut moves: BTreeMap<Uuid, Vec<Counted>> = BTreeMap::new();
+    pub(crate) fn of(LockedSends(sends): LockedSends) -> Self {
+        let sends: Vec<LockedSend> = sends.into_iter().filter(|send| send.changed).collect();
+        let mut moves: BTreeMap<Uuid, Vec<CounterChange>> = BTreeMap::new();
         let mut usage: BTreeMap<Date, UsageDelta> = BTreeMap::new();
         let mut news = vec![];
         for send in &sends {
             if send.before != send.status {
                 news.push(send.news());
-                let moved = Counted {
+                let moved = CounterChange {
                     from: send.before,
                     to: send.status,
                 };
@@ -349,7 +349,7 @@ impl Settlement {
 
     /// A fixed number of statements, one more for each campaign and month; in the order of their keys, so that two
     /// settlements queue up instead of blocking each other.
-    pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
+    pub(crate) async fn write(self, conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
         if self.sends.is_empty() {
             return Ok(());
         }
@@ -384,7 +384,7 @@ fn accepted(status: SendStatus) -> bool {
     matches!(status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read)
 }
 
-async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<HeldSend>) -> Attempt<()> {
+async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Vec<LockedSend>) -> DbResult<()> {
     let moments =
         |of: fn(&SendRow) -> Option<OffsetDateTime>| sends.iter().map(|send| of(&send.row)).collect::<Vec<_>>();
     let query = sql(format!(
@@ -429,7 +429,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
             .collect::<Vec<_>>(),
     )
     .bind(sends.iter().map(|send| send.row.never_confirmed).collect::<Vec<_>>())
-    .bind(column(&sends, |send| {
+    .bind(collect_column(&sends, |send| {
         send.pricing.as_ref().map(StatusPricing::to_stored)
     }));
     query.execute(&mut *conn).await?;
@@ -437,7 +437,7 @@ async fn write_sends(conn: &mut AsyncPgConnection, account: AccountId, sends: Ve
 }
 
 /// Keeps the platform's ids of messages that were learned just now.
-async fn name_messages(conn: &mut AsyncPgConnection, account: AccountId, sends: &[HeldSend]) -> Attempt<()> {
+async fn name_messages(conn: &mut AsyncPgConnection, account: AccountId, sends: &[LockedSend]) -> DbResult<()> {
     let (messages, ids): (Vec<String>, Vec<Uuid>) = sends
         .iter()
         .filter(|send| send.learned)

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::usage::MonthRow;
 use super::{audience, contents, retries, rows, runs, store, usage};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::{Sql, sql};
 use crate::{outbox, templates};
 
@@ -24,7 +24,7 @@ pub(super) async fn start(
     start: &RunStart,
     worker: Option<Uuid>,
     lease: Duration,
-) -> Attempt<StartOutcome> {
+) -> DbResult<StartOutcome> {
     let (account, id) = (start.campaign.account_id, start.campaign.id);
     let Some(row) = rows::locked(conn, account, id).await? else {
         return Ok(StartOutcome::Missing);
@@ -88,7 +88,7 @@ pub(super) async fn start(
 pub(super) async fn announce(
     conn: &mut AsyncPgConnection,
     announcement: &Announcement,
-) -> Attempt<Write<CampaignStatus>> {
+) -> DbResult<Write<CampaignStatus>> {
     let campaign = &announcement.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let moved = sql(
@@ -126,7 +126,7 @@ pub(super) fn announced<'a>(run: QueuedRun) -> Sql<'a> {
 }
 
 /// Makes failed sends new ones; on any outcome but `Started` the caller has to roll it back.
-pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Attempt<RetryOutcome> {
+pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbResult<RetryOutcome> {
     let campaign = &retry.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let Some(row) = rows::locked(conn, account, id).await? else {
@@ -186,7 +186,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> Att
 }
 
 /// Looked at again under a lock: the platform's verdict, or an edit, may have come since the facts were read.
-async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> Attempt<Result<(), StartOutcome>> {
+async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> DbResult<Result<(), StartOutcome>> {
     let template = match start.campaign.template_id {
         Some(id) => templates::locked(conn, start.campaign.account_id, id, false).await?,
         None => None,
@@ -195,7 +195,7 @@ async fn check_template(conn: &mut AsyncPgConnection, start: &RunStart) -> Attem
 }
 
 /// Moves the campaign, and returns the month that its messages count in.
-async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> Attempt<Date> {
+async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -> DbResult<Date> {
     let campaign = &start.campaign;
     let row: MonthRow = sql(
         "UPDATE campaigns SET status = $3, simulated = $4, executed_at = $5, completed_at = $6,
@@ -219,7 +219,7 @@ async fn send(conn: &mut AsyncPgConnection, start: &RunStart, recipients: i64) -
 }
 
 /// New sends, in the counters.
-async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, recipients: i64) -> Attempt<()> {
+async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, recipients: i64) -> DbResult<()> {
     sql(
         "INSERT INTO campaign_counter_slots AS n (account_id, campaign_id, total, pending) VALUES ($1, $2, $3, $3)
          ON CONFLICT (account_id, campaign_id, slot) DO UPDATE
@@ -242,7 +242,7 @@ struct Place<'a> {
     lease: Duration,
 }
 
-async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, place: Place<'_>) -> Attempt<()> {
+async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, place: Place<'_>) -> DbResult<()> {
     sql("INSERT INTO campaign_queue
            (account_id, campaign_id, trigger, user_id, ip_address, prepared, worker, leased_until, support_admin)
          VALUES ($1, $2, $3, $4, $5, $6, $7,
@@ -273,7 +273,7 @@ async fn reserve(
     limit: i64,
     month: Date,
     wanted: i64,
-) -> Attempt<Option<Refusal>> {
+) -> DbResult<Option<Refusal>> {
     usage::reserve(conn, account, month, wanted).await?;
     let Some(limit) = runs::limit_now(conn, account, limit).await? else {
         return Ok(Some(Refusal::NoActivePlan));

@@ -17,12 +17,12 @@ use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
 use super::{claims, ending, preview, retries};
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::pricing::published;
 use crate::schema::campaigns;
-use crate::sql::{Number, Sql, Word, bare, sql};
+use crate::sql::{Number, Sql, Word, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Campaigns.
@@ -71,12 +71,12 @@ fn ordered(campaigns: Query, query: &CampaignQuery) -> Query {
     }
 }
 
-fn dangling<'a>(account: AccountId, campaign: &Campaign) -> Sql<'a> {
+fn unknown_references<'a>(account: AccountId, campaign: &Campaign) -> Sql<'a> {
     let tags = campaign
         .segment_config
         .as_ref()
         .and_then(|config| config.tag_ids.as_deref())
-        .map(bare)
+        .map(uuids)
         .unwrap_or_default();
     sql("SELECT 'template_id' AS word WHERE $2 IS NOT NULL AND NOT EXISTS
            (SELECT 1 FROM message_templates WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL)
@@ -94,7 +94,7 @@ fn dangling<'a>(account: AccountId, campaign: &Campaign) -> Sql<'a> {
     .bind(tags)
 }
 
-async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Event]) -> Attempt<()> {
+async fn insert(conn: &mut AsyncPgConnection, campaign: &Campaign, events: &[Event]) -> DbResult<()> {
     let rest = (
         campaigns::account_id.eq(campaign.account_id.0),
         campaigns::id.eq(campaign.id.0),
@@ -117,7 +117,7 @@ pub(super) async fn stale(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
-) -> Attempt<Write<CampaignStatus>> {
+) -> DbResult<Write<CampaignStatus>> {
     let status: Option<String> = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
@@ -127,7 +127,7 @@ pub(super) async fn stale(
         .await
         .optional()?;
     Ok(match status {
-        Some(status) => Write::Stale(word(&status)?),
+        Some(status) => Write::Stale(parse_enum(&status)?),
         None => Write::Missing,
     })
 }
@@ -137,7 +137,7 @@ async fn update(
     campaign: &Campaign,
     decided_on: &Campaign,
     events: &[Event],
-) -> Attempt<Write<CampaignStatus>> {
+) -> DbResult<Write<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
     let guarded = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
@@ -175,7 +175,7 @@ async fn delete(
     campaign: &Campaign,
     expected: CampaignStatus,
     events: &[Event],
-) -> Attempt<Write<CampaignStatus>> {
+) -> DbResult<Write<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
     let guarded = campaigns::table
         .filter(campaigns::account_id.eq(account.0))
@@ -231,7 +231,7 @@ impl TryFrom<SentRow> for CampaignSend {
     type Error = StoreError;
 
     fn try_from(row: SentRow) -> Result<Self, StoreError> {
-        let status: SendStatus = word(&row.status)?;
+        let status: SendStatus = parse_enum(&row.status)?;
         let failed_at = row.failed_at.filter(|_| status == SendStatus::Failed);
         let failure = failed_at.map(|failed_at| Failure {
             code: row.error_code,
@@ -298,8 +298,8 @@ fn sends<'a>(account: AccountId, id: CampaignId, page: PageQuery) -> Sql<'a> {
 
 #[async_trait]
 impl CampaignStore for PgCampaigns {
-    async fn dangling_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
-        let rows: Vec<Word> = self.0.read_rows(account, dangling(account, campaign)).await?;
+    async fn unknown_references(&self, account: AccountId, campaign: &Campaign) -> Result<Vec<String>, StoreError> {
+        let rows: Vec<Word> = self.0.read_rows(account, unknown_references(account, campaign)).await?;
         Ok(rows.into_iter().map(|row| row.word).collect())
     }
 
@@ -353,7 +353,7 @@ impl CampaignStore for PgCampaigns {
     }
 
     async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError> {
-        in_tenant!(self.0.planned_for_values(), account, |conn| preview::survey(
+        in_tenant!(self.0.with_custom_plans(), account, |conn| preview::survey(
             conn, account, id, first
         ))
     }

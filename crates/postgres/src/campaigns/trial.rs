@@ -10,7 +10,7 @@ use time::Date;
 
 use super::audience::RecipientRow;
 use super::{runs, usage};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::sql::sql;
 use crate::transactions::in_tenant;
@@ -46,7 +46,7 @@ async fn facts(
     account: AccountId,
     id: CampaignId,
     phone: &Phone,
-) -> Attempt<Option<TrialFacts>> {
+) -> DbResult<Option<TrialFacts>> {
     let Some(run) = runs::facts(conn, account, id).await? else {
         return Ok(None);
     };
@@ -77,7 +77,7 @@ async fn take_place(
     account: AccountId,
     limit: i64,
     events: &[Event],
-) -> Attempt<Option<Date>> {
+) -> DbResult<Option<Date>> {
     let month = usage::this_month(conn).await?;
     outbox::append(conn, account, events).await?;
     // Last, because every start of the account waits for this row. The plan is read again after it, as a start does.

@@ -13,8 +13,8 @@ use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, SendResult, Started};
 use recado_domain::shared::SendId;
 use uuid::Uuid;
 
-use crate::errors::Attempt;
-use crate::sql::{bare, sql};
+use crate::errors::DbResult;
+use crate::sql::{sql, uuids};
 
 /// `held` keeps a cancel from giving back the quota of sends that leave: it waits until they are started.
 ///
@@ -54,7 +54,7 @@ pub(super) async fn turn(
     worker: Uuid,
     plain: &[&(SendId, SendResult)],
     next: &[SendId],
-) -> Attempt<Started> {
+) -> DbResult<Started> {
     // Locked in the order of their ids, as everybody does.
     let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_of(result))).collect();
     plain.sort_unstable();
@@ -63,7 +63,7 @@ pub(super) async fn turn(
         .bind(run.account_id)
         .bind(run.campaign_id)
         .bind(worker)
-        .bind(bare(next))
+        .bind(uuids(next))
         .bind(sent)
         .bind(messages)
         .bind(PAIR_INTERVAL)

@@ -9,7 +9,7 @@ use recado_domain::shared::AccountId;
 use time::Date;
 
 use crate::analytics::replies_of_month;
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::{Number, sql};
 
 #[derive(QueryableByName)]
@@ -19,7 +19,7 @@ pub(super) struct MonthRow {
 }
 
 /// The month that a message counts in that leaves now.
-pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> Attempt<Date> {
+pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> DbResult<Date> {
     let row: MonthRow = sql("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date AS month")
         .get_result(conn)
         .await?;
@@ -27,7 +27,7 @@ pub(super) async fn this_month(conn: &mut AsyncPgConnection) -> Attempt<Date> {
 }
 
 /// How many of the month's messages are taken.
-pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<i64> {
+pub(super) async fn used(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<i64> {
     let used: Number = sql(concat!(
         "SELECT coalesce((SELECT sent + reserved + tests FROM message_usage WHERE account_id = $1 AND month = $2), 0) + ",
         replies_of_month!("$2"),
@@ -47,7 +47,7 @@ pub(super) async fn change(
     month: Date,
     sent: i64,
     reserved: i64,
-) -> Attempt<()> {
+) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, slot, sent, reserved)
          SELECT account_id, month, counter_slot(reserved), $3, $4 FROM message_usage_slots
@@ -69,7 +69,12 @@ pub(super) async fn change(
 ///
 /// Written first, and looked at by statements of their own: whoever else reserves waits at slot 0 until this transaction
 /// ends, and then sees what it did. Whoever does not write slot 0 takes no place that is not reserved.
-pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, month: Date, wanted: i64) -> Attempt<()> {
+pub(super) async fn reserve(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    month: Date,
+    wanted: i64,
+) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, reserved) VALUES ($1, $2, $3)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET reserved = u.reserved + excluded.reserved",
@@ -83,7 +88,7 @@ pub(super) async fn reserve(conn: &mut AsyncPgConnection, account: AccountId, mo
 }
 
 /// Takes one of them for a test, as `reserve` does.
-pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<()> {
+pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, tests) VALUES ($1, $2, 1)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET tests = u.tests + 1",
@@ -96,7 +101,7 @@ pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, 
 }
 
 /// Gives back what a test took.
-pub(super) async fn give_test_back(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> Attempt<()> {
+pub(super) async fn give_test_back(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql("UPDATE message_usage_slots SET tests = tests - 1
          WHERE account_id = $1 AND month = $2 AND slot = 0 AND tests > 0")
     .bind(account)

@@ -11,8 +11,8 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::told::telling;
-use crate::errors::Attempt;
-use crate::sql::{column, key_rows, sql};
+use crate::errors::DbResult;
+use crate::sql::{collect_column, key_rows, sql};
 
 /// `Consent::decided` in SQL, for statements that decide without reading first: the expressions for `opted_out_at` and
 /// `consent_at`, of a contact whose values these are. `opted_out` is a boolean expression; null decides nothing. Now is the
@@ -48,7 +48,7 @@ pub(crate) async fn learn_wa_ids(
     account: AccountId,
     contacts: Vec<Uuid>,
     wa_ids: Vec<String>,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if contacts.is_empty() {
         return Ok(());
     }
@@ -86,7 +86,7 @@ pub(crate) async fn withdraw(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     refusals: &[(Uuid, OffsetDateTime)],
-) -> Attempt<()> {
+) -> DbResult<()> {
     if refusals.is_empty() {
         return Ok(());
     }
@@ -129,9 +129,9 @@ pub(crate) async fn withdraw(
         );
         sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
             .bind(account)
-            .bind(column(&changed, |(contact, ..)| *contact))
-            .bind(column(&changed, |(_, consent, _)| consent.opted_out_at))
-            .bind(column(&changed, |(_, consent, _)| consent.said_at))
+            .bind(collect_column(&changed, |(contact, ..)| *contact))
+            .bind(collect_column(&changed, |(_, consent, _)| consent.opted_out_at))
+            .bind(collect_column(&changed, |(_, consent, _)| consent.said_at))
             .execute(&mut *conn)
             .await?;
     }
@@ -141,8 +141,8 @@ pub(crate) async fn withdraw(
             keys = key_rows("$2, $3", "id, consent_at"),
         ))
         .bind(account)
-        .bind(column(&repeated, |(contact, ..)| *contact))
-        .bind(column(&repeated, |(_, consent, _)| consent.said_at))
+        .bind(collect_column(&repeated, |(contact, ..)| *contact))
+        .bind(collect_column(&repeated, |(_, consent, _)| consent.said_at))
         .execute(conn)
         .await?;
     }

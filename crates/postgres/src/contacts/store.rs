@@ -10,7 +10,7 @@ use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDetails, ContactDraft, ContactQuery, ContactStore, ContactUpsert,
     ImportRow, Phone, Tag, UpsertOutcome, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, Slice, StoreError, TagId, UpdateOutcome};
+use recado_domain::shared::{AccountId, ContactId, CursorPage, StoreError, TagId, UpdateOutcome};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -20,11 +20,11 @@ use super::consent::{Decided, decided};
 use super::told::telling;
 use super::upsert;
 use crate::analytics::{count_contacts, count_conversations};
-use crate::errors::{Attempt, corrupt, word};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::pool::TenantPool;
 use crate::schema::contacts;
 use crate::segments::{belongs, own};
-use crate::sql::{Id, Sql, Word, anywhere, bare, first, sql};
+use crate::sql::{Id, Sql, Word, like_contains, limit_hint, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Contacts.
@@ -105,7 +105,7 @@ fn labels<'a>(account: AccountId, id: ContactId) -> Sql<'a> {
 }
 
 /// A contact that was written, with its tags.
-async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> Attempt<Contact> {
+async fn tagged(conn: &mut AsyncPgConnection, account: AccountId, row: ContactRow) -> DbResult<Contact> {
     let labels: Vec<LabelRow> = labels(account, row.id.into()).load(conn).await?;
     Ok(row.with(labels.into_iter().map(LabelRow::tag).collect())?)
 }
@@ -154,26 +154,26 @@ fn list<'a>(account: AccountId, query: &ContactQuery) -> Sql<'a> {
            FROM contact_tags l JOIN tags t ON t.account_id = l.account_id AND t.id = l.tag_id
            WHERE l.account_id = $1 AND l.contact_id = part.id) w ON true
          ORDER BY id DESC",
-        part = first(ordered, "$7")
+        part = limit_hint(ordered, "$7")
     );
     let numbers = search.map(Phone::search_forms).unwrap_or_default();
     sql(text)
         .bind(account)
         // Without a position behind the greatest id, so that the index serves both.
-        .bind(query.slice.cursor.unwrap_or(Uuid::max()))
-        .bind(search.map(anywhere))
-        .bind(numbers.iter().map(|number| anywhere(number)).collect::<Vec<_>>())
+        .bind(query.page.cursor.unwrap_or(Uuid::max()))
+        .bind(search.map(like_contains))
+        .bind(numbers.iter().map(|number| like_contains(number)).collect::<Vec<_>>())
         .bind(query.filter.tag_id)
         .bind(query.filter.segment_id)
-        .bind(query.slice.limit + 1)
+        .bind(query.page.limit + 1)
 }
 
 /// Makes these the contact's tags.
-async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, tags: &[TagId]) -> Attempt<()> {
+async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, tags: &[TagId]) -> DbResult<()> {
     sql("DELETE FROM contact_tags WHERE account_id = $1 AND contact_id = $2 AND tag_id <> ALL ($3)")
         .bind(account)
         .bind(id)
-        .bind(bare(tags))
+        .bind(uuids(tags))
         .execute(&mut *conn)
         .await?;
     if tags.is_empty() {
@@ -185,7 +185,7 @@ async fn set_tags(conn: &mut AsyncPgConnection, account: AccountId, id: ContactI
     )
     .bind(account)
     .bind(id)
-    .bind(bare(tags))
+    .bind(uuids(tags))
     .execute(conn)
     .await?;
     Ok(())
@@ -218,7 +218,7 @@ pub(super) async fn insert(
     draft: &ContactDraft,
     tags: &[TagId],
     now: OffsetDateTime,
-) -> Attempt<Contact> {
+) -> DbResult<Contact> {
     let Decided {
         opted_out_at,
         consent_at,
@@ -247,7 +247,7 @@ async fn update(
     version: Option<i64>,
     change: &ContactChange,
     now: OffsetDateTime,
-) -> Attempt<UpdateOutcome<Contact>> {
+) -> DbResult<UpdateOutcome<Contact>> {
     let Decided {
         opted_out_at,
         consent_at,
@@ -302,7 +302,12 @@ struct MadeAt {
 
 /// The contact, and out of the counts what goes with it. Its conversation is locked until the end, so that whoever
 /// changes it meanwhile counts with or without it, but never both.
-async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId, now: OffsetDateTime) -> Attempt<bool> {
+async fn delete(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: ContactId,
+    now: OffsetDateTime,
+) -> DbResult<bool> {
     let statement = "UPDATE contacts SET deleted_at = $3, updated_at = $3, version = version + 1
          WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL";
     let text = telling(statement, "contacts", "contact.deleted", "created_at", "created_at");
@@ -325,17 +330,19 @@ async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: ContactId,
     .optional()?;
     count_contacts(conn, account, Some(gone.created_at), -1).await?;
     if let Some(status) = status {
-        count_conversations(conn, account, &[(word(&status.word)?, -1)]).await?;
+        count_conversations(conn, account, &[(parse_enum(&status.word)?, -1)]).await?;
     }
     Ok(true)
 }
 
 #[async_trait]
 impl ContactStore for PgContacts {
-    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<Slice<Contact>, StoreError> {
+    async fn list(&self, account: AccountId, query: &ContactQuery) -> Result<CursorPage<Contact>, StoreError> {
         let rows: Vec<ListedRow> = self.0.in_index_order().read_rows(account, list(account, query)).await?;
         let contacts = rows.into_iter().map(Contact::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(contacts, query.slice.limit, |contact: &Contact| contact.id))
+        Ok(CursorPage::cut(contacts, query.page.limit, |contact: &Contact| {
+            contact.id
+        }))
     }
 
     async fn find(&self, account: AccountId, id: ContactId) -> Result<Option<Contact>, StoreError> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::prelude::{ExpressionMethods, QueryDsl, Queryable, Selectable, SelectableHelper};
 use recado_domain::contacts::{Tag, TagStore};
-use recado_domain::shared::{AccountId, Slice, SliceQuery, StoreError, TagId};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, StoreError, TagId};
 use uuid::Uuid;
 
 use crate::pool::TenantPool;
@@ -40,7 +40,7 @@ impl From<TagRow> for Tag {
 
 #[async_trait]
 impl TagStore for PgTags {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Tag>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Tag>, StoreError> {
         let mut tags = tags::table
             .filter(tags::account_id.eq(account.0))
             .order(tags::id.desc())
@@ -51,7 +51,7 @@ impl TagStore for PgTags {
         }
         let rows: Vec<TagRow> = self.0.read_rows(account, tags.select(TagRow::as_select())).await?;
         let rows = rows.into_iter().map(Tag::from).collect();
-        Ok(Slice::cut(rows, query.limit, |tag: &Tag| tag.id))
+        Ok(CursorPage::cut(rows, query.limit, |tag: &Tag| tag.id))
     }
 
     async fn insert(&self, account: AccountId, tag: &Tag) -> Result<(), StoreError> {

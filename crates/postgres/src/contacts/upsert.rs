@@ -19,9 +19,9 @@ use super::limits::merge_fits;
 use super::store::{insert, written};
 use super::told::telling;
 use crate::analytics::count_contacts;
-use crate::derived;
-use crate::errors::{Attempt, Fault, corrupt, overtaken};
-use crate::sql::{Id, bare, key_rows, sql};
+use crate::deterministic_ids;
+use crate::errors::{DbError, DbResult, concurrent_insert, corrupt};
+use crate::sql::{Id, key_rows, sql, uuids};
 
 /// Another import of the same people may be in the way for as long as its batch takes.
 const BATCH_TIMEOUTS: &str = "SET LOCAL lock_timeout = '30s'; SET LOCAL statement_timeout = '60s'";
@@ -32,7 +32,7 @@ pub(super) async fn upsert(
     ids: &[ContactId],
     rows: &[ImportRow],
     now: OffsetDateTime,
-) -> Attempt<BatchOutcome> {
+) -> DbResult<BatchOutcome> {
     conn.batch_execute(BATCH_TIMEOUTS).await?;
     let names = rows.iter().flat_map(|row| &row.tags).map(String::as_str).collect();
     make_tags(conn, account, names, now).await?;
@@ -67,7 +67,7 @@ async fn refused(
     account: AccountId,
     rows: &[ImportRow],
     written: &[Written],
-) -> Attempt<Vec<RefusedRow>> {
+) -> DbResult<Vec<RefusedRow>> {
     let written: HashSet<&str> = written.iter().filter_map(|row| row.phone.as_deref()).collect();
     let phones = rows.iter().map(|row| row.contact.phone.as_ref().map(Phone::as_str));
     let missing: HashMap<&str, usize> = phones
@@ -111,13 +111,16 @@ async fn make_tags(
     account: AccountId,
     mut names: Vec<&str>,
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
         return Ok(());
     }
-    let ids: Vec<Uuid> = names.iter().map(|name| derived::of_tag(account.0, name, now)).collect();
+    let ids: Vec<Uuid> = names
+        .iter()
+        .map(|name| deterministic_ids::of_tag(account.0, name, now))
+        .collect();
     let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
     sql("INSERT INTO tags (account_id, id, name, created_at)
          SELECT $1, t.id, t.name, $4 FROM unnest($2, $3) AS t (id, name)
@@ -138,7 +141,7 @@ async fn write_contacts(
     ids: &[ContactId],
     rows: &[ImportRow],
     now: OffsetDateTime,
-) -> Attempt<Vec<Written>> {
+) -> DbResult<Vec<Written>> {
     let phone = |row: &ImportRow| row.contact.phone.as_ref().map(Phone::to_string);
     let Decided {
         opted_out_at,
@@ -176,7 +179,7 @@ async fn write_contacts(
          SELECT id, phone, inserted FROM written"
     ))
     .bind(account)
-    .bind(bare(ids))
+    .bind(uuids(ids))
     .bind(rows.iter().map(|row| row.contact.name.clone()).collect::<Vec<_>>())
     .bind(rows.iter().map(phone).collect::<Vec<_>>())
     .bind(rows.iter().map(|row| row.contact.email.clone()).collect::<Vec<_>>())
@@ -202,7 +205,7 @@ async fn label(
     account: AccountId,
     rows: &[ImportRow],
     written: &[Written],
-) -> Attempt<()> {
+) -> DbResult<()> {
     let ids: HashMap<Option<&str>, Uuid> = written.iter().map(|row| (row.phone.as_deref(), row.id)).collect();
     let (mut contacts, mut names) = (Vec::new(), Vec::new());
     for row in rows {
@@ -239,10 +242,10 @@ pub(super) async fn upsert_one(
     id: ContactId,
     upsert: &ContactUpsert,
     now: OffsetDateTime,
-) -> Attempt<UpsertOutcome> {
+) -> DbResult<UpsertOutcome> {
     let draft = &upsert.contact;
     make_tags(conn, account, upsert.tags.iter().map(String::as_str).collect(), now).await?;
-    let known = hold(conn, account, draft).await?;
+    let known = lock(conn, account, draft).await?;
     match known {
         Some(known) => {
             if !add_to(conn, account, known, draft, now).await? {
@@ -255,7 +258,7 @@ pub(super) async fn upsert_one(
         {
             Ok(_) => {}
             // Made by another transaction since it was looked for.
-            Err(StoreError::Taken { .. }) => return Err(overtaken()),
+            Err(StoreError::Duplicate { .. }) => return Err(concurrent_insert()),
             Err(error) => return Err(error.into()),
         },
     }
@@ -267,7 +270,7 @@ pub(super) async fn upsert_one(
 }
 
 /// The contact that a draft is about.
-async fn hold(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> Attempt<Option<ContactId>> {
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId, draft: &ContactDraft) -> DbResult<Option<ContactId>> {
     let found: Option<Id> = sql("SELECT id FROM contacts
          WHERE account_id = $1 AND deleted_at IS NULL AND (phone = $2 OR wa_user_id = $3)
          ORDER BY phone = $2 DESC NULLS LAST LIMIT 1 FOR NO KEY UPDATE")
@@ -287,7 +290,7 @@ async fn add_to(
     id: ContactId,
     draft: &ContactDraft,
     now: OffsetDateTime,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let Decided {
         opted_out_at,
         consent_at,
@@ -304,7 +307,7 @@ async fn add_to(
     let changed = written(text, account, id, draft, now)
         .execute(conn)
         .await
-        .map_err(Fault::from)?;
+        .map_err(DbError::from)?;
     Ok(changed > 0)
 }
 
@@ -313,7 +316,7 @@ async fn label_one(
     account: AccountId,
     id: ContactId,
     upsert: &ContactUpsert,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if upsert.tag_ids.is_empty() && upsert.tags.is_empty() {
         return Ok(());
     }
@@ -326,7 +329,7 @@ async fn label_one(
          ON CONFLICT DO NOTHING")
     .bind(account)
     .bind(id)
-    .bind(bare(&upsert.tag_ids))
+    .bind(uuids(&upsert.tag_ids))
     .bind(upsert.tags.clone())
     .execute(conn)
     .await?;

@@ -18,9 +18,9 @@ use uuid::Uuid;
 
 use crate::analytics::{count_contacts, count_conversations, count_messages};
 use crate::contacts::telling;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::pool::TenantPool;
-use crate::sql::{Word, bare, column, key_rows, sql};
+use crate::sql::{Word, collect_column, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// How often a batch is tried when a contact that it makes is made by somebody else at the same moment.
@@ -49,7 +49,7 @@ impl InboxStore for PgInbox {
             ));
             left -= 1;
             match received {
-                Err(StoreError::Taken { .. }) if left > 0 => {}
+                Err(StoreError::Duplicate { .. }) if left > 0 => {}
                 done => return done,
             }
         }
@@ -122,7 +122,7 @@ impl TryFrom<ThreadRow> for Thread {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
             profile_id: row.profile_id.map(Into::into),
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             last_message_at: row.last_message_at,
             last_inbound_at: row.last_inbound_at,
         })
@@ -134,7 +134,7 @@ async fn receive(
     account: AccountId,
     phone_number_id: &str,
     arrivals: &[Arrival],
-) -> Attempt<()> {
+) -> DbResult<()> {
     let Some(profile) = queue_up(conn, account, phone_number_id).await? else {
         return Ok(());
     };
@@ -184,7 +184,7 @@ async fn queue_up(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phone_number_id: &str,
-) -> Attempt<Option<ProfileId>> {
+) -> DbResult<Option<ProfileId>> {
     let rows: Vec<ProfileRow> = sql("SELECT id, phone_number_id = $2 AS wanted FROM whatsapp_profiles
          WHERE account_id = $1 ORDER BY id FOR NO KEY UPDATE")
     .bind(account)
@@ -221,7 +221,7 @@ async fn load(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     keys: &InboxKeys,
-) -> Attempt<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
+) -> DbResult<(Inbox, HashMap<ConversationId, ConversationStatus>)> {
     let people: Vec<PersonRow> = sql(people())
         .bind(account)
         .bind(keys.phones.clone())
@@ -261,7 +261,7 @@ async fn release(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { released, .. }: &InboxChanges,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if released.is_empty() {
         return Ok(());
     }
@@ -271,7 +271,7 @@ async fn release(
         keys = key_rows("$2", "id"),
     ))
     .bind(account)
-    .bind(bare(released))
+    .bind(uuids(released))
     .execute(conn)
     .await?;
     Ok(())
@@ -281,7 +281,7 @@ async fn meet(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { met, .. }: &InboxChanges,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if met.is_empty() {
         return Ok(());
     }
@@ -290,13 +290,13 @@ async fn meet(
            AS m (id, name, phone, wa_id, wa_user_id, opted_out_at, consent_at)";
     sql(telling(statement, "contacts", "contact.created", "id", "id"))
         .bind(account)
-        .bind(column(met, |person| person.id.0))
-        .bind(column(met, |person| person.name.clone()))
-        .bind(column(met, |person| person.phone.clone()))
-        .bind(column(met, |person| person.wa_id.clone()))
-        .bind(column(met, |person| person.wa_user_id.clone()))
-        .bind(column(met, |person| person.consent.opted_out_at))
-        .bind(column(met, |person| person.consent.said_at))
+        .bind(collect_column(met, |person| person.id.0))
+        .bind(collect_column(met, |person| person.name.clone()))
+        .bind(collect_column(met, |person| person.phone.clone()))
+        .bind(collect_column(met, |person| person.wa_id.clone()))
+        .bind(collect_column(met, |person| person.wa_user_id.clone()))
+        .bind(collect_column(met, |person| person.consent.opted_out_at))
+        .bind(collect_column(met, |person| person.consent.said_at))
         .execute(conn)
         .await?;
     Ok(())
@@ -306,7 +306,7 @@ async fn change(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { changed, .. }: &InboxChanges,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if changed.is_empty() {
         return Ok(());
     }
@@ -321,12 +321,12 @@ async fn change(
     );
     sql(telling(&statement, "c", "contact.updated", "c.id", "id"))
         .bind(account)
-        .bind(column(changed, |person| person.id.0))
-        .bind(column(changed, |person| person.phone.clone()))
-        .bind(column(changed, |person| person.wa_id.clone()))
-        .bind(column(changed, |person| person.wa_user_id.clone()))
-        .bind(column(changed, |person| person.consent.opted_out_at))
-        .bind(column(changed, |person| person.consent.said_at))
+        .bind(collect_column(changed, |person| person.id.0))
+        .bind(collect_column(changed, |person| person.phone.clone()))
+        .bind(collect_column(changed, |person| person.wa_id.clone()))
+        .bind(collect_column(changed, |person| person.wa_user_id.clone()))
+        .bind(collect_column(changed, |person| person.consent.opted_out_at))
+        .bind(collect_column(changed, |person| person.consent.said_at))
         .execute(conn)
         .await?;
     Ok(())
@@ -336,7 +336,7 @@ async fn write_threads(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { threads, .. }: &InboxChanges,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if threads.is_empty() {
         return Ok(());
     }
@@ -348,12 +348,12 @@ async fn write_threads(
            last_message_at = excluded.last_message_at, last_inbound_at = excluded.last_inbound_at, updated_at = now()",
     )
     .bind(account)
-    .bind(column(threads, |thread| thread.id.0))
-    .bind(column(threads, |thread| thread.contact_id.0))
-    .bind(column(threads, |thread| thread.profile_id.map(Uuid::from)))
-    .bind(column(threads, |thread| thread.status.as_str().to_owned()))
-    .bind(column(threads, |thread| thread.last_message_at))
-    .bind(column(threads, |thread| thread.last_inbound_at))
+    .bind(collect_column(threads, |thread| thread.id.0))
+    .bind(collect_column(threads, |thread| thread.contact_id.0))
+    .bind(collect_column(threads, |thread| thread.profile_id.map(Uuid::from)))
+    .bind(collect_column(threads, |thread| thread.status.as_str().to_owned()))
+    .bind(collect_column(threads, |thread| thread.last_message_at))
+    .bind(collect_column(threads, |thread| thread.last_inbound_at))
     .execute(conn)
     .await?;
     Ok(())
@@ -394,7 +394,7 @@ async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     InboxChanges { messages, .. }: InboxChanges,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if messages.is_empty() {
         return Ok(());
     }
@@ -402,16 +402,16 @@ async fn write_messages(
         .bind(account)
         .bind(Direction::Inbound.as_str())
         .bind(MessageStatus::Received.as_str())
-        .bind(column(&messages, |(id, ..)| id.0))
-        .bind(column(&messages, |(_, conversation, _)| conversation.0))
-        .bind(column(&messages, |(.., message)| message.kind.clone()))
-        .bind(column(&messages, |(.., message)| message.text.clone()))
-        .bind(column(&messages, |(.., message)| message.wa_message_id.clone()))
-        .bind(column(&messages, |(.., message)| message.payload.clone()))
-        .bind(column(&messages, |(.., message)| {
+        .bind(collect_column(&messages, |(id, ..)| id.0))
+        .bind(collect_column(&messages, |(_, conversation, _)| conversation.0))
+        .bind(collect_column(&messages, |(.., message)| message.kind.clone()))
+        .bind(collect_column(&messages, |(.., message)| message.text.clone()))
+        .bind(collect_column(&messages, |(.., message)| message.wa_message_id.clone()))
+        .bind(collect_column(&messages, |(.., message)| message.payload.clone()))
+        .bind(collect_column(&messages, |(.., message)| {
             message.referral.as_ref().map(|referral| json!(referral))
         }))
-        .bind(column(&messages, |(.., message)| message.at))
+        .bind(collect_column(&messages, |(.., message)| message.at))
         .execute(conn)
         .await?;
     Ok(())

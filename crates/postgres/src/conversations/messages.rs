@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::analytics::count_messages;
-use crate::errors::{Attempt, corrupt, word};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::outbox;
 use crate::pricing::{published, stored};
 use crate::sql::{key_rows, sql};
@@ -54,10 +54,10 @@ impl TryFrom<MessageRow> for Message {
         Ok(Self {
             id: row.id.into(),
             conversation_id: row.conversation_id.into(),
-            direction: word(&row.direction)?,
+            direction: parse_enum(&row.direction)?,
             kind: row.kind,
             text: row.text,
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             wa_message_id: row.wa_message_id,
             referral: row.referral.map(serde_json::from_value).transpose().map_err(corrupt)?,
             pricing: published(row.pricing.as_ref())?,
@@ -75,7 +75,7 @@ struct HeldRow {
 }
 
 /// A locked message that left.
-pub(crate) struct HeldMessage {
+pub(crate) struct LockedMessage {
     message: Message,
     /// What it was when it was locked.
     was: MessageStatus,
@@ -87,7 +87,7 @@ pub(crate) struct HeldMessage {
     news: Option<SendStatus>,
 }
 
-impl HeldMessage {
+impl LockedMessage {
     pub(crate) fn learn(&mut self, wa_message_id: &str) {
         if self.message.wa_message_id.is_none() {
             self.message.wa_message_id = Some(wa_message_id.to_owned());
@@ -144,7 +144,7 @@ pub(crate) async fn lock_messages(
     account: AccountId,
     ids: Vec<Uuid>,
     wa_message_ids: Vec<String>,
-) -> Attempt<Vec<HeldMessage>> {
+) -> DbResult<Vec<LockedMessage>> {
     let query = sql(format!(
         "SELECT {COLUMNS}, (SELECT v.contact_id FROM conversations v
            WHERE v.account_id = m.account_id AND v.id = m.conversation_id) AS contact_id
@@ -161,10 +161,10 @@ pub(crate) async fn lock_messages(
     .bind(ids)
     .bind(wa_message_ids);
     let rows: Vec<HeldRow> = query.load(conn).await?;
-    let held = rows.into_iter().map(|row| {
+    let locked = rows.into_iter().map(|row| {
         let pricing = stored(row.message.pricing.as_ref())?;
         let message: Message = row.message.try_into()?;
-        Ok(HeldMessage {
+        Ok(LockedMessage {
             pricing,
             was: message.status,
             message,
@@ -174,31 +174,31 @@ pub(crate) async fn lock_messages(
             news: None,
         })
     });
-    Ok(held.collect::<Result<_, StoreError>>()?)
+    Ok(locked.collect::<Result<_, StoreError>>()?)
 }
 
 /// By its own id, else by the platform's.
 pub(crate) fn find<'a>(
-    held: &'a mut [HeldMessage],
+    locked: &'a mut [LockedMessage],
     id: Option<Uuid>,
     wa_message_id: &str,
-) -> Option<&'a mut HeldMessage> {
-    let by_id = held.iter().position(|one| Some(one.message.id.0) == id);
+) -> Option<&'a mut LockedMessage> {
+    let by_id = locked.iter().position(|one| Some(one.message.id.0) == id);
     let by_message = || {
-        let same = |one: &HeldMessage| one.message.wa_message_id.as_deref() == Some(wa_message_id);
-        held.iter().position(same)
+        let same = |one: &LockedMessage| one.message.wa_message_id.as_deref() == Some(wa_message_id);
+        locked.iter().position(same)
     };
     let position = by_id.or_else(by_message)?;
-    held.get_mut(position)
+    locked.get_mut(position)
 }
 
 /// Writes what changed, counts it, and tells it. An id of the platform's that another message has is not taken from it.
 pub(crate) async fn write_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
-    held: &[HeldMessage],
-) -> Attempt<()> {
-    let changed: Vec<&HeldMessage> = held.iter().filter(|one| one.changed).collect();
+    locked: &[LockedMessage],
+) -> DbResult<()> {
+    let changed: Vec<&LockedMessage> = locked.iter().filter(|one| one.changed).collect();
     if changed.is_empty() {
         return Ok(());
     }
@@ -233,10 +233,10 @@ pub(crate) async fn write_messages(
     .execute(&mut *conn)
     .await?;
     let mut tally = MessageTally::default();
-    for HeldMessage { message, was, .. } in &changed {
+    for LockedMessage { message, was, .. } in &changed {
         tally.advance(message.created_at, *was, message.status);
     }
     count_messages(conn, account, &tally).await?;
-    let news: Vec<MessageNews> = changed.into_iter().filter_map(HeldMessage::news).collect();
+    let news: Vec<MessageNews> = changed.into_iter().filter_map(LockedMessage::news).collect();
     outbox::append(conn, account, &MessageNews::events(&news)).await
 }

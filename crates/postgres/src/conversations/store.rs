@@ -13,16 +13,18 @@ use recado_domain::conversations::{
     Conversation, ConversationEvent, ConversationQuery, ConversationStatus, ConversationStore, Message, ReplyFacts,
     ReplyResult, transition,
 };
-use recado_domain::shared::{AccountId, ConversationId, MessageId, Moment, ProfileId, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{
+    AccountId, ConversationId, CursorPage, CursorQuery, MessageId, ProfileId, StoreError, TimeCursor,
+};
 use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::messages::{COLUMNS, MessageRow, find, lock_messages, write_messages};
 use crate::analytics::{count_conversations_of, count_messages};
 use crate::contacts::learn_wa_ids;
-use crate::errors::{Attempt, word};
-use crate::pool::{PlatformPool, TenantPool};
-use crate::sql::{Sql, first, sql};
+use crate::errors::{DbResult, parse_enum};
+use crate::pool::{OwnerPool, TenantPool};
+use crate::sql::{Sql, limit_hint, sql};
 use crate::transactions::in_tenant;
 use crate::whatsapp::one_profile;
 
@@ -30,13 +32,13 @@ use crate::whatsapp::one_profile;
 #[derive(Clone, Debug)]
 pub struct PgConversations {
     tenants: TenantPool,
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgConversations {
     /// `platform` finds replies that wait for news, across accounts.
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
-        Self { tenants, platform }
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
     }
 }
 
@@ -61,7 +63,7 @@ impl TryFrom<ConversationRow> for Conversation {
         Ok(Self {
             id: row.id.into(),
             contact_id: row.contact_id.into(),
-            status: word(&row.status)?,
+            status: parse_enum(&row.status)?,
             last_message_at: row.last_message_at,
             created_at: row.created_at,
         })
@@ -94,7 +96,7 @@ const LIVE: &str = "conversations v JOIN LATERAL (SELECT * FROM contacts k
     WHERE k.account_id = v.account_id AND k.id = v.contact_id OFFSET 0) c ON c.deleted_at IS NULL";
 
 fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
-    let after = query.slice.cursor.unwrap_or(Moment::LAST);
+    let after = query.page.cursor.unwrap_or(TimeCursor::LAST);
     let wanted = if query.status.is_some() {
         " AND v.status = $5"
     } else {
@@ -105,11 +107,11 @@ fn page(account: AccountId, query: &ConversationQuery) -> Sql<'static> {
          WHERE v.account_id = $1 AND (v.last_message_at, v.id) < ($2, $3){wanted}
          ORDER BY v.last_message_at DESC, v.id DESC"
     );
-    let page = sql(first(ordered, "$4"))
+    let page = sql(limit_hint(ordered, "$4"))
         .bind(account)
         .bind(after.at)
         .bind(after.id)
-        .bind(query.slice.limit + 1);
+        .bind(query.page.limit + 1);
     match query.status {
         None => page,
         Some(status) => page.bind(status.as_str()),
@@ -129,24 +131,24 @@ async fn find_one(
     account: AccountId,
     id: ConversationId,
     lock: &str,
-) -> Attempt<Option<Conversation>> {
+) -> DbResult<Option<Conversation>> {
     let row: Option<ConversationRow> = one(account, id, lock).get_result(conn).await.optional()?;
     Ok(row.map(Conversation::try_from).transpose()?)
 }
 
-fn messages<'a>(account: AccountId, id: ConversationId, slice: &SliceQuery<Moment>) -> Sql<'a> {
-    let after = slice.cursor.unwrap_or(Moment::LAST);
+fn messages<'a>(account: AccountId, id: ConversationId, page: &CursorQuery<TimeCursor>) -> Sql<'a> {
+    let after = page.cursor.unwrap_or(TimeCursor::LAST);
     let ordered = format!(
         "SELECT {COLUMNS} FROM messages m
          WHERE m.account_id = $1 AND m.conversation_id = $2 AND (m.created_at, m.id) < ($3, $4)
          ORDER BY m.created_at DESC, m.id DESC"
     );
-    sql(first(ordered, "$5"))
+    sql(limit_hint(ordered, "$5"))
         .bind(account)
         .bind(id)
         .bind(after.at)
         .bind(after.id)
-        .bind(slice.limit + 1)
+        .bind(page.limit + 1)
 }
 
 /// Writes a locked conversation, and counts it where its status is another one than before.
@@ -155,7 +157,7 @@ async fn write_conversation(
     account: AccountId,
     before: ConversationStatus,
     now: &Conversation,
-) -> Attempt<()> {
+) -> DbResult<()> {
     sql(
         "UPDATE conversations SET status = $3, last_message_at = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2",
@@ -175,7 +177,7 @@ async fn set_status(
     account: AccountId,
     id: ConversationId,
     wanted: ConversationStatus,
-) -> Attempt<Option<Conversation>> {
+) -> DbResult<Option<Conversation>> {
     let Some(before) = find_one(conn, account, id, "FOR NO KEY UPDATE OF v").await? else {
         return Ok(None);
     };
@@ -191,7 +193,7 @@ async fn reply_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ConversationId,
-) -> Attempt<Option<ReplyFacts>> {
+) -> DbResult<Option<ReplyFacts>> {
     let query = sql(format!(
         "SELECT {CONVERSATION}, v.last_inbound_at, c.phone, c.wa_id, c.wa_user_id, now() AS now,
            coalesce(v.profile_id, (SELECT p.id FROM whatsapp_profiles p WHERE p.account_id = $1
@@ -223,7 +225,7 @@ async fn begin_reply(
     account: AccountId,
     reply: &Message,
     profile: ProfileId,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let Some(before) = find_one(conn, account, reply.conversation_id, "FOR NO KEY UPDATE OF v").await? else {
         return Ok(false);
     };
@@ -259,9 +261,9 @@ async fn record_reply(
     account: AccountId,
     id: MessageId,
     result: &ReplyResult,
-) -> Attempt<Option<Message>> {
-    let mut held = lock_messages(conn, account, vec![id.0], vec![]).await?;
-    let Some(message) = find(&mut held, Some(id.0), "") else {
+) -> DbResult<Option<Message>> {
+    let mut locked = lock_messages(conn, account, vec![id.0], vec![]).await?;
+    let Some(message) = find(&mut locked, Some(id.0), "") else {
         return Ok(None);
     };
     match result {
@@ -272,8 +274,8 @@ async fn record_reply(
         ReplyResult::Failed { message: why } => message.advance(SendStatus::Failed, Some(why)),
         ReplyResult::Unknown => {}
     }
-    write_messages(conn, account, &held).await?;
-    let message = held.pop().map(super::messages::HeldMessage::into_message);
+    write_messages(conn, account, &locked).await?;
+    let message = locked.pop().map(super::messages::LockedMessage::into_message);
     if let (ReplyResult::Sent { wa_id: Some(wa_id), .. }, Some(message)) = (result, &message)
         && let Some(conversation) = find_one(conn, account, message.conversation_id, "").await?
     {
@@ -282,15 +284,15 @@ async fn record_reply(
     Ok(message)
 }
 
-async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> Attempt<u64> {
-    let mut held = lock_messages(conn, account, ids, vec![]).await?;
+async fn fail_pending(conn: &mut AsyncPgConnection, account: AccountId, ids: Vec<Uuid>) -> DbResult<u64> {
+    let mut locked = lock_messages(conn, account, ids, vec![]).await?;
     // News may have come since they were found.
-    held.retain(|one| one.is_pending());
-    for message in &mut held {
+    locked.retain(|one| one.is_pending());
+    for message in &mut locked {
         message.advance(SendStatus::Failed, Some(NEVER_CONFIRMED));
     }
-    write_messages(conn, account, &held).await?;
-    Ok(u64::try_from(held.len()).unwrap_or(u64::MAX))
+    write_messages(conn, account, &locked).await?;
+    Ok(u64::try_from(locked.len()).unwrap_or(u64::MAX))
 }
 
 #[derive(QueryableByName)]
@@ -303,12 +305,16 @@ struct PendingRow {
 
 #[async_trait]
 impl ConversationStore for PgConversations {
-    async fn list(&self, account: AccountId, query: &ConversationQuery) -> Result<Slice<Conversation>, StoreError> {
+    async fn list(
+        &self,
+        account: AccountId,
+        query: &ConversationQuery,
+    ) -> Result<CursorPage<Conversation>, StoreError> {
         let wanted = page(account, query);
         let rows: Vec<ConversationRow> = self.tenants.in_index_order().read_rows(account, wanted).await?;
         let rows = rows.into_iter().map(Conversation::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(rows, query.slice.limit, |row| Moment {
+        Ok(CursorPage::cut(rows, query.page.limit, |row| TimeCursor {
             at: row.last_message_at,
             id: row.id.0,
         }))
@@ -318,8 +324,8 @@ impl ConversationStore for PgConversations {
         &self,
         account: AccountId,
         id: ConversationId,
-        query: &SliceQuery<Moment>,
-    ) -> Result<Option<Slice<Message>>, StoreError> {
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<Option<CursorPage<Message>>, StoreError> {
         let (one, part) = (one(account, id, ""), messages(account, id, query));
         let (found, rows) = self
             .tenants
@@ -331,7 +337,7 @@ impl ConversationStore for PgConversations {
         }
         let rows = rows.into_iter().map(Message::try_from);
         let rows = rows.collect::<Result<Vec<_>, _>>()?;
-        Ok(Some(Slice::cut(rows, query.limit, |row| Moment {
+        Ok(Some(CursorPage::cut(rows, query.limit, |row| TimeCursor {
             at: row.created_at,
             id: row.id.0,
         })))
@@ -370,7 +376,7 @@ impl ConversationStore for PgConversations {
         .bind(ttl)
         .bind(limit);
         let mut pending: BTreeMap<AccountId, Vec<Uuid>> = BTreeMap::new();
-        for row in self.platform.rows::<PendingRow>(query).await? {
+        for row in self.owner.rows::<PendingRow>(query).await? {
             pending.entry(row.account_id.into()).or_default().push(row.id);
         }
         let mut failed = 0;

@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use super::orders::amount;
 use super::{references, rollups};
-use crate::errors::{Attempt, overtaken, word};
-use crate::sql::{column, key_rows, sql};
+use crate::errors::{DbResult, concurrent_insert, parse_enum};
+use crate::sql::{collect_column, key_rows, sql};
 
 /// Platform and external id.
 type Key = (String, String);
@@ -37,12 +37,12 @@ struct CartRow {
 }
 
 impl CartRow {
-    fn cart(self) -> Attempt<(Key, Cart)> {
+    fn cart(self) -> DbResult<(Key, Cart)> {
         let cart = Cart {
             id: self.id.into(),
             contact_id: self.contact_id.map(Into::into),
             total: amount(&self.total)?,
-            status: word(&self.status)?,
+            status: parse_enum(&self.status)?,
             created_at: self.created_at,
         };
         Ok(((self.platform, self.external_id), cart))
@@ -55,8 +55,8 @@ pub(super) async fn record(
     ids: &[CartId],
     drafts: &[CartDraft],
     now: OffsetDateTime,
-) -> Attempt<Recorded> {
-    let phones = column(drafts, |draft| draft.phone.as_ref().map(ToString::to_string));
+) -> DbResult<Recorded> {
+    let phones = collect_column(drafts, |draft| draft.phone.as_ref().map(ToString::to_string));
     let contacts = references::by_phone(conn, account, phones).await?;
     // Of several of one cart the last counts.
     let told: BTreeMap<Key, _> = drafts
@@ -89,7 +89,7 @@ pub(super) async fn record(
     Ok(Recorded::of(drafts.len(), made.len() + changed.len()))
 }
 
-async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> Attempt<HashMap<Key, Cart>> {
+async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) -> DbResult<HashMap<Key, Cart>> {
     let rows: Vec<CartRow> = sql(format!(
         "SELECT c.id, c.platform, c.external_id, c.contact_id, c.total::text AS total, c.status, c.created_at
          FROM {keys} k
@@ -98,8 +98,8 @@ async fn known(conn: &mut AsyncPgConnection, account: AccountId, keys: &[&Key]) 
         keys = key_rows("$2, $3", "platform, external_id"),
     ))
     .bind(account)
-    .bind(column(keys, |key| key.0.clone()))
-    .bind(column(keys, |key| key.1.clone()))
+    .bind(collect_column(keys, |key| key.0.clone()))
+    .bind(collect_column(keys, |key| key.1.clone()))
     .load(conn)
     .await?;
     rows.into_iter().map(CartRow::cart).collect()
@@ -111,7 +111,7 @@ async fn insert(
     account: AccountId,
     made: &[(&Key, Cart)],
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if made.is_empty() {
         return Ok(());
     }
@@ -124,18 +124,18 @@ async fn insert(
          ON CONFLICT (account_id, platform, external_id) DO NOTHING",
     )
     .bind(account)
-    .bind(column(made, |(_, cart)| Uuid::from(cart.id)))
-    .bind(column(made, |(key, _)| key.0.clone()))
-    .bind(column(made, |(key, _)| key.1.clone()))
-    .bind(column(made, |(_, cart)| cart.contact_id.map(Uuid::from)))
-    .bind(column(made, |(_, cart)| cart.total))
-    .bind(column(made, |(_, cart)| cart.status.as_str().to_owned()))
-    .bind(column(made, |(_, cart)| cart.created_at))
+    .bind(collect_column(made, |(_, cart)| Uuid::from(cart.id)))
+    .bind(collect_column(made, |(key, _)| key.0.clone()))
+    .bind(collect_column(made, |(key, _)| key.1.clone()))
+    .bind(collect_column(made, |(_, cart)| cart.contact_id.map(Uuid::from)))
+    .bind(collect_column(made, |(_, cart)| cart.total))
+    .bind(collect_column(made, |(_, cart)| cart.status.as_str().to_owned()))
+    .bind(collect_column(made, |(_, cart)| cart.created_at))
     .bind(now)
     .execute(conn)
     .await?;
     if inserted < made.len() {
-        return Err(overtaken());
+        return Err(concurrent_insert());
     }
     Ok(())
 }
@@ -145,7 +145,7 @@ async fn update(
     account: AccountId,
     changed: &[(&Key, Cart)],
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if changed.is_empty() {
         return Ok(());
     }
@@ -156,11 +156,11 @@ async fn update(
         keys = key_rows("$2, $3, $4, $5, $6", "id, contact_id, total, status, created_at"),
     ))
     .bind(account)
-    .bind(column(changed, |(_, cart)| Uuid::from(cart.id)))
-    .bind(column(changed, |(_, cart)| cart.contact_id.map(Uuid::from)))
-    .bind(column(changed, |(_, cart)| cart.total))
-    .bind(column(changed, |(_, cart)| cart.status.as_str().to_owned()))
-    .bind(column(changed, |(_, cart)| cart.created_at))
+    .bind(collect_column(changed, |(_, cart)| Uuid::from(cart.id)))
+    .bind(collect_column(changed, |(_, cart)| cart.contact_id.map(Uuid::from)))
+    .bind(collect_column(changed, |(_, cart)| cart.total))
+    .bind(collect_column(changed, |(_, cart)| cart.status.as_str().to_owned()))
+    .bind(collect_column(changed, |(_, cart)| cart.created_at))
     .bind(now)
     .execute(conn)
     .await?;

@@ -13,16 +13,16 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::references;
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::outbox;
-use crate::sql::{Id, column, key_rows, sql};
+use crate::sql::{Id, collect_column, key_rows, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[EventDraft],
     now: OffsetDateTime,
-) -> Attempt<Recording> {
+) -> DbResult<Recording> {
     let contacts = match references::of_events(conn, account, drafts).await? {
         Ok(contacts) => contacts,
         Err(dangling) => return Ok(Recording::Dangling(dangling)),
@@ -53,14 +53,14 @@ fn told_item(draft: &EventDraft, contact: Option<ContactId>) -> Value {
 }
 
 /// Makes the metrics that are new, and locks all of them.
-async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventDraft]) -> Attempt<()> {
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId, drafts: &[EventDraft]) -> DbResult<()> {
     let names: BTreeSet<&str> = drafts.iter().map(|draft| draft.metric_name.as_str()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     sql("INSERT INTO metrics AS m (account_id, metric_name)
          SELECT $1, d.name FROM unnest($2) WITH ORDINALITY AS d (name, position) ORDER BY d.position
          ON CONFLICT (account_id, metric_name) DO UPDATE SET total_events = m.total_events")
     .bind(account)
-    .bind(column(&names, |name| (*name).to_owned()))
+    .bind(collect_column(&names, |name| (*name).to_owned()))
     .execute(conn)
     .await?;
     Ok(())
@@ -72,7 +72,7 @@ async fn insert(
     account: AccountId,
     told: &[(&EventDraft, Option<ContactId>)],
     now: OffsetDateTime,
-) -> Attempt<HashSet<Uuid>> {
+) -> DbResult<HashSet<Uuid>> {
     let rows: Vec<Id> = sql("INSERT INTO metric_events
            (account_id, id, metric_name, contact_id, value, currency, source, properties, occurred_at, created_at)
          SELECT $1, d.id, d.name, d.contact_id, d.value::numeric, d.currency, d.source, d.properties, d.occurred_at, $10
@@ -82,14 +82,16 @@ async fn insert(
          ON CONFLICT (account_id, id) DO NOTHING
          RETURNING id")
     .bind(account)
-    .bind(column(told, |(draft, _)| Uuid::from(draft.id)))
-    .bind(column(told, |(draft, _)| draft.metric_name.clone()))
-    .bind(column(told, |(_, contact)| contact.map(Uuid::from)))
-    .bind(column(told, |(draft, _)| draft.value))
-    .bind(column(told, |(draft, _)| draft.currency.clone()))
-    .bind(column(told, |(draft, _)| draft.source.clone()))
-    .bind(column(told, |(draft, _)| Value::Object(draft.properties.clone())))
-    .bind(column(told, |(draft, _)| draft.occurred_at))
+    .bind(collect_column(told, |(draft, _)| Uuid::from(draft.id)))
+    .bind(collect_column(told, |(draft, _)| draft.metric_name.clone()))
+    .bind(collect_column(told, |(_, contact)| contact.map(Uuid::from)))
+    .bind(collect_column(told, |(draft, _)| draft.value))
+    .bind(collect_column(told, |(draft, _)| draft.currency.clone()))
+    .bind(collect_column(told, |(draft, _)| draft.source.clone()))
+    .bind(collect_column(told, |(draft, _)| {
+        Value::Object(draft.properties.clone())
+    }))
+    .bind(collect_column(told, |(draft, _)| draft.occurred_at))
     .bind(now)
     .load(conn)
     .await?;
@@ -111,7 +113,7 @@ async fn last_events(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     tally: &EventTally,
-) -> Attempt<BTreeMap<(String, ContactId), OffsetDateTime>> {
+) -> DbResult<BTreeMap<(String, ContactId), OffsetDateTime>> {
     let keys: Vec<_> = tally.contacts.keys().collect();
     if keys.is_empty() {
         return Ok(BTreeMap::new());
@@ -122,8 +124,8 @@ async fn last_events(
         keys = key_rows("$2, $3", "name, contact_id"),
     ))
     .bind(account)
-    .bind(column(&keys, |key| key.0.clone()))
-    .bind(column(&keys, |key| Uuid::from(key.1)))
+    .bind(collect_column(&keys, |key| key.0.clone()))
+    .bind(collect_column(&keys, |key| Uuid::from(key.1)))
     .load(conn)
     .await?;
     let known = rows.into_iter().filter_map(|row| {
@@ -133,7 +135,7 @@ async fn last_events(
     Ok(known.collect())
 }
 
-async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
     if tally.metrics.is_empty() {
         return Ok(());
     }
@@ -143,7 +145,7 @@ async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTa
     write_rollups(conn, account, tally).await
 }
 
-async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
     let rows: Vec<_> = tally.metrics.iter().collect();
     sql(format!(
         "UPDATE metrics m SET total_events = m.total_events + d.events, total_value = m.total_value + d.value::numeric,
@@ -156,32 +158,32 @@ async fn write_metrics(conn: &mut AsyncPgConnection, account: AccountId, tally: 
         ),
     ))
     .bind(account)
-    .bind(column(&rows, |(name, _)| (*name).clone()))
-    .bind(column(&rows, |(_, totals)| totals.events))
-    .bind(column(&rows, |(_, totals)| totals.value))
-    .bind(column(&rows, |(_, totals)| totals.last_event_at))
-    .bind(column(&rows, |(_, totals)| totals.display_name.clone()))
-    .bind(column(&rows, |(_, totals)| totals.category.clone()))
+    .bind(collect_column(&rows, |(name, _)| (*name).clone()))
+    .bind(collect_column(&rows, |(_, totals)| totals.events))
+    .bind(collect_column(&rows, |(_, totals)| totals.value))
+    .bind(collect_column(&rows, |(_, totals)| totals.last_event_at))
+    .bind(collect_column(&rows, |(_, totals)| totals.display_name.clone()))
+    .bind(collect_column(&rows, |(_, totals)| totals.category.clone()))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+async fn write_sources(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
     let rows: Vec<_> = tally.sources.iter().collect();
     sql("INSERT INTO metric_sources (account_id, metric_name, source)
          SELECT $1, d.name, d.source FROM unnest($2, $3) WITH ORDINALITY AS d (name, source, position)
          ORDER BY d.position
          ON CONFLICT DO NOTHING")
     .bind(account)
-    .bind(column(&rows, |(name, _)| name.clone()))
-    .bind(column(&rows, |(_, source)| source.clone()))
+    .bind(collect_column(&rows, |(name, _)| name.clone()))
+    .bind(collect_column(&rows, |(_, source)| source.clone()))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
     let rows: Vec<_> = tally.contacts.iter().collect();
     if rows.is_empty() {
         return Ok(());
@@ -196,17 +198,17 @@ async fn write_contacts(conn: &mut AsyncPgConnection, account: AccountId, tally:
            last_event_at = greatest(m.last_event_at, excluded.last_event_at)",
     )
     .bind(account)
-    .bind(column(&rows, |((name, _), _)| name.clone()))
-    .bind(column(&rows, |((_, contact), _)| Uuid::from(*contact)))
-    .bind(column(&rows, |(_, figures)| figures.events))
-    .bind(column(&rows, |(_, figures)| figures.value))
-    .bind(column(&rows, |(_, figures)| figures.last_event_at))
+    .bind(collect_column(&rows, |((name, _), _)| name.clone()))
+    .bind(collect_column(&rows, |((_, contact), _)| Uuid::from(*contact)))
+    .bind(collect_column(&rows, |(_, figures)| figures.events))
+    .bind(collect_column(&rows, |(_, figures)| figures.value))
+    .bind(collect_column(&rows, |(_, figures)| figures.last_event_at))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> Attempt<()> {
+async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: &EventTally) -> DbResult<()> {
     let rows: Vec<_> = tally.rollups.iter().collect();
     sql(
         "INSERT INTO metric_rollups AS r (account_id, metric_name, span, at, events, value, last_contacts)
@@ -218,12 +220,12 @@ async fn write_rollups(conn: &mut AsyncPgConnection, account: AccountId, tally: 
            value = r.value + excluded.value, last_contacts = r.last_contacts + excluded.last_contacts",
     )
     .bind(account)
-    .bind(column(&rows, |((name, _, _), _)| name.clone()))
-    .bind(column(&rows, |((_, grain, _), _)| grain.minutes()))
-    .bind(column(&rows, |((_, _, at), _)| *at))
-    .bind(column(&rows, |(_, figures)| figures.events))
-    .bind(column(&rows, |(_, figures)| figures.value))
-    .bind(column(&rows, |(_, figures)| figures.last_contacts))
+    .bind(collect_column(&rows, |((name, _, _), _)| name.clone()))
+    .bind(collect_column(&rows, |((_, grain, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, _, at), _)| *at))
+    .bind(collect_column(&rows, |(_, figures)| figures.events))
+    .bind(collect_column(&rows, |(_, figures)| figures.value))
+    .bind(collect_column(&rows, |(_, figures)| figures.last_contacts))
     .execute(conn)
     .await?;
     Ok(())

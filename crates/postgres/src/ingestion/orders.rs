@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::references::{self, OrderReferences};
 use super::rollups;
-use crate::errors::{Attempt, Fault, corrupt, overtaken, word};
+use crate::errors::{DbError, DbResult, concurrent_insert, corrupt, parse_enum};
 use crate::outbox;
-use crate::sql::{column, key_rows, sql};
+use crate::sql::{collect_column, key_rows, sql};
 
 /// Platform and external id.
 type Key = (String, String);
@@ -26,7 +26,7 @@ pub(super) async fn record(
     ids: &[OrderId],
     drafts: &[OrderDraft],
     now: OffsetDateTime,
-) -> Attempt<Recording> {
+) -> DbResult<Recording> {
     let references = match references::of_orders(conn, account, drafts).await? {
         Ok(references) => references,
         Err(dangling) => return Ok(Recording::Dangling(dangling)),
@@ -147,17 +147,17 @@ struct ItemRow {
     cost: Option<String>,
 }
 
-pub(super) fn amount(stored: &str) -> Attempt<Amount> {
-    Amount::parse(stored).ok_or_else(|| Fault::Store(corrupt(format!("{stored} is no amount"))))
+pub(super) fn amount(stored: &str) -> DbResult<Amount> {
+    Amount::parse(stored).ok_or_else(|| DbError::Store(corrupt(format!("{stored} is no amount"))))
 }
 
 impl OrderRow {
-    fn order(self, items: Vec<OrderItem>) -> Attempt<(Key, Order)> {
+    fn order(self, items: Vec<OrderItem>) -> DbResult<(Key, Order)> {
         let order = Order {
             id: self.id.into(),
             platform: self.platform.clone(),
             contact_id: self.contact_id.map(Into::into),
-            status: word(&self.status)?,
+            status: parse_enum(&self.status)?,
             total: amount(&self.total)?,
             gateway_fee: amount(&self.gateway_fee)?,
             items,
@@ -178,7 +178,7 @@ async fn known(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     told: &BTreeMap<Key, Telling<'_>>,
-) -> Attempt<HashMap<Key, Order>> {
+) -> DbResult<HashMap<Key, Order>> {
     let keys: Vec<&Key> = told.keys().collect();
     let rows: Vec<OrderRow> = sql(format!(
         "SELECT o.id, o.platform, o.external_id, o.contact_id, o.status, o.total::text AS total,
@@ -189,8 +189,8 @@ async fn known(
         keys = key_rows("$2, $3", "platform, external_id"),
     ))
     .bind(account)
-    .bind(column(&keys, |key| key.0.clone()))
-    .bind(column(&keys, |key| key.1.clone()))
+    .bind(collect_column(&keys, |key| key.0.clone()))
+    .bind(collect_column(&keys, |key| key.1.clone()))
     .load(&mut *conn)
     .await?;
     if rows.is_empty() {
@@ -209,7 +209,7 @@ async fn items(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     orders: &[OrderRow],
-) -> Attempt<HashMap<Uuid, Vec<OrderItem>>> {
+) -> DbResult<HashMap<Uuid, Vec<OrderItem>>> {
     let rows: Vec<ItemRow> = sql(format!(
         "SELECT i.order_id, i.product_id, i.name, i.quantity::text AS quantity, i.price::text AS price,
            i.cost::text AS cost
@@ -218,7 +218,7 @@ async fn items(
         keys = key_rows("$2", "order_id"),
     ))
     .bind(account)
-    .bind(column(orders, |order| order.id))
+    .bind(collect_column(orders, |order| order.id))
     .load(conn)
     .await?;
     let mut items: HashMap<Uuid, Vec<OrderItem>> = HashMap::new();
@@ -240,7 +240,7 @@ async fn origins(
     account: AccountId,
     told: &BTreeMap<Key, Telling<'_>>,
     known: &HashMap<Key, Order>,
-) -> Attempt<HashMap<Key, Origin>> {
+) -> DbResult<HashMap<Key, Origin>> {
     let mut origins = HashMap::new();
     let (mut keys, mut asked) = (Vec::new(), Vec::new());
     for (key, telling) in told {
@@ -264,7 +264,7 @@ async fn write(
     account: AccountId,
     written: &mut Written<'_>,
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     insert(conn, account, &written.made, now).await?;
     update(conn, account, &written.changed, now).await?;
     let orders: Vec<&Order> = written
@@ -284,7 +284,7 @@ async fn insert(
     account: AccountId,
     made: &[(&OrderDraft, Order)],
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if made.is_empty() {
         return Ok(());
     }
@@ -300,23 +300,27 @@ async fn insert(
          ON CONFLICT (account_id, platform, external_id) DO NOTHING",
     )
     .bind(account)
-    .bind(column(made, |(_, order)| Uuid::from(order.id)))
-    .bind(column(made, |(_, order)| order.platform.clone()))
-    .bind(column(made, |(draft, _)| draft.external_id.clone()))
-    .bind(column(made, |(_, order)| order.contact_id.map(Uuid::from)))
-    .bind(column(made, |(_, order)| order.status.as_str().to_owned()))
-    .bind(column(made, |(_, order)| order.total))
-    .bind(column(made, |(_, order)| order.gateway_fee))
-    .bind(column(made, |(_, order)| order.origin.campaign_id.map(Uuid::from)))
-    .bind(column(made, |(_, order)| order.origin.automation_id.map(Uuid::from)))
-    .bind(column(made, |(_, order)| order.origin.link_id.map(Uuid::from)))
-    .bind(column(made, |(_, order)| order.placed_at))
-    .bind(column(made, |(_, order)| order.paid_at))
+    .bind(collect_column(made, |(_, order)| Uuid::from(order.id)))
+    .bind(collect_column(made, |(_, order)| order.platform.clone()))
+    .bind(collect_column(made, |(draft, _)| draft.external_id.clone()))
+    .bind(collect_column(made, |(_, order)| order.contact_id.map(Uuid::from)))
+    .bind(collect_column(made, |(_, order)| order.status.as_str().to_owned()))
+    .bind(collect_column(made, |(_, order)| order.total))
+    .bind(collect_column(made, |(_, order)| order.gateway_fee))
+    .bind(collect_column(made, |(_, order)| {
+        order.origin.campaign_id.map(Uuid::from)
+    }))
+    .bind(collect_column(made, |(_, order)| {
+        order.origin.automation_id.map(Uuid::from)
+    }))
+    .bind(collect_column(made, |(_, order)| order.origin.link_id.map(Uuid::from)))
+    .bind(collect_column(made, |(_, order)| order.placed_at))
+    .bind(collect_column(made, |(_, order)| order.paid_at))
     .bind(now)
     .execute(conn)
     .await?;
     if inserted < made.len() {
-        return Err(overtaken());
+        return Err(concurrent_insert());
     }
     Ok(())
 }
@@ -326,7 +330,7 @@ async fn update(
     account: AccountId,
     changed: &[(&OrderDraft, Order)],
     now: OffsetDateTime,
-) -> Attempt<()> {
+) -> DbResult<()> {
     if changed.is_empty() {
         return Ok(());
     }
@@ -341,16 +345,22 @@ async fn update(
         ),
     ))
     .bind(account)
-    .bind(column(changed, |(_, order)| Uuid::from(order.id)))
-    .bind(column(changed, |(_, order)| order.contact_id.map(Uuid::from)))
-    .bind(column(changed, |(_, order)| order.status.as_str().to_owned()))
-    .bind(column(changed, |(_, order)| order.total))
-    .bind(column(changed, |(_, order)| order.gateway_fee))
-    .bind(column(changed, |(_, order)| order.origin.campaign_id.map(Uuid::from)))
-    .bind(column(changed, |(_, order)| order.origin.automation_id.map(Uuid::from)))
-    .bind(column(changed, |(_, order)| order.origin.link_id.map(Uuid::from)))
-    .bind(column(changed, |(_, order)| order.placed_at))
-    .bind(column(changed, |(_, order)| order.paid_at))
+    .bind(collect_column(changed, |(_, order)| Uuid::from(order.id)))
+    .bind(collect_column(changed, |(_, order)| order.contact_id.map(Uuid::from)))
+    .bind(collect_column(changed, |(_, order)| order.status.as_str().to_owned()))
+    .bind(collect_column(changed, |(_, order)| order.total))
+    .bind(collect_column(changed, |(_, order)| order.gateway_fee))
+    .bind(collect_column(changed, |(_, order)| {
+        order.origin.campaign_id.map(Uuid::from)
+    }))
+    .bind(collect_column(changed, |(_, order)| {
+        order.origin.automation_id.map(Uuid::from)
+    }))
+    .bind(collect_column(changed, |(_, order)| {
+        order.origin.link_id.map(Uuid::from)
+    }))
+    .bind(collect_column(changed, |(_, order)| order.placed_at))
+    .bind(collect_column(changed, |(_, order)| order.paid_at))
     .bind(now)
     .execute(&mut *conn)
     .await?;
@@ -359,13 +369,13 @@ async fn update(
         keys = key_rows("$2", "order_id"),
     ))
     .bind(account)
-    .bind(column(changed, |(_, order)| Uuid::from(order.id)))
+    .bind(collect_column(changed, |(_, order)| Uuid::from(order.id)))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> Attempt<()> {
+async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> DbResult<()> {
     let lines: Vec<(Uuid, i32, &OrderItem)> = orders
         .iter()
         .flat_map(|order| {
@@ -384,13 +394,13 @@ async fn insert_items(conn: &mut AsyncPgConnection, account: AccountId, orders: 
            AS d (order_id, position, product_id, name, quantity, price, cost)",
     )
     .bind(account)
-    .bind(column(&lines, |(order, _, _)| *order))
-    .bind(column(&lines, |(_, position, _)| *position))
-    .bind(column(&lines, |(_, _, item)| item.product_id.clone()))
-    .bind(column(&lines, |(_, _, item)| item.name.clone()))
-    .bind(column(&lines, |(_, _, item)| item.quantity))
-    .bind(column(&lines, |(_, _, item)| item.price))
-    .bind(column(&lines, |(_, _, item)| item.cost))
+    .bind(collect_column(&lines, |(order, _, _)| *order))
+    .bind(collect_column(&lines, |(_, position, _)| *position))
+    .bind(collect_column(&lines, |(_, _, item)| item.product_id.clone()))
+    .bind(collect_column(&lines, |(_, _, item)| item.name.clone()))
+    .bind(collect_column(&lines, |(_, _, item)| item.quantity))
+    .bind(collect_column(&lines, |(_, _, item)| item.price))
+    .bind(collect_column(&lines, |(_, _, item)| item.cost))
     .execute(conn)
     .await?;
     Ok(())

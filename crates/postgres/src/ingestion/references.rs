@@ -9,8 +9,8 @@ use recado_domain::shared::{AccountId, CampaignId, ContactId, LinkId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::Attempt;
-use crate::sql::{column, key_rows, sql};
+use crate::errors::DbResult;
+use crate::sql::{collect_column, key_rows, sql};
 
 /// What an order names.
 #[derive(QueryableByName)]
@@ -58,7 +58,7 @@ pub(super) async fn of_orders(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[OrderDraft],
-) -> Attempt<Result<Vec<OrderReferences>, Vec<Dangling>>> {
+) -> DbResult<Result<Vec<OrderReferences>, Vec<Dangling>>> {
     let references: Vec<OrderReferences> = sql(format!(
         "SELECT c.id AS contact_id, l.id AS link_id, l.campaign_id AS link_campaign_id,
            d.campaign_id IS NOT NULL AND k.id IS NULL AS campaign_dangles,
@@ -73,10 +73,10 @@ pub(super) async fn of_orders(
         keys = key_rows("$2, $3, $4, $5", "phone, campaign_id, automation_id, link_code"),
     ))
     .bind(account)
-    .bind(column(drafts, |draft| digits(draft.phone.as_ref())))
-    .bind(column(drafts, |draft| draft.campaign_id.map(Uuid::from)))
-    .bind(column(drafts, |draft| draft.automation_id.map(Uuid::from)))
-    .bind(column(drafts, |draft| draft.link_code.clone()))
+    .bind(collect_column(drafts, |draft| digits(draft.phone.as_ref())))
+    .bind(collect_column(drafts, |draft| draft.campaign_id.map(Uuid::from)))
+    .bind(collect_column(drafts, |draft| draft.automation_id.map(Uuid::from)))
+    .bind(collect_column(drafts, |draft| draft.link_code.clone()))
     .load(conn)
     .await?;
     let dangling = references.iter().enumerate();
@@ -99,7 +99,7 @@ pub(super) async fn by_phone(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     phones: Vec<Option<String>>,
-) -> Attempt<Vec<Option<ContactId>>> {
+) -> DbResult<Vec<Option<ContactId>>> {
     let found: Vec<Found> = sql(format!(
         "SELECT c.id AS contact_id FROM {keys} d
          LEFT JOIN contacts c ON c.account_id = $1 AND c.phone = d.phone AND c.deleted_at IS NULL
@@ -118,7 +118,7 @@ pub(super) async fn of_events(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     drafts: &[EventDraft],
-) -> Attempt<Result<Vec<Option<ContactId>>, Vec<Dangling>>> {
+) -> DbResult<Result<Vec<Option<ContactId>>, Vec<Dangling>>> {
     let id = |draft: &EventDraft| match &draft.who {
         Who::Contact(id) => Some(Uuid::from(*id)),
         Who::Phone(_) => None,
@@ -135,8 +135,8 @@ pub(super) async fn of_events(
         keys = key_rows("$2, $3", "id, phone"),
     ))
     .bind(account)
-    .bind(column(drafts, id))
-    .bind(column(drafts, phone))
+    .bind(collect_column(drafts, id))
+    .bind(collect_column(drafts, phone))
     .load(conn)
     .await?;
     let contacts: Vec<Option<ContactId>> = found.into_iter().map(|row| row.contact_id.map(Into::into)).collect();
@@ -168,7 +168,7 @@ pub(super) async fn last_messages(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     asked: &[(ContactId, OffsetDateTime)],
-) -> Attempt<Vec<Option<CampaignId>>> {
+) -> DbResult<Vec<Option<CampaignId>>> {
     let mut campaigns = vec![None; asked.len()];
     if asked.is_empty() {
         return Ok(campaigns);
@@ -181,8 +181,8 @@ pub(super) async fn last_messages(
              AND s.sent_at <= d.moment AND s.sent_at >= d.moment - $4 * interval '1 microsecond'
            ORDER BY s.sent_at DESC, s.id DESC LIMIT 1) s")
     .bind(account)
-    .bind(column(asked, |(contact, _)| Uuid::from(*contact)))
-    .bind(column(asked, |(_, moment)| *moment))
+    .bind(collect_column(asked, |(contact, _)| Uuid::from(*contact)))
+    .bind(collect_column(asked, |(_, moment)| *moment))
     .bind(ATTRIBUTION_WINDOW)
     .load(conn)
     .await?;

@@ -6,10 +6,10 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::ingestion::{Order, Tally};
 use recado_domain::shared::AccountId;
 
-use crate::errors::Attempt;
-use crate::sql::{column, sql};
+use crate::errors::DbResult;
+use crate::sql::{collect_column, sql};
 
-pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &mut Tally) -> Attempt<()> {
+pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tally: &mut Tally) -> DbResult<()> {
     tally.retain_changes();
     write_orders(conn, account, tally).await?;
     write_products(conn, account, tally).await?;
@@ -17,7 +17,7 @@ pub(super) async fn write(conn: &mut AsyncPgConnection, account: AccountId, tall
     write_carts(conn, account, tally).await
 }
 
-async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
     let rows: Vec<_> = tally.orders.iter().collect();
     if rows.is_empty() {
         return Ok(());
@@ -40,25 +40,25 @@ async fn write_orders(conn: &mut AsyncPgConnection, account: AccountId, tally: &
            attributed_revenue = r.attributed_revenue + excluded.attributed_revenue",
     )
     .bind(account)
-    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
-    .bind(column(&rows, |((_, at, _), _)| *at))
-    .bind(column(&rows, |((_, _, platform), _)| platform.clone()))
-    .bind(column(&rows, |(_, figures)| figures.placed))
-    .bind(column(&rows, |(_, figures)| figures.pending))
-    .bind(column(&rows, |(_, figures)| figures.cancelled))
-    .bind(column(&rows, |(_, figures)| figures.refunded))
-    .bind(column(&rows, |(_, figures)| figures.paid))
-    .bind(column(&rows, |(_, figures)| figures.revenue))
-    .bind(column(&rows, |(_, figures)| figures.product_costs))
-    .bind(column(&rows, |(_, figures)| figures.gateway_fees))
-    .bind(column(&rows, |(_, figures)| figures.attributed_orders))
-    .bind(column(&rows, |(_, figures)| figures.attributed_revenue))
+    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, at, _), _)| *at))
+    .bind(collect_column(&rows, |((_, _, platform), _)| platform.clone()))
+    .bind(collect_column(&rows, |(_, figures)| figures.placed))
+    .bind(collect_column(&rows, |(_, figures)| figures.pending))
+    .bind(collect_column(&rows, |(_, figures)| figures.cancelled))
+    .bind(collect_column(&rows, |(_, figures)| figures.refunded))
+    .bind(collect_column(&rows, |(_, figures)| figures.paid))
+    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
+    .bind(collect_column(&rows, |(_, figures)| figures.product_costs))
+    .bind(collect_column(&rows, |(_, figures)| figures.gateway_fees))
+    .bind(collect_column(&rows, |(_, figures)| figures.attributed_orders))
+    .bind(collect_column(&rows, |(_, figures)| figures.attributed_revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
     let rows: Vec<_> = tally.products.iter().collect();
     if rows.is_empty() {
         return Ok(());
@@ -72,17 +72,17 @@ async fn write_products(conn: &mut AsyncPgConnection, account: AccountId, tally:
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
-    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
-    .bind(column(&rows, |((_, at, _), _)| *at))
-    .bind(column(&rows, |((_, _, product), _)| product.clone()))
-    .bind(column(&rows, |(_, figures)| figures.quantity))
-    .bind(column(&rows, |(_, figures)| figures.revenue))
+    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, at, _), _)| *at))
+    .bind(collect_column(&rows, |((_, _, product), _)| product.clone()))
+    .bind(collect_column(&rows, |(_, figures)| figures.quantity))
+    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
     let rows: Vec<_> = tally.origins.iter().collect();
     if rows.is_empty() {
         return Ok(());
@@ -96,18 +96,18 @@ async fn write_origins(conn: &mut AsyncPgConnection, account: AccountId, tally: 
            revenue = r.revenue + excluded.revenue",
     )
     .bind(account)
-    .bind(column(&rows, |((grain, _, _), _)| grain.minutes()))
-    .bind(column(&rows, |((_, at, _), _)| *at))
-    .bind(column(&rows, |((_, _, (kind, _)), _)| (*kind).to_owned()))
-    .bind(column(&rows, |((_, _, (_, id)), _)| *id))
-    .bind(column(&rows, |(_, figures)| figures.orders))
-    .bind(column(&rows, |(_, figures)| figures.revenue))
+    .bind(collect_column(&rows, |((grain, _, _), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, at, _), _)| *at))
+    .bind(collect_column(&rows, |((_, _, (kind, _)), _)| (*kind).to_owned()))
+    .bind(collect_column(&rows, |((_, _, (_, id)), _)| *id))
+    .bind(collect_column(&rows, |(_, figures)| figures.orders))
+    .bind(collect_column(&rows, |(_, figures)| figures.revenue))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> Attempt<()> {
+async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &Tally) -> DbResult<()> {
     let rows: Vec<_> = tally.carts.iter().collect();
     if rows.is_empty() {
         return Ok(());
@@ -119,17 +119,17 @@ async fn write_carts(conn: &mut AsyncPgConnection, account: AccountId, tally: &T
          ON CONFLICT (account_id, span, at) DO UPDATE SET carts = r.carts + excluded.carts,
            recovered = r.recovered + excluded.recovered")
     .bind(account)
-    .bind(column(&rows, |((grain, _, ()), _)| grain.minutes()))
-    .bind(column(&rows, |((_, at, ()), _)| *at))
-    .bind(column(&rows, |(_, figures)| figures.carts))
-    .bind(column(&rows, |(_, figures)| figures.recovered))
+    .bind(collect_column(&rows, |((grain, _, ()), _)| grain.minutes()))
+    .bind(collect_column(&rows, |((_, at, ()), _)| *at))
+    .bind(collect_column(&rows, |(_, figures)| figures.carts))
+    .bind(collect_column(&rows, |(_, figures)| figures.recovered))
     .execute(conn)
     .await?;
     Ok(())
 }
 
 /// What the products of these orders are called from now on.
-pub(super) async fn name_products(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> Attempt<()> {
+pub(super) async fn name_products(conn: &mut AsyncPgConnection, account: AccountId, orders: &[&Order]) -> DbResult<()> {
     let items = orders.iter().flat_map(|order| &order.items);
     let names: BTreeMap<&str, &str> = items
         .map(|item| (item.product_id.as_str(), item.name.as_str()))
@@ -143,8 +143,8 @@ pub(super) async fn name_products(conn: &mut AsyncPgConnection, account: Account
          ORDER BY d.position
          ON CONFLICT (account_id, product_id) DO UPDATE SET name = excluded.name WHERE n.name <> excluded.name")
     .bind(account)
-    .bind(column(&names, |(product, _)| (*product).to_owned()))
-    .bind(column(&names, |(_, name)| (*name).to_owned()))
+    .bind(collect_column(&names, |(product, _)| (*product).to_owned()))
+    .bind(collect_column(&names, |(_, name)| (*name).to_owned()))
     .execute(conn)
     .await?;
     Ok(())

@@ -7,15 +7,15 @@ use recado_domain::ingestion::{AdSpend, Recorded};
 use recado_domain::shared::AccountId;
 use time::OffsetDateTime;
 
-use crate::errors::Attempt;
-use crate::sql::{column, sql};
+use crate::errors::DbResult;
+use crate::sql::{collect_column, sql};
 
 pub(super) async fn record(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     entries: &[AdSpend],
     now: OffsetDateTime,
-) -> Attempt<Recorded> {
+) -> DbResult<Recorded> {
     let last: BTreeMap<_, _> = entries
         .iter()
         .map(|entry| ((entry.date, &entry.source), entry))
@@ -29,9 +29,9 @@ pub(super) async fn record(
          WHERE s.amount <> excluded.amount",
     )
     .bind(account)
-    .bind(column(&last, |entry| entry.date))
-    .bind(column(&last, |entry| entry.source.clone()))
-    .bind(column(&last, |entry| entry.amount))
+    .bind(collect_column(&last, |entry| entry.date))
+    .bind(collect_column(&last, |entry| entry.source.clone()))
+    .bind(collect_column(&last, |entry| entry.amount))
     .bind(now)
     .execute(conn)
     .await?;

@@ -7,7 +7,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, Event};
 use serde_json::Value;
 
-use crate::errors::{Attempt, failed};
+use crate::errors::{DbResult, failed};
 use crate::sql::sql;
 
 pub use relay::PgOutbox;
@@ -23,7 +23,7 @@ const WANTED: &str = "INSERT INTO outbox_events (account_id, payload)
      ORDER BY e.position";
 
 /// Leaves events behind, as part of the caller's transaction. A tenant may add to the outbox and never read it.
-pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, events: &[Event]) -> Attempt<()> {
+pub(crate) async fn append(conn: &mut AsyncPgConnection, account: AccountId, events: &[Event]) -> DbResult<()> {
     let told = |event: &&Event| !matches!(event, Event::Webhook(webhook) if webhook.items.is_empty());
     let payloads = events
         .iter()

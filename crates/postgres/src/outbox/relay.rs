@@ -9,10 +9,10 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{AccountId, EventKind, StoreError};
 
 use super::writes::{Waiting, write};
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
 use crate::sql::{Answer, Number, Sql, sql};
-use crate::transactions::{in_platform, in_transaction};
+use crate::transactions::{in_owner, in_transaction};
 
 /// How long a reader waits for its own account's events, and, a little shorter so that its connection survives, for
 /// a relay that holds them.
@@ -50,10 +50,10 @@ struct Work {
 
 /// The outbox, for those who empty it.
 #[derive(Clone, Debug)]
-pub struct PgOutbox(PlatformPool);
+pub struct PgOutbox(OwnerPool);
 
 impl PgOutbox {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 
@@ -120,7 +120,7 @@ impl PgOutbox {
     }
 
     async fn carry_out<'a>(&self, kind: EventKind, which: impl Fn() -> Sql<'a>) -> Result<usize, StoreError> {
-        in_platform!(self.0, |conn| carry_out(conn, kind, which()))
+        in_owner!(self.0, |conn| carry_out(conn, kind, which()))
     }
 
     async fn alone(&self, kind: EventKind, seq: i64) -> Result<usize, StoreError> {
@@ -173,7 +173,7 @@ impl PgOutbox {
 
     /// Fails where the events' place does, whatever they say.
     async fn write_nothing(&self, kind: EventKind) -> Result<(), StoreError> {
-        in_platform!(self.0, |conn| write(conn, kind, &[]))
+        in_owner!(self.0, |conn| write(conn, kind, &[]))
     }
 
     async fn put_off(&self, seq: i64) -> Result<(), StoreError> {
@@ -189,7 +189,7 @@ impl PgOutbox {
 }
 
 /// Locks are taken in one order by everybody: events by their number, then counts by their key.
-async fn carry_out(conn: &mut AsyncPgConnection, kind: EventKind, which: Sql<'_>) -> Attempt<usize> {
+async fn carry_out(conn: &mut AsyncPgConnection, kind: EventKind, which: Sql<'_>) -> DbResult<usize> {
     let mut waiting: Vec<Waiting> = which.load(&mut *conn).await?;
     if waiting.is_empty() {
         return Ok(0);

@@ -4,15 +4,15 @@
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{Audit, EventKind, Notification, StoreError, Webhook};
+use recado_domain::shared::{Audit, EventKind, NotificationDraft, StoreError, WebhookEventBatch};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::derived;
-use crate::errors::{Attempt, corrupt};
-use crate::sql::{column, sql};
+use crate::deterministic_ids;
+use crate::errors::{DbResult, corrupt};
+use crate::sql::{collect_column, sql};
 
 /// Any number that names nothing else in the database.
 const NOTIFICATIONS_LOCK: i64 = 0x7265_6361_646f;
@@ -34,7 +34,7 @@ pub(super) struct Waiting {
 /// An event and what it says.
 type Told<'a, T> = (&'a Waiting, T);
 
-pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, waiting: &[Waiting]) -> Attempt<()> {
+pub(super) async fn write(conn: &mut AsyncPgConnection, kind: EventKind, waiting: &[Waiting]) -> DbResult<()> {
     match kind {
         EventKind::Audit => write_audits(conn, read(waiting)?).await,
         EventKind::Notification => write_notifications(conn, read(waiting)?).await,
@@ -53,7 +53,7 @@ fn read<T: DeserializeOwned>(waiting: &[Waiting]) -> Result<Vec<Told<'_, T>>, St
 }
 
 /// Entries and their counts, in the order of the counts' keys, so that two relays never wait for each other.
-async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>) -> Attempt<()> {
+async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>) -> DbResult<()> {
     sql("WITH written AS (
            INSERT INTO audit_logs
              (account_id, id, user_id, action, entity_type, entity_id, changes, ip_address, created_at)
@@ -68,15 +68,15 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
          SELECT account_id, entity_type, action, count(*) FROM written
          GROUP BY account_id, entity_type, action ORDER BY account_id, entity_type, action
          ON CONFLICT (account_id, entity_type, action) DO UPDATE SET n = audit_counts.n + excluded.n")
-    .bind(column(&events, |(event, _)| event.account_id))
-    .bind(column(&events, |(event, _)| event.id()))
-    .bind(column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))
-    .bind(column(&events, |(_, audit)| audit.action.as_str().to_owned()))
-    .bind(column(&events, |(_, audit)| audit.entity_type.clone()))
-    .bind(column(&events, |(_, audit)| audit.entity_id))
-    .bind(column(&events, |(_, audit)| audit.recorded_changes()))
-    .bind(column(&events, |(_, audit)| audit.ip_address.clone()))
-    .bind(column(&events, |(event, _)| event.created_at))
+    .bind(collect_column(&events, |(event, _)| event.account_id))
+    .bind(collect_column(&events, |(event, _)| event.id()))
+    .bind(collect_column(&events, |(_, audit)| audit.user_id.map(Uuid::from)))
+    .bind(collect_column(&events, |(_, audit)| audit.action.as_str().to_owned()))
+    .bind(collect_column(&events, |(_, audit)| audit.entity_type.clone()))
+    .bind(collect_column(&events, |(_, audit)| audit.entity_id))
+    .bind(collect_column(&events, |(_, audit)| audit.recorded_changes()))
+    .bind(collect_column(&events, |(_, audit)| audit.ip_address.clone()))
+    .bind(collect_column(&events, |(event, _)| event.created_at))
     .execute(conn)
     .await?;
     Ok(())
@@ -84,7 +84,7 @@ async fn write_audits(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Audit>>
 
 /// One transaction at a time writes notifications, until it is over: their places are given in the order in which they
 /// become visible, so that a stream which saw one has seen every smaller one.
-async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Notification>>) -> Attempt<()> {
+async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, NotificationDraft>>) -> DbResult<()> {
     if !events.is_empty() {
         one_at_a_time(conn, NOTIFICATIONS_LOCK).await?;
     }
@@ -97,21 +97,23 @@ async fn write_notifications(conn: &mut AsyncPgConnection, events: Vec<Told<'_, 
          ORDER BY e.position
          ON CONFLICT DO NOTHING",
     )
-    .bind(column(&events, |(event, _)| event.account_id))
-    .bind(column(&events, |(event, _)| event.id()))
-    .bind(column(&events, |(_, notification)| {
+    .bind(collect_column(&events, |(event, _)| event.account_id))
+    .bind(collect_column(&events, |(event, _)| event.id()))
+    .bind(collect_column(&events, |(_, notification)| {
         notification.kind.as_str().to_owned()
     }))
-    .bind(column(&events, |(_, notification)| notification.title.clone()))
-    .bind(column(&events, |(_, notification)| notification.message.clone()))
-    .bind(column(&events, |(_, notification)| notification.data.clone()))
-    .bind(column(&events, |(event, _)| event.created_at))
+    .bind(collect_column(&events, |(_, notification)| notification.title.clone()))
+    .bind(collect_column(&events, |(_, notification)| {
+        notification.message.clone()
+    }))
+    .bind(collect_column(&events, |(_, notification)| notification.data.clone()))
+    .bind(collect_column(&events, |(event, _)| event.created_at))
     .execute(conn)
     .await?;
     Ok(())
 }
 
-async fn one_at_a_time(conn: &mut AsyncPgConnection, lock: i64) -> Attempt<()> {
+async fn one_at_a_time(conn: &mut AsyncPgConnection, lock: i64) -> DbResult<()> {
     sql("SELECT pg_advisory_xact_lock($1)").bind(lock).execute(conn).await?;
     Ok(())
 }
@@ -135,7 +137,7 @@ const FAN_OUT: &str = "WITH told AS MATERIALIZED (
      FOR KEY SHARE OF w
      ON CONFLICT DO NOTHING";
 
-async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Webhook>>) -> Attempt<()> {
+async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, WebhookEventBatch>>) -> DbResult<()> {
     let told: Vec<Told<'_, (usize, &str, Value)>> = events
         .into_iter()
         .flat_map(|(event, webhook)| {
@@ -148,13 +150,13 @@ async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Webho
         one_at_a_time(conn, WEBHOOKS_LOCK).await?;
     }
     sql(FAN_OUT)
-        .bind(column(&told, |(event, _)| event.account_id))
-        .bind(column(&told, |(event, (index, ..))| {
-            derived::of_item(event.seq, *index, event.created_at)
+        .bind(collect_column(&told, |(event, _)| event.account_id))
+        .bind(collect_column(&told, |(event, (index, ..))| {
+            deterministic_ids::of_item(event.seq, *index, event.created_at)
         }))
-        .bind(column(&told, |(_, (_, kind, _))| (*kind).to_owned()))
-        .bind(column(&told, |(_, (.., item))| item.clone()))
-        .bind(column(&told, |(event, _)| event.created_at))
+        .bind(collect_column(&told, |(_, (_, kind, _))| (*kind).to_owned()))
+        .bind(collect_column(&told, |(_, (.., item))| item.clone()))
+        .bind(collect_column(&told, |(event, _)| event.created_at))
         .execute(conn)
         .await?;
     Ok(())
@@ -163,6 +165,6 @@ async fn write_webhooks(conn: &mut AsyncPgConnection, events: Vec<Told<'_, Webho
 impl Waiting {
     /// The id of what it becomes: carried out twice, it would be the same row.
     fn id(&self) -> Uuid {
-        derived::of_event(self.seq, self.created_at)
+        deterministic_ids::of_event(self.seq, self.created_at)
     }
 }

@@ -9,10 +9,10 @@ use recado_domain::shared::{AccountId, StoreError};
 
 use super::Rollup;
 use super::definitions::ALL;
-use crate::errors::Attempt;
-use crate::pool::PlatformPool;
+use crate::errors::DbResult;
+use crate::pool::OwnerPool;
 use crate::sql::{Id, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 
 /// Two who repair at the same time would each add what is missing.
 const REBUILD_LOCK: i64 = 0x726f_6c6c_7570;
@@ -29,10 +29,10 @@ const SLOTS: &[(&str, &str)] = &[
 
 /// Every roll-up, as the platform.
 #[derive(Clone, Debug)]
-pub struct PgRollups(PlatformPool);
+pub struct PgRollups(OwnerPool);
 
 impl PgRollups {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -160,7 +160,7 @@ impl Rollup {
 
 /// One roll-up, in a transaction of its own. Whoever records events of a metric locks it first, so that with the locks
 /// on all metrics no last event moves while it is looked for.
-async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Rollup) -> Attempt<u64> {
+async fn rebuild(conn: &mut AsyncPgConnection, account: AccountId, rollup: &Rollup) -> DbResult<u64> {
     sql("SELECT pg_advisory_xact_lock($1)")
         .bind(REBUILD_LOCK)
         .execute(&mut *conn)
@@ -211,7 +211,7 @@ impl RollupStore for PgRollups {
     async fn rebuild(&self, account: AccountId) -> Result<u64, StoreError> {
         let mut repaired = 0;
         for rollup in ALL {
-            repaired += in_platform!(self.0, |conn| rebuild(conn, account, rollup))?;
+            repaired += in_owner!(self.0, |conn| rebuild(conn, account, rollup))?;
         }
         Ok(repaired)
     }

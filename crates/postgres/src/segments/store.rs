@@ -6,15 +6,15 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::segments::{AudienceFilters, MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
-use recado_domain::shared::{AccountId, ContactId, SegmentId, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, ContactId, CursorPage, CursorQuery, SegmentId, StoreError};
 use serde_json::Value;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::membership::{CONDITIONS, count};
-use crate::errors::{Attempt, Fault, corrupt, failed};
+use crate::errors::{DbError, DbResult, corrupt, failed};
 use crate::pool::TenantPool;
-use crate::sql::{Id, Number, Sql, bare, key_rows, sql};
+use crate::sql::{Id, Number, Sql, key_rows, sql, uuids};
 use crate::transactions::in_tenant;
 
 /// Segments.
@@ -81,12 +81,12 @@ fn one<'a>(account: AccountId, id: SegmentId) -> Sql<'a> {
     sql(segments("s.id = $2")).bind(account).bind(id)
 }
 
-async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> Attempt<Option<Segment>> {
+async fn find(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<Option<Segment>> {
     let row: Option<SegmentRow> = one(account, id).get_result(conn).await.optional()?;
     Ok(row.map(Segment::try_from).transpose()?)
 }
 
-fn stored(filters: &AudienceFilters) -> Attempt<Value> {
+fn stored(filters: &AudienceFilters) -> DbResult<Value> {
     Ok(serde_json::to_value(filters).map_err(failed)?)
 }
 
@@ -96,7 +96,7 @@ async fn insert(
     id: SegmentId,
     draft: &SegmentDraft,
     now: OffsetDateTime,
-) -> Attempt<Segment> {
+) -> DbResult<Segment> {
     sql(
         "INSERT INTO segments (account_id, id, name, description, filters, created_at, updated_at)
          VALUES ($1, $2, $3, $4, $5, $6, $6)",
@@ -110,7 +110,7 @@ async fn insert(
     .execute(&mut *conn)
     .await?;
     let inserted = find(conn, account, id).await?;
-    inserted.ok_or(Fault::Database(diesel::result::Error::NotFound))
+    inserted.ok_or(DbError::Database(diesel::result::Error::NotFound))
 }
 
 async fn update(
@@ -119,7 +119,7 @@ async fn update(
     id: SegmentId,
     change: &SegmentChange,
     now: OffsetDateTime,
-) -> Attempt<Option<Segment>> {
+) -> DbResult<Option<Segment>> {
     sql(
         "UPDATE segments SET name = coalesce($3, name), description = CASE WHEN $4 THEN $5 ELSE description END,
            filters = coalesce($6, filters), updated_at = $7
@@ -139,15 +139,15 @@ async fn update(
 
 /// Holds the segment until the transaction ends, so that changes of its members happen one after the other, each whole;
 /// false when there is none.
-async fn hold(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> Attempt<bool> {
-    let held: Option<Id> =
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId, id: SegmentId) -> DbResult<bool> {
+    let locked: Option<Id> =
         sql("SELECT id FROM segments WHERE account_id = $1 AND id = $2 AND deleted_at IS NULL FOR NO KEY UPDATE")
             .bind(account)
             .bind(id)
             .get_result(conn)
             .await
             .optional()?;
-    Ok(held.is_some_and(|held| held.id == id.0))
+    Ok(locked.is_some_and(|locked| locked.id == id.0))
 }
 
 async fn add_members(
@@ -155,7 +155,7 @@ async fn add_members(
     account: AccountId,
     id: SegmentId,
     contacts: &[ContactId],
-) -> Attempt<MembersAdded> {
+) -> DbResult<MembersAdded> {
     let unknown: Vec<Number> = sql(format!(
         "SELECT i.position - 1 AS n FROM {keys} i
          WHERE NOT EXISTS (SELECT 1 FROM contacts c
@@ -164,14 +164,14 @@ async fn add_members(
         keys = key_rows("$2", "id"),
     ))
     .bind(account)
-    .bind(bare(contacts))
+    .bind(uuids(contacts))
     .load(&mut *conn)
     .await?;
     if !unknown.is_empty() {
         let positions = unknown.iter().map(|row| usize::try_from(row.n).unwrap_or_default());
         return Ok(MembersAdded::Unknown(positions.collect()));
     }
-    if !hold(conn, account, id).await? {
+    if !lock(conn, account, id).await? {
         return Ok(MembersAdded::Missing);
     }
     sql("INSERT INTO segment_members (account_id, segment_id, contact_id)
@@ -179,7 +179,7 @@ async fn add_members(
          ON CONFLICT DO NOTHING")
     .bind(account)
     .bind(id)
-    .bind(bare(contacts))
+    .bind(uuids(contacts))
     .execute(&mut *conn)
     .await?;
     let segment = find(conn, account, id).await?;
@@ -191,8 +191,8 @@ async fn remove_members(
     account: AccountId,
     id: SegmentId,
     contacts: &[ContactId],
-) -> Attempt<bool> {
-    if !hold(conn, account, id).await? {
+) -> DbResult<bool> {
+    if !lock(conn, account, id).await? {
         return Ok(false);
     }
     sql(format!(
@@ -202,7 +202,7 @@ async fn remove_members(
     ))
     .bind(account)
     .bind(id)
-    .bind(bare(contacts))
+    .bind(uuids(contacts))
     .execute(&mut *conn)
     .await?;
     Ok(true)
@@ -210,7 +210,7 @@ async fn remove_members(
 
 #[async_trait]
 impl SegmentStore for PgSegments {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Segment>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Segment>, StoreError> {
         let limit = query.limit;
         // Without a position behind the greatest id, so that the index serves both.
         let after = query.cursor.unwrap_or(Uuid::max());
@@ -220,7 +220,7 @@ impl SegmentStore for PgSegments {
             .bind(limit + 1);
         let rows: Vec<SegmentRow> = self.0.read_rows(account, listed).await?;
         let rows = rows.into_iter().map(Segment::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(rows, limit, |segment: &Segment| segment.id))
+        Ok(CursorPage::cut(rows, limit, |segment: &Segment| segment.id))
     }
 
     async fn find(&self, account: AccountId, id: SegmentId) -> Result<Option<Segment>, StoreError> {

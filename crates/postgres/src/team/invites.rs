@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, InviteId, Slice, SliceQuery, StoreError, UserId, Write};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, InviteId, StoreError, UserId, Write};
 use recado_domain::team::{
     Acceptance, InvitationFacts, Invite, InviteInsert, InviteStatus, InviteStore, PresentedInvite,
 };
@@ -13,18 +13,18 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lock;
-use crate::errors::{Attempt, word};
-use crate::pool::PlatformPool;
+use crate::errors::{DbResult, parse_enum};
+use crate::pool::OwnerPool;
 use crate::sql::{Answer, Word, sql};
-use crate::transactions::in_platform;
+use crate::transactions::in_owner;
 use crate::{mail, outbox};
 
 /// Invites.
 #[derive(Clone, Debug)]
-pub struct PgInvites(PlatformPool);
+pub struct PgInvites(OwnerPool);
 
 impl PgInvites {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -52,8 +52,8 @@ impl TryFrom<InviteRow> for Invite {
         Ok(Self {
             id: row.id.into(),
             email: row.email,
-            role: word(&row.role)?,
-            status: word(&row.status)?,
+            role: parse_enum(&row.role)?,
+            status: parse_enum(&row.status)?,
             expires_at: row.expires_at,
             created_at: row.created_at,
         })
@@ -106,7 +106,7 @@ impl TryFrom<PresentedRow> for PresentedInvite {
 
 #[async_trait]
 impl InviteStore for PgInvites {
-    async fn invites(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Invite>, StoreError> {
+    async fn invites(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Invite>, StoreError> {
         let statement = sql(
             "SELECT id, email, role, status, expires_at, created_at FROM team_invites
              WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3",
@@ -116,7 +116,7 @@ impl InviteStore for PgInvites {
         .bind(query.limit.saturating_add(1));
         let rows = self.0.rows::<InviteRow>(statement).await?;
         let invites = rows.into_iter().map(Invite::try_from).collect::<Result<Vec<_>, _>>()?;
-        Ok(Slice::cut(invites, query.limit, |invite| invite.id))
+        Ok(CursorPage::cut(invites, query.limit, |invite| invite.id))
     }
 
     async fn invite(&self, account: AccountId, id: InviteId) -> Result<Option<Invite>, StoreError> {
@@ -149,7 +149,7 @@ impl InviteStore for PgInvites {
     }
 
     async fn insert(&self, invite: &InviteInsert) -> Result<(), StoreError> {
-        in_platform!(self.0, |conn| insert(conn, invite))
+        in_owner!(self.0, |conn| insert(conn, invite))
     }
 
     async fn move_on(
@@ -159,7 +159,7 @@ impl InviteStore for PgInvites {
         from: InviteStatus,
         to: InviteStatus,
     ) -> Result<Write<InviteStatus>, StoreError> {
-        in_platform!(self.0, |conn| move_on(conn, account, id, from, to))
+        in_owner!(self.0, |conn| move_on(conn, account, id, from, to))
     }
 
     async fn presented(&self, token_hash: &[u8], user: UserId) -> Result<Option<PresentedInvite>, StoreError> {
@@ -190,16 +190,16 @@ impl InviteStore for PgInvites {
         from: InviteStatus,
         to: InviteStatus,
     ) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| expire(conn, account, id, from, to))
+        in_owner!(self.0, |conn| expire(conn, account, id, from, to))
     }
 
     async fn accept(&self, acceptance: &Acceptance) -> Result<bool, StoreError> {
         // The invite may have been moved on before somebody turned out to be a member.
-        in_platform!(self.0, |conn| accept(conn, acceptance), unless false)
+        in_owner!(self.0, |conn| accept(conn, acceptance), unless false)
     }
 }
 
-pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<()> {
+pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<()> {
     let (account, invite) = (insert.account_id, &insert.invite);
     lock(conn, account).await?;
     let (from, to) = insert.superseded;
@@ -241,7 +241,7 @@ pub(crate) async fn insert(conn: &mut AsyncPgConnection, insert: &InviteInsert) 
 
 /// Makes the invite of an account's first owner the only one for an owner, among changes of a team that wait for each
 /// other. None: there is an owner; false: the person is a member.
-pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> Attempt<Option<bool>> {
+pub(crate) async fn insert_first_owner(conn: &mut AsyncPgConnection, insert: &InviteInsert) -> DbResult<Option<bool>> {
     let account = insert.account_id;
     lock(conn, account).await?;
     let owned: Answer = sql("SELECT EXISTS (SELECT FROM account_users
@@ -282,7 +282,7 @@ async fn move_on(
     id: InviteId,
     from: InviteStatus,
     to: InviteStatus,
-) -> Attempt<Write<InviteStatus>> {
+) -> DbResult<Write<InviteStatus>> {
     let moved = sql("UPDATE team_invites SET status = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2 AND status = $3")
     .bind(account)
@@ -302,7 +302,7 @@ async fn move_on(
         .await
         .optional()?;
     Ok(match stored {
-        Some(stored) => Write::Stale(word(&stored.word)?),
+        Some(stored) => Write::Stale(parse_enum(&stored.word)?),
         None => Write::Missing,
     })
 }
@@ -313,7 +313,7 @@ async fn expire(
     id: InviteId,
     from: InviteStatus,
     to: InviteStatus,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let expired = sql("UPDATE team_invites SET status = $4, updated_at = now()
          WHERE account_id = $1 AND id = $2 AND status = $3 AND expires_at <= now()")
     .bind(account)
@@ -330,7 +330,7 @@ async fn expire(
 
 /// Whoever comes first holds the account; the others then find another status. So does a new invite to the same address,
 /// which then finds a member. Who was there in support mode is a member of their own from now on.
-async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attempt<bool> {
+async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> DbResult<bool> {
     let (account, (from, to)) = (acceptance.account_id, acceptance.status);
     lock(conn, account).await?;
     let accepted = sql("UPDATE team_invites SET status = $4, updated_at = now()
@@ -363,7 +363,7 @@ async fn accept(conn: &mut AsyncPgConnection, acceptance: &Acceptance) -> Attemp
     Ok(true)
 }
 
-async fn forget_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> Attempt<()> {
+async fn forget_token(conn: &mut AsyncPgConnection, account: AccountId, invite: InviteId) -> DbResult<()> {
     sql("DELETE FROM invite_tokens WHERE account_id = $1 AND invite_id = $2")
         .bind(account)
         .bind(invite)

@@ -4,24 +4,24 @@ use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, Moment, Role, Slice, SliceQuery, StoreError, UserId};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Role, StoreError, TimeCursor, UserId};
 use recado_domain::team::{Member, MemberFacts, MemberStep, MemberStore, MemberWrite};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::lock;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::sql;
-use crate::transactions::{in_platform, on_platform};
+use crate::transactions::{in_owner, on_owner};
 
 /// Memberships.
 #[derive(Clone, Debug)]
-pub struct PgMembers(PlatformPool);
+pub struct PgMembers(OwnerPool);
 
 impl PgMembers {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -50,7 +50,7 @@ impl TryFrom<MemberRow> for Member {
             user_id: row.user_id.into(),
             email: row.email,
             name: row.name,
-            role: word(&row.role)?,
+            role: parse_enum(&row.role)?,
             last_active_at: row.last_active_at,
             created_at: row.created_at,
         })
@@ -72,7 +72,7 @@ async fn facts(
     account: AccountId,
     actor: UserId,
     target: UserId,
-) -> Attempt<MemberFacts> {
+) -> DbResult<MemberFacts> {
     let row: FactsRow = sql(
         "SELECT max(role) FILTER (WHERE user_id = $2 AND (expires_at IS NULL OR expires_at > now())) AS actor,
            max(role) FILTER (WHERE user_id = $3 AND NOT is_support) AS target,
@@ -84,7 +84,7 @@ async fn facts(
     .bind(target)
     .get_result(conn)
     .await?;
-    let role = |stored: Option<String>| stored.as_deref().map(word::<Role>).transpose();
+    let role = |stored: Option<String>| stored.as_deref().map(parse_enum::<Role>).transpose();
     Ok(MemberFacts {
         actor: role(row.actor)?,
         target: role(row.target)?,
@@ -94,7 +94,11 @@ async fn facts(
 
 #[async_trait]
 impl MemberStore for PgMembers {
-    async fn members(&self, account: AccountId, query: &SliceQuery<Moment>) -> Result<Slice<Member>, StoreError> {
+    async fn members(
+        &self,
+        account: AccountId,
+        query: &CursorQuery<TimeCursor>,
+    ) -> Result<CursorPage<Member>, StoreError> {
         let statement = sql(
             "SELECT m.user_id, u.email, u.name, m.role, m.last_active_at, m.created_at
              FROM account_users m JOIN users u ON u.id = m.user_id
@@ -107,11 +111,11 @@ impl MemberStore for PgMembers {
         .bind(query.limit.saturating_add(1));
         let rows = self.0.rows::<MemberRow>(statement).await?;
         let members = rows.into_iter().map(Member::try_from).collect::<Result<Vec<_>, _>>()?;
-        let moment = |member: &Member| Moment {
+        let moment = |member: &Member| TimeCursor {
             at: member.created_at,
             id: member.user_id.0,
         };
-        Ok(Slice::cut(members, query.limit, moment))
+        Ok(CursorPage::cut(members, query.limit, moment))
     }
 
     async fn member(&self, account: AccountId, user: UserId) -> Result<Option<Member>, StoreError> {
@@ -130,15 +134,15 @@ impl MemberStore for PgMembers {
     }
 
     async fn facts(&self, account: AccountId, actor: UserId, target: UserId) -> Result<MemberFacts, StoreError> {
-        on_platform!(self.0, |conn| facts(conn, account, actor, target))
+        on_owner!(self.0, |conn| facts(conn, account, actor, target))
     }
 
     async fn write(&self, write: &MemberWrite) -> Result<bool, StoreError> {
-        in_platform!(self.0, |conn| carry_out(conn, write))
+        in_owner!(self.0, |conn| carry_out(conn, write))
     }
 }
 
-async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> Attempt<bool> {
+async fn carry_out(conn: &mut AsyncPgConnection, write: &MemberWrite) -> DbResult<bool> {
     lock(conn, write.account_id).await?;
     if facts(conn, write.account_id, write.actor, write.target).await? != write.facts {
         return Ok(false);

@@ -12,12 +12,12 @@ pub(crate) use invites::{insert as insert_invite, insert_first_owner};
 pub(crate) use members::MemberRow;
 pub use members::PgMembers;
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::sql::sql;
 
 /// Makes changes of one account's team wait for each other. Taken before anything is read that a change depends on:
 /// what others committed meanwhile is then seen. Rows that only refer to the account do not wait.
-async fn lock(conn: &mut AsyncPgConnection, account: AccountId) -> Attempt<()> {
+async fn lock(conn: &mut AsyncPgConnection, account: AccountId) -> DbResult<()> {
     sql("SELECT FROM accounts WHERE id = $1 FOR NO KEY UPDATE")
         .bind(account)
         .execute(conn)

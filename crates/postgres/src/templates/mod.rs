@@ -14,7 +14,7 @@ use diesel::sql_types::{Array, Bool, Text};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::folders::FolderKind;
 use recado_domain::shared::{
-    AccountId, Event, Page, PageQuery, Slice, SliceQuery, StoreError, TemplateId, WebhookKind, Write, timestamp,
+    AccountId, CursorPage, CursorQuery, Event, Page, PageQuery, StoreError, TemplateId, WebhookKind, Write, timestamp,
 };
 use recado_domain::templates::{
     CategoryChange, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter, TemplateKey, TemplateSort,
@@ -25,12 +25,12 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::campaigns;
-use crate::errors::{Attempt, corrupt, word};
+use crate::errors::{DbResult, corrupt, parse_enum};
 use crate::folders;
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::schema::message_templates;
-use crate::sql::anywhere;
+use crate::sql::like_contains;
 use crate::transactions::in_tenant;
 
 pub(crate) use read::{locked, one};
@@ -84,16 +84,16 @@ impl TryFrom<TemplateRow> for Template {
             id: row.id.into(),
             account_id: row.account_id.into(),
             name: row.name,
-            category: word(&row.category)?,
+            category: parse_enum(&row.category)?,
             category_change: row
                 .category_change
                 .map(serde_json::from_value)
                 .transpose()
                 .map_err(corrupt)?,
             language: row.language,
-            template_type: word(&row.template_type)?,
-            parameter_format: word(&row.parameter_format)?,
-            header_type: word(&row.header_type)?,
+            template_type: parse_enum(&row.template_type)?,
+            parameter_format: parse_enum(&row.parameter_format)?,
+            header_type: parse_enum(&row.header_type)?,
             header_text: row.header_text,
             header_media_url: row.header_media_url,
             body_text: row.body_text,
@@ -104,7 +104,7 @@ impl TryFrom<TemplateRow> for Template {
             folder_id: row.folder_id.map(Into::into),
             profile_id: row.profile_id.map(Into::into),
             meta_template_id: row.meta_template_id,
-            meta_status: word(&row.meta_status)?,
+            meta_status: parse_enum(&row.meta_status)?,
             rejection_reason: row.rejection_reason,
             quality_score: row.quality_score,
             unsupported: serde_json::from_value(row.unsupported).map_err(corrupt)?,
@@ -180,7 +180,7 @@ fn matching(account: AccountId, filter: &TemplateFilter) -> Query {
         .filter(message_templates::deleted_at.is_null())
         .into_boxed();
     if let Some(search) = &filter.search {
-        let pattern = anywhere(search);
+        let pattern = like_contains(search);
         let name = message_templates::name.ilike(pattern.clone());
         query = query.filter(name.or(message_templates::body_text.ilike(pattern)));
     }
@@ -276,7 +276,7 @@ async fn update(
     template: &Template,
     decided_on: &Template,
     events: &[Event],
-) -> Attempt<Write<MetaStatus>> {
+) -> DbResult<Write<MetaStatus>> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
     let live = message_templates::table
         .filter(message_templates::account_id.eq(template.account_id.0))
@@ -305,13 +305,13 @@ async fn update(
         .await
         .optional()?;
     Ok(match status {
-        Some(status) => Write::Stale(word(&status)?),
+        Some(status) => Write::Stale(parse_enum(&status)?),
         None => Write::Missing,
     })
 }
 
 /// What webhook endpoints are told of a new status or category, and of one to come.
-async fn told(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> Attempt<Vec<Event>> {
+async fn told(conn: &mut AsyncPgConnection, template: &Template, before: &Template) -> DbResult<Vec<Event>> {
     let mut events = Vec::new();
     if template.meta_status != before.meta_status || has_other_category(before.category, template) {
         let item = json!({ "id": template.id, "name": template.name, "language": template.language,
@@ -334,7 +334,7 @@ async fn delete(
     id: TemplateId,
     now: OffsetDateTime,
     events: &[Event],
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let live = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
         .filter(message_templates::id.eq(id.0))
@@ -351,7 +351,7 @@ async fn delete(
     Ok(true)
 }
 
-async fn insert(conn: &mut AsyncPgConnection, template: &Template) -> Attempt<()> {
+async fn insert(conn: &mut AsyncPgConnection, template: &Template) -> DbResult<()> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
     let keys = (
         message_templates::account_id.eq(template.account_id.0),
@@ -384,19 +384,19 @@ impl TemplateStore for PgTemplates {
         Ok(Page::new(page, templates, total))
     }
 
-    async fn slice(
+    async fn cursor_page(
         &self,
         account: AccountId,
         filter: &TemplateFilter,
-        slice: &SliceQuery<String>,
-    ) -> Result<Slice<Template>, StoreError> {
-        let mut part = ordered(matching(account, filter), filter).limit(slice.limit + 1);
-        if let Some(cursor) = &slice.cursor {
-            part = behind(part, filter, cursor).ok_or(StoreError::Dangling { field: "cursor" })?;
+        query: &CursorQuery<String>,
+    ) -> Result<CursorPage<Template>, StoreError> {
+        let mut part = ordered(matching(account, filter), filter).limit(query.limit + 1);
+        if let Some(cursor) = &query.cursor {
+            part = behind(part, filter, cursor).ok_or(StoreError::UnknownReference { field: "cursor" })?;
         }
         let rows: Vec<TemplateRow> = self.0.read_rows(account, part.select(TemplateRow::as_select())).await?;
         let templates = rows.into_iter().map(Template::try_from).collect::<Result<_, _>>()?;
-        Ok(Slice::cut(templates, slice.limit, |template: &Template| {
+        Ok(CursorPage::cut(templates, query.limit, |template: &Template| {
             cursor(filter.sort, template)
         }))
     }

@@ -8,7 +8,7 @@ use recado_domain::templates::Template;
 use time::OffsetDateTime;
 
 use super::TemplateRow;
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::schema::message_templates;
 
 /// A template, for those who read it as part of something else.
@@ -17,7 +17,7 @@ pub(crate) async fn one(
     account: AccountId,
     id: TemplateId,
     deleted_too: bool,
-) -> Attempt<Option<Template>> {
+) -> DbResult<Option<Template>> {
     let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
         .filter(message_templates::id.eq(id.0))
@@ -35,7 +35,7 @@ pub(crate) async fn locked(
     account: AccountId,
     id: TemplateId,
     deleted_too: bool,
-) -> Attempt<Option<Template>> {
+) -> DbResult<Option<Template>> {
     let row: Option<(TemplateRow, Option<OffsetDateTime>)> = message_templates::table
         .filter(message_templates::account_id.eq(account.0))
         .filter(message_templates::id.eq(id.0))

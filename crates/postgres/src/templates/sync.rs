@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::campaigns;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::sql::{key_rows, sql};
 
@@ -23,7 +23,7 @@ pub(super) async fn write(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     templates: &[SyncedTemplate],
-) -> Attempt<SyncReport> {
+) -> DbResult<SyncReport> {
     let mut report = SyncReport::default();
     for batch in templates.chunks(BATCH) {
         let (mut new, mut changed) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ fn rows<'a>(templates: impl Iterator<Item = &'a Template>) -> Value {
     rows.collect()
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> Attempt<usize> {
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, templates: &[&Template]) -> DbResult<usize> {
     if templates.is_empty() {
         return Ok(0);
     }
@@ -98,7 +98,7 @@ struct CategoryRow {
 fn notifications(changed: &[&Template], before: &[CategoryRow]) -> Result<Vec<Event>, StoreError> {
     let mut events = Vec::new();
     for row in before {
-        let category: Category = word(&row.category)?;
+        let category: Category = parse_enum(&row.category)?;
         let template = changed.iter().find(|template| template.id.0 == row.id);
         if let Some(template) = template.filter(|template| has_other_category(category, template)) {
             events.push(changed_notification(category, template));
@@ -112,7 +112,7 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     templates: &[&Template],
-) -> Attempt<Vec<CategoryRow>> {
+) -> DbResult<Vec<CategoryRow>> {
     if templates.is_empty() {
         return Ok(vec![]);
     }

@@ -2,15 +2,15 @@
 
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Integer, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
-use recado_domain::shared::{AccountId, Slice, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, StoreError};
 use recado_domain::webhooks::{Body, Direction, FeedQuery, LogQuery, LogStatus, WebhookLog};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::word;
+use crate::errors::parse_enum;
 use crate::pool::TenantPool;
-use crate::sql::{first, sql};
+use crate::sql::{limit_hint, sql};
 
 /// How much of the feed one look goes through: whoever asks for a kind that is rare gets there in several.
 const WINDOW: i64 = 5000;
@@ -64,7 +64,7 @@ impl LogRow {
         Ok(WebhookLog {
             id: self.id.into(),
             endpoint_id: self.endpoint_id.into(),
-            direction: word(&self.direction)?,
+            direction: parse_enum(&self.direction)?,
             event_type: self.event_type,
             // An event that is not kept any more leaves an empty object.
             payload: self.payload.or(sent).unwrap_or_else(|| json!({})),
@@ -113,7 +113,7 @@ pub(super) async fn logs(
          LEFT JOIN LATERAL (SELECT payload, occurred_at FROM webhook_events
            WHERE account_id = $1 AND id = l.event_id OFFSET 0) v ON true
          ORDER BY l.created_at DESC, l.id DESC",
-        latest = first(
+        latest = limit_hint(
             format!("SELECT * FROM webhook_logs l WHERE {wanted} ORDER BY l.created_at DESC, l.id DESC"),
             "$2"
         )
@@ -155,7 +155,7 @@ fn looking(for_kind: bool) -> String {
         "FROM webhook_events WHERE account_id = $1 AND position > (SELECT position FROM start) ORDER BY position";
     let seen = match for_kind {
         true => format!("SELECT position, id, type = $4 AS matches {after} LIMIT {WINDOW}"),
-        false => first(format!("SELECT position, id, true AS matches {after}"), "$3"),
+        false => limit_hint(format!("SELECT position, id, true AS matches {after}"), "$3"),
     };
     format!(
         "WITH start AS MATERIALIZED (
@@ -179,7 +179,11 @@ fn looking(for_kind: bool) -> String {
     )
 }
 
-pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError> {
+pub(super) async fn cursor_page(
+    pool: &TenantPool,
+    account: AccountId,
+    query: &FeedQuery,
+) -> Result<CursorPage<Body>, StoreError> {
     let after = query.after.map_or(Uuid::nil(), Uuid::from);
     let mut statement = sql(looking(query.kind.is_some()))
         .bind(account)
@@ -190,7 +194,7 @@ pub(super) async fn slice(pool: &TenantPool, account: AccountId, query: &FeedQue
     }
     let rows: Vec<EventRow> = pool.in_index_order().read_rows(account, statement).await?;
     let last = rows.as_slice().last();
-    Ok(Slice {
+    Ok(CursorPage {
         next_cursor: last
             .map(|row| row.id)
             .or(query.after.map(Uuid::from))

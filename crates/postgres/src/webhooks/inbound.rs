@@ -8,19 +8,19 @@ use recado_domain::webhooks::{InboundStore, Receipt, StoredWebhook};
 use uuid::Uuid;
 
 use super::store::{COLUMNS, Row};
-use crate::pool::{PlatformPool, TenantPool};
+use crate::pool::{OwnerPool, TenantPool};
 use crate::sql::{Answer, sql};
 
 /// Inbound endpoints.
 #[derive(Clone, Debug)]
 pub struct PgInbound {
     tenants: TenantPool,
-    platform: PlatformPool,
+    owner: OwnerPool,
 }
 
 impl PgInbound {
-    pub fn new(tenants: TenantPool, platform: PlatformPool) -> Self {
-        Self { tenants, platform }
+    pub fn new(tenants: TenantPool, owner: OwnerPool) -> Self {
+        Self { tenants, owner }
     }
 }
 
@@ -42,7 +42,7 @@ impl InboundStore for PgInbound {
              WHERE i.id = $1 AND w.direction = 'inbound' AND w.is_active AND a.status = 'active'"
         ))
         .bind(id);
-        let found = self.platform.row_if_any::<FoundRow>(query).await?;
+        let found = self.owner.row_if_any::<FoundRow>(query).await?;
         found
             .map(|found| Ok((found.account_id.into(), found.row.stored()?)))
             .transpose()

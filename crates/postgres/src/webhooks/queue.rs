@@ -13,18 +13,18 @@ use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 use super::store::drop_waiting;
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::outbox;
-use crate::pool::PlatformPool;
-use crate::sql::{Number, Param, Sql, column, sql};
-use crate::transactions::{in_platform, on_platform};
+use crate::pool::OwnerPool;
+use crate::sql::{Number, Param, Sql, collect_column, sql};
+use crate::transactions::{in_owner, on_owner};
 
 /// The deliverer's side of the queue.
 #[derive(Clone, Debug)]
-pub struct PgDeliveryQueue(PlatformPool);
+pub struct PgDeliveryQueue(OwnerPool);
 
 impl PgDeliveryQueue {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 }
@@ -217,26 +217,28 @@ fn finish<'a>(made: &[Made], notes: &[Note]) -> Sql<'a> {
         .collect();
     let milliseconds = |made: &Made| i32::try_from(made.duration.whole_milliseconds()).ok();
     sql(FINISH)
-        .bind(column(made, |made| made.key.account_id.0))
-        .bind(column(made, |made| made.key.event_id.0))
-        .bind(column(made, |made| made.key.endpoint_id.0))
-        .bind(column(made, |made| made.claim))
-        .bind(column(made, |made| made.log_id.0))
-        .bind(column(made, |made| i32::try_from(made.number).unwrap_or(i32::MAX)))
-        .bind(column(made, |made| made.kind.clone()))
-        .bind(column(made, |made| made.status.map(i32::from)))
-        .bind(column(made, |made| made.error.clone()))
-        .bind(column(made, milliseconds))
-        .bind(column(made, |made| made.at))
-        .bind(column(made, |made| state(made.settlement)))
-        .bind(column(made, |made| delay(made.settlement)))
-        .bind(column(&recovered, |(account, _)| *account))
-        .bind(column(&recovered, |(_, id)| *id))
-        .bind(column(&failing, |row| row.0))
-        .bind(column(&failing, |row| row.1))
-        .bind(column(&failing, |row| row.2))
-        .bind(column(&failing, |row| row.3))
-        .bind(column(&failing, |row| row.4))
+        .bind(collect_column(made, |made| made.key.account_id.0))
+        .bind(collect_column(made, |made| made.key.event_id.0))
+        .bind(collect_column(made, |made| made.key.endpoint_id.0))
+        .bind(collect_column(made, |made| made.claim))
+        .bind(collect_column(made, |made| made.log_id.0))
+        .bind(collect_column(made, |made| {
+            i32::try_from(made.number).unwrap_or(i32::MAX)
+        }))
+        .bind(collect_column(made, |made| made.kind.clone()))
+        .bind(collect_column(made, |made| made.status.map(i32::from)))
+        .bind(collect_column(made, |made| made.error.clone()))
+        .bind(collect_column(made, milliseconds))
+        .bind(collect_column(made, |made| made.at))
+        .bind(collect_column(made, |made| state(made.settlement)))
+        .bind(collect_column(made, |made| delay(made.settlement)))
+        .bind(collect_column(&recovered, |(account, _)| *account))
+        .bind(collect_column(&recovered, |(_, id)| *id))
+        .bind(collect_column(&failing, |row| row.0))
+        .bind(collect_column(&failing, |row| row.1))
+        .bind(collect_column(&failing, |row| row.2))
+        .bind(collect_column(&failing, |row| row.3))
+        .bind(collect_column(&failing, |row| row.4))
 }
 
 /// Who says that it is gone, is, whatever was known of it.
@@ -245,7 +247,7 @@ const DISABLE: &str = "UPDATE webhook_endpoints
        updated_at = now(), version = version + 1
      WHERE account_id = $1 AND id = $2 AND is_active AND ($3 = 'gone' OR failing_since IS NOT DISTINCT FROM $4)";
 
-async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> Attempt<()> {
+async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> DbResult<()> {
     for (account, id, note) in notes {
         let HealthNote::Disabled { known, reason, events } = note else {
             continue;
@@ -263,12 +265,12 @@ async fn disable(conn: &mut AsyncPgConnection, notes: &[Note]) -> Attempt<()> {
     Ok(())
 }
 
-async fn finish_all(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> Attempt<()> {
+async fn finish_all(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> DbResult<()> {
     settle(conn, made, notes).await?;
     disable(conn, notes).await
 }
 
-async fn settle(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> Attempt<()> {
+async fn settle(conn: &mut AsyncPgConnection, made: &[Made], notes: &[Note]) -> DbResult<()> {
     for _ in 0..FINISH_TRIES {
         let missed: Number = finish(made, notes).get_result(&mut *conn).await?;
         if missed.n == 0 {
@@ -306,8 +308,8 @@ const SWEEP_EVENTS: &str = "WITH old AS MATERIALIZED (
 impl DeliveryQueue for PgDeliveryQueue {
     async fn claim(&self, wanted: &Wanted, lease: Duration) -> Result<Vec<Claimed>, StoreError> {
         let query = sql(CLAIM)
-            .bind(column(&wanted.lines, |(id, _)| id.0))
-            .bind(column(&wanted.lines, |(_, n)| *n))
+            .bind(collect_column(&wanted.lines, |(id, _)| id.0))
+            .bind(collect_column(&wanted.lines, |(_, n)| *n))
             .bind(wanted.others)
             .bind(wanted.limit)
             .bind(lease);
@@ -320,18 +322,18 @@ impl DeliveryQueue for PgDeliveryQueue {
             .iter()
             .any(|(.., note)| matches!(note, HealthNote::Disabled { .. }));
         if disables {
-            in_platform!(self.0, |conn| finish_all(conn, attempts, notes))
+            in_owner!(self.0, |conn| finish_all(conn, attempts, notes))
         } else {
-            on_platform!(self.0, |conn| settle(conn, attempts, notes))
+            on_owner!(self.0, |conn| settle(conn, attempts, notes))
         }
     }
 
     async fn release(&self, claims: &[(DeliveryKey, i64)]) -> Result<(), StoreError> {
         let statement = sql(RELEASE)
-            .bind(column(claims, |(key, _)| key.account_id.0))
-            .bind(column(claims, |(key, _)| key.event_id.0))
-            .bind(column(claims, |(key, _)| key.endpoint_id.0))
-            .bind(column(claims, |(_, claim)| *claim));
+            .bind(collect_column(claims, |(key, _)| key.account_id.0))
+            .bind(collect_column(claims, |(key, _)| key.event_id.0))
+            .bind(collect_column(claims, |(key, _)| key.endpoint_id.0))
+            .bind(collect_column(claims, |(_, claim)| *claim));
         self.0.run(statement).await.map(drop)
     }
 

@@ -6,8 +6,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Array, BigInt, Binary, Bool, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::shared::{
-    AccountId, Event, Insert, Page, PageQuery, Sealed, Slice, StoreError, UpdateOutcome, WebhookEventId, WebhookId,
-    WebhookLogId,
+    AccountId, CursorPage, Event, Insert, Page, PageQuery, Sealed, StoreError, UpdateOutcome, WebhookEventId,
+    WebhookId, WebhookLogId,
 };
 use recado_domain::webhooks::{
     Body, FeedQuery, LogQuery, LoggedDelivery, SealedSecrets, StoredWebhook, Webhook, WebhookLog, WebhookStore,
@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::feed;
-use crate::errors::{Attempt, word};
+use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
 use crate::sql::{Number, Sql, sql};
@@ -78,11 +78,11 @@ impl Row {
                 name: self.name,
                 url: self.url,
                 events: self.events,
-                direction: word(&self.direction)?,
+                direction: parse_enum(&self.direction)?,
                 is_active: self.is_active,
                 secret_hint: self.secret_hint,
                 disabled_at: self.disabled_at,
-                disabled_reason: self.disabled_reason.as_deref().map(word).transpose()?,
+                disabled_reason: self.disabled_reason.as_deref().map(parse_enum).transpose()?,
                 created_at: self.created_at,
                 updated_at: self.updated_at,
             },
@@ -129,7 +129,7 @@ async fn insert(
     stored: &StoredWebhook,
     at_most: i64,
     events: &[Event],
-) -> Attempt<Insert> {
+) -> DbResult<Insert> {
     sql(LOCK).bind(account).execute(&mut *conn).await?;
     let present = sql("SELECT count(*) AS n FROM webhook_endpoints WHERE account_id = $1").bind(account);
     let present: Number = present.get_result(&mut *conn).await?;
@@ -158,7 +158,7 @@ const UPDATE: &str = "UPDATE webhook_endpoints SET name = $3, url = $4, events =
 const DROP: &str = "UPDATE webhook_deliveries SET state = 'dropped', leased = false, failed_at = now()
      WHERE account_id = $1 AND endpoint_id = $2 AND state = 'waiting'";
 
-pub(super) async fn drop_waiting(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId) -> Attempt<()> {
+pub(super) async fn drop_waiting(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId) -> DbResult<()> {
     sql(DROP).bind(account).bind(id).execute(conn).await?;
     Ok(())
 }
@@ -168,7 +168,7 @@ async fn update(
     account: AccountId,
     stored: &StoredWebhook,
     events: &[Event],
-) -> Attempt<UpdateOutcome<()>> {
+) -> DbResult<UpdateOutcome<()>> {
     let id = stored.webhook.id;
     let statement = bound(UPDATE, account, stored).bind(stored.version);
     if statement.execute(&mut *conn).await? == 0 {
@@ -190,7 +190,7 @@ fn one<'a>(account: AccountId, id: WebhookId) -> Sql<'a> {
     .bind(id)
 }
 
-async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, events: &[Event]) -> Attempt<bool> {
+async fn delete(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, events: &[Event]) -> DbResult<bool> {
     let query = sql("DELETE FROM webhook_endpoints WHERE account_id = $1 AND id = $2")
         .bind(account)
         .bind(id);
@@ -217,12 +217,12 @@ async fn queue(
     account: AccountId,
     id: WebhookId,
     event: WebhookEventId,
-) -> Attempt<bool> {
+) -> DbResult<bool> {
     let queued = sql(QUEUE).bind(account).bind(id).bind(event).execute(conn).await?;
     Ok(queued > 0)
 }
 
-async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, body: &Body) -> Attempt<bool> {
+async fn ping(conn: &mut AsyncPgConnection, account: AccountId, id: WebhookId, body: &Body) -> DbResult<bool> {
     sql("INSERT INTO webhook_events (account_id, id, type, payload, occurred_at) VALUES ($1, $2, $3, $4, $5)")
         .bind(account)
         .bind(body.id)
@@ -340,8 +340,8 @@ impl WebhookStore for PgWebhooks {
         }))
     }
 
-    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<Slice<Body>, StoreError> {
-        feed::slice(&self.0, account, query).await
+    async fn feed(&self, account: AccountId, query: &FeedQuery) -> Result<CursorPage<Body>, StoreError> {
+        feed::cursor_page(&self.0, account, query).await
     }
 
     async fn ping(&self, account: AccountId, id: WebhookId, body: &Body) -> Result<bool, StoreError> {

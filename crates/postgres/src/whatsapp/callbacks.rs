@@ -8,15 +8,15 @@ use recado_domain::whatsapp::{CallbackStore, StoredCallback};
 use time::Duration;
 use uuid::Uuid;
 
-use crate::pool::PlatformPool;
+use crate::pool::OwnerPool;
 use crate::sql::{Id, sql};
 
 /// Callbacks as received.
 #[derive(Clone, Debug)]
-pub struct PgCallbacks(PlatformPool);
+pub struct PgCallbacks(OwnerPool);
 
 impl PgCallbacks {
-    pub fn new(pool: PlatformPool) -> Self {
+    pub fn new(pool: OwnerPool) -> Self {
         Self(pool)
     }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::campaigns::{Settlement, lock_sends};
 use crate::contacts::withdraw;
 use crate::conversations::{find_message, lock_messages, write_messages};
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::transactions::in_transaction;
 
@@ -30,12 +30,12 @@ impl DeliveryStore for PgDeliveries {
             return Ok(vec![]);
         }
         // Its callback is kept until this is done, and news that is told twice changes nothing.
-        in_transaction!(self.0.begin_replayable(account), |conn| apply(conn, account, news))
+        in_transaction!(self.0.begin_async_commit(account), |conn| apply(conn, account, news))
     }
 }
 
 /// A fixed number of statements, one more for each campaign and month.
-async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[DeliveryNews]) -> Attempt<Vec<usize>> {
+async fn apply(conn: &mut AsyncPgConnection, account: AccountId, news: &[DeliveryNews]) -> DbResult<Vec<usize>> {
     let ids: Vec<Uuid> = news.iter().filter_map(|item| item.send_id).map(Uuid::from).collect();
     let messages: Vec<String> = news.iter().map(|item| item.message_id.clone()).collect();
     let mut sends = lock_sends(conn, account, ids, messages).await?;
@@ -63,7 +63,7 @@ async fn apply_to_replies(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     news: Vec<(usize, &DeliveryNews)>,
-) -> Attempt<Vec<usize>> {
+) -> DbResult<Vec<usize>> {
     if news.is_empty() {
         return Ok(vec![]);
     }

@@ -5,12 +5,12 @@ use diesel::OptionalExtension;
 use diesel::pg::Pg;
 use diesel::prelude::{AsChangeset, ExpressionMethods, Insertable, QueryDsl, Queryable, Selectable, SelectableHelper};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::shared::{AccountId, ProfileId, Sealed, Slice, SliceQuery, StoreError, UpdateOutcome};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::{Profile, ProfileStore, StoredProfile};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::errors::Attempt;
+use crate::errors::DbResult;
 use crate::pool::TenantPool;
 use crate::schema::whatsapp_profiles;
 use crate::sql::sql;
@@ -84,7 +84,7 @@ impl<'a> From<&'a StoredProfile> for Content<'a> {
 }
 
 /// Enters a number into the directory. Entries are only ever added: one without its number is skipped when read.
-async fn enter(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> Attempt<()> {
+async fn enter(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profile) -> DbResult<()> {
     sql(
         "INSERT INTO whatsapp_numbers (phone_number_id, account_id, waba_id) VALUES ($1, $2, $3)
          ON CONFLICT DO NOTHING",
@@ -97,7 +97,7 @@ async fn enter(conn: &mut AsyncPgConnection, account: AccountId, profile: &Profi
     Ok(())
 }
 
-async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> Attempt<()> {
+async fn insert(conn: &mut AsyncPgConnection, account: AccountId, stored: &StoredProfile) -> DbResult<()> {
     let keys = (
         whatsapp_profiles::account_id.eq(account.0),
         whatsapp_profiles::id.eq(stored.profile.id.0),
@@ -114,7 +114,7 @@ async fn update(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     stored: &StoredProfile,
-) -> Attempt<UpdateOutcome<()>> {
+) -> DbResult<UpdateOutcome<()>> {
     let id = stored.profile.id;
     let guarded = whatsapp_profiles::table
         .filter(whatsapp_profiles::account_id.eq(account.0))
@@ -145,7 +145,7 @@ pub(crate) async fn one(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: ProfileId,
-) -> Attempt<Option<StoredProfile>> {
+) -> DbResult<Option<StoredProfile>> {
     let row: Option<ProfileRow> = by_id(account, id)
         .select(ProfileRow::as_select())
         .get_result(conn)
@@ -156,7 +156,7 @@ pub(crate) async fn one(
 
 #[async_trait]
 impl ProfileStore for PgProfiles {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<StoredProfile>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<StoredProfile>, StoreError> {
         let mut profiles = whatsapp_profiles::table
             .filter(whatsapp_profiles::account_id.eq(account.0))
             .order(whatsapp_profiles::id.desc())
@@ -170,7 +170,7 @@ impl ProfileStore for PgProfiles {
             .read_rows(account, profiles.select(ProfileRow::as_select()))
             .await?;
         let rows = rows.into_iter().map(StoredProfile::from).collect();
-        Ok(Slice::cut(rows, query.limit, |stored: &StoredProfile| {
+        Ok(CursorPage::cut(rows, query.limit, |stored: &StoredProfile| {
             stored.profile.id
         }))
     }

@@ -13,7 +13,7 @@ use crate::support::{NOW, World, account, id, session};
 #[tokio::test]
 async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let changed = Session {
         email: "new@example.com".into(),
         name: None,
@@ -30,7 +30,7 @@ async fn a_user_is_recorded_and_a_missing_name_keeps_the_stored_one() {
 #[tokio::test]
 async fn a_new_account_has_its_owner_and_its_moment() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let wished = account("ana");
     let created = accounts.create(&wished, world.user).await.unwrap();
     assert_eq!(created, wished);
@@ -46,7 +46,7 @@ async fn a_new_account_has_its_owner_and_its_moment() {
 #[tokio::test]
 async fn a_create_for_nobody_leaves_nothing() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     accounts.create(&account("nobody"), UserId(id())).await.unwrap_err();
     assert_eq!(
         world
@@ -60,7 +60,7 @@ async fn a_create_for_nobody_leaves_nothing() {
 #[tokio::test]
 async fn concurrent_creates_get_the_first_free_slugs() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let creates = (0..20).map(|_| {
         let (accounts, user) = (accounts.clone(), world.user);
         async move { accounts.create(&account("loja"), user).await.unwrap().slug }
@@ -73,7 +73,7 @@ async fn concurrent_creates_get_the_first_free_slugs() {
 #[tokio::test]
 async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     world
         .client
         .batch_execute(
@@ -92,7 +92,7 @@ async fn a_slug_that_hundreds_have_is_numbered_without_a_gap() {
 #[tokio::test]
 async fn a_long_slug_is_cut_for_its_number() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let (long, cut) = ("a".repeat(50), "a".repeat(48));
     let mut slugs = Vec::new();
     for _ in 0..3 {
@@ -104,17 +104,27 @@ async fn a_long_slug_is_cut_for_its_number() {
 #[tokio::test]
 async fn standing_follows_membership_use_and_suspension() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let second = world.another_account().await;
     // Never used: the oldest membership (both were made at one moment, so the first id).
     assert_eq!(
-        accounts.latest_standing(world.user).await.unwrap().unwrap().account_id,
+        accounts
+            .latest_membership_access(world.user)
+            .await
+            .unwrap()
+            .unwrap()
+            .account_id,
         world.account
     );
     let switched = accounts.switch(world.user, second, NOW).await.unwrap().unwrap();
     assert_eq!((switched.account_id, switched.role), (second, Role::Owner));
     assert_eq!(
-        accounts.latest_standing(world.user).await.unwrap().unwrap().account_id,
+        accounts
+            .latest_membership_access(world.user)
+            .await
+            .unwrap()
+            .unwrap()
+            .account_id,
         second
     );
     accounts
@@ -123,7 +133,12 @@ async fn standing_follows_membership_use_and_suspension() {
         .unwrap()
         .unwrap();
     assert_eq!(
-        accounts.latest_standing(world.user).await.unwrap().unwrap().account_id,
+        accounts
+            .latest_membership_access(world.user)
+            .await
+            .unwrap()
+            .unwrap()
+            .account_id,
         world.account
     );
 
@@ -133,11 +148,11 @@ async fn standing_follows_membership_use_and_suspension() {
         ))
         .await;
     assert_eq!(accounts.switch(world.user, second, NOW).await.unwrap(), None);
-    let standing = accounts.standing(world.user, second).await.unwrap().unwrap();
-    assert_eq!(standing.status, AccountStatus::Suspended);
+    let membership_access = accounts.membership_access(world.user, second).await.unwrap().unwrap();
+    assert_eq!(membership_access.status, AccountStatus::Suspended);
 
     let stranger = UserId(id());
-    assert_eq!(accounts.standing(stranger, second).await.unwrap(), None);
-    assert_eq!(accounts.latest_standing(stranger).await.unwrap(), None);
+    assert_eq!(accounts.membership_access(stranger, second).await.unwrap(), None);
+    assert_eq!(accounts.latest_membership_access(stranger).await.unwrap(), None);
     assert_eq!(accounts.switch(stranger, world.account, NOW).await.unwrap(), None);
 }

@@ -12,7 +12,7 @@ use time::{Duration, OffsetDateTime};
 use crate::support::{NOW, World, account, event, id, session};
 
 fn store(world: &World) -> PgAdministration {
-    PgAdministration::new(world.platform.clone())
+    PgAdministration::new(world.owner.clone())
 }
 
 /// Accounts of many kinds, the owner's addresses among them.
@@ -216,7 +216,10 @@ async fn a_slug_belongs_to_one_account() {
     let world = World::new().await;
     let all = store(&world);
     let taken = all.create(&account("loja"), true, None).await;
-    assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
+    assert!(
+        matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
+        "{taken:?}"
+    );
     let numbered = all.create(&account("loja"), false, None).await.unwrap();
     assert_eq!(numbered.slug, "loja-2");
     let change = |slug: &str| AccountChange {
@@ -224,7 +227,10 @@ async fn a_slug_belongs_to_one_account() {
         ..AccountChange::default()
     };
     let taken = all.update(numbered.id, &change("loja"), None).await;
-    assert!(matches!(taken, Err(StoreError::Taken { field: "slug" })), "{taken:?}");
+    assert!(
+        matches!(taken, Err(StoreError::Duplicate { field: "slug" })),
+        "{taken:?}"
+    );
     assert_eq!(updated(&all, numbered.id, &change("loja-2")).await.slug, "loja-2");
     assert_eq!(updated(&all, numbered.id, &change("nova")).await.slug, "nova");
     // The old one is free again, and nothing else changed.
@@ -286,7 +292,7 @@ fn admin(user: UserId) -> Admin {
 
 async fn recorded(world: &World) -> Admin {
     let user = UserId(id());
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     let known = Session { ..session(user) };
     accounts.record_user(&known).await.unwrap();
     admin(user)
@@ -302,7 +308,7 @@ async fn memberships(world: &World, user: UserId) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn support_mode_lends_one_membership_and_takes_it_back() {
     let world = World::new().await;
-    let (support, root) = (PgSupport::new(world.platform.clone()), recorded(&world).await);
+    let (support, root) = (PgSupport::new(world.owner.clone()), recorded(&world).await);
     let other = world.another_account().await;
     let end = OffsetDateTime::now_utc() + Duration::hours(4);
     let events = [event(world.account.0)];
@@ -340,8 +346,8 @@ async fn support_mode_lends_one_membership_and_takes_it_back() {
 async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
     let world = World::new().await;
     let (support, accounts) = (
-        PgSupport::new(world.platform.clone()),
-        PgAccounts::new(world.platform.clone()),
+        PgSupport::new(world.owner.clone()),
+        PgAccounts::new(world.owner.clone()),
     );
     let (over, soon) = (
         OffsetDateTime::now_utc() - Duration::SECOND,
@@ -356,17 +362,17 @@ async fn what_is_over_counts_for_nothing_and_is_swept_in_batches() {
     let present = recorded(&world).await;
     support.start(&present, world.account, None, soon, &[]).await.unwrap();
     for user in &gone {
-        assert_eq!(accounts.standing(*user, world.account).await.unwrap(), None);
-        assert_eq!(accounts.latest_standing(*user).await.unwrap(), None);
+        assert_eq!(accounts.membership_access(*user, world.account).await.unwrap(), None);
+        assert_eq!(accounts.latest_membership_access(*user).await.unwrap(), None);
         assert!(accounts.memberships(*user).await.unwrap().is_empty());
         assert!(accounts.switch(*user, world.account, NOW).await.unwrap().is_none());
     }
-    let standing = accounts
-        .standing(present.user_id, world.account)
+    let membership_access = accounts
+        .membership_access(present.user_id, world.account)
         .await
         .unwrap()
         .unwrap();
-    assert!(standing.support_until.is_some());
+    assert!(membership_access.support_until.is_some());
     let swept = [
         support.sweep(3).await.unwrap(),
         support.sweep(3).await.unwrap(),

@@ -204,7 +204,7 @@ async fn write(world: &World, lives: &[Life]) {
 #[tokio::test]
 async fn the_figures_are_those_of_the_model() {
     let world = World::new().await;
-    let store = PgAdministration::new(world.platform.clone());
+    let store = PgAdministration::new(world.owner.clone());
     let mut runner = TestRunner::default();
     let histories = prop::collection::vec(life(), 0..40);
     for round in 0..60 {

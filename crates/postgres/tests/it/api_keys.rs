@@ -39,7 +39,7 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
                VALUES ('\\x0102', '{account}', '{key}', '{user}')"
         ))
         .await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     let grant = keys.find(&[1, 2]).await.unwrap().unwrap();
     assert_eq!((grant.id, grant.account_id, grant.created_by), (key, account, user));
     assert_eq!((grant.status, grant.last_used_at), (AccountStatus::Active, None));
@@ -69,7 +69,7 @@ async fn a_key_is_found_by_its_hash_and_its_use_is_noted() {
 #[tokio::test]
 async fn many_keys_are_found_with_their_hashes() {
     let world = World::new().await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     let records = [1_u8, 2].map(|n| record(&world, world.account, "k", &[n; 32]));
     for record in &records {
         keys.insert(record, 100, &[]).await.unwrap();
@@ -89,7 +89,7 @@ async fn many_keys_are_found_with_their_hashes() {
 async fn a_key_lives_in_both_tables_or_in_none() {
     let world = World::new().await;
     let other = world.another_account().await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     let record = record(&world, world.account, "CI", &[1; 32]);
     let key = record.key.id;
     let made = keys.insert(&record, 100, &[event(key.0)]).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_key_lives_in_both_tables_or_in_none() {
 #[tokio::test]
 async fn the_list_is_newest_first() {
     let world = World::new().await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     for (number, seconds) in [(1_u8, 2), (2, 3), (3, 1), (4, 3)] {
         let mut record = record(&world, world.account, &number.to_string(), &[number; 32]);
         record.key.created_at = NOW + Duration::seconds(seconds);
@@ -157,7 +157,7 @@ async fn the_list_is_newest_first() {
 async fn inserts_at_once_do_not_slip_over_the_limit() {
     let world = World::new().await;
     let other = world.another_account().await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     let records: Vec<KeyRecord> = (0..20).map(|n| record(&world, world.account, "k", &[n; 32])).collect();
     let made = join_all(records.iter().map(|record| keys.insert(record, 5, &[]))).await;
     let done = made.into_iter().filter(|made| matches!(made, Ok(Insert::Done))).count();
@@ -170,7 +170,7 @@ async fn inserts_at_once_do_not_slip_over_the_limit() {
 #[tokio::test]
 async fn a_look_up_costs_the_same_however_many_keys_there_are() {
     let world = World::new().await;
-    let keys = PgApiKeys::new(world.platform.clone());
+    let keys = PgApiKeys::new(world.owner.clone());
     keys.insert(&record(&world, world.account, "k", &[7; 32]), 100, &[])
         .await
         .unwrap();
@@ -184,7 +184,7 @@ async fn a_look_up_costs_the_same_however_many_keys_there_are() {
             world.account, world.user
         ))
         .await;
-    let pool = world.db.platform_pool();
+    let pool = world.db.owner_pool();
     let fresh = PgApiKeys::new(pool.clone());
     for _ in 0..10 {
         fresh.find(&[7; 32]).await.unwrap().unwrap();

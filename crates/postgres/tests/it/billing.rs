@@ -18,7 +18,7 @@ pub(crate) fn store(world: &World) -> PgSubscriptions {
 }
 
 fn events(world: &World) -> PgGatewayEvents {
-    PgGatewayEvents::new(world.platform.clone())
+    PgGatewayEvents::new(world.owner.clone())
 }
 
 pub(crate) fn attempt(world: &World, account: AccountId) -> Subscription {
@@ -456,7 +456,7 @@ async fn what_came_before_its_subscription_is_due_with_it() {
 #[tokio::test]
 async fn what_is_due_is_taken_by_one() {
     let world = World::new().await;
-    let work = PgBillingWork::new(world.platform.clone());
+    let work = PgBillingWork::new(world.owner.clone());
     let row = subscribed(&world, world.account, "sub_1").await;
     let due = Some((world.account, row.id));
     assert_eq!(work.claim_intent(LEASE).await.unwrap(), None);

@@ -33,7 +33,7 @@ impl Ids for Growing {
 }
 
 fn service(world: &World) -> GatewayEvents {
-    let events = Arc::new(PgGatewayEvents::new(world.platform.clone()));
+    let events = Arc::new(PgGatewayEvents::new(world.owner.clone()));
     let store = Arc::new(PgSubscriptions::new(world.tenants.clone()));
     GatewayEvents::new(events, store, Arc::new(Stopped), Arc::new(Growing))
 }
@@ -53,7 +53,7 @@ fn received(name: &str) -> GatewayEvent {
 #[tokio::test]
 async fn an_event_has_its_effect_once_whoever_still_holds_it() {
     let world = World::new().await;
-    let (events, service) = (PgGatewayEvents::new(world.platform.clone()), service(&world));
+    let (events, service) = (PgGatewayEvents::new(world.owner.clone()), service(&world));
     let row = subscribed(&world, world.account, "sub_1").await;
     service.keep(&inactivated("evt_1"), NOW).await.unwrap();
     let stalled = events.claim(None, Duration::ZERO).await.unwrap().unwrap();
@@ -133,7 +133,7 @@ async fn plans(world: &World, account: AccountId) -> String {
 #[tokio::test]
 async fn a_grant_is_a_fact_beside_what_is_paid_for() {
     let world = World::new().await;
-    let (account, platform) = (world.account, PgAdministration::new(world.platform.clone()));
+    let (account, platform) = (world.account, PgAdministration::new(world.owner.clone()));
     let grant = async |plan: &str| platform.set_plan(account, plan, &[event(account.0)]).await.unwrap();
     assert!(grant("scale").await);
     assert_eq!(plans(&world, account).await, "scale scale");
@@ -179,7 +179,7 @@ async fn a_grant_is_a_fact_beside_what_is_paid_for() {
 #[tokio::test]
 async fn an_accounts_plan_by_put_is_a_grant() {
     let world = World::new().await;
-    let (account, platform) = (world.account, PgAdministration::new(world.platform.clone()));
+    let (account, platform) = (world.account, PgAdministration::new(world.owner.clone()));
     for (plan, stored) in [
         (Some("growth"), "growth growth"),
         (None, "growth growth"),

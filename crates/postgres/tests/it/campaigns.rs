@@ -101,7 +101,7 @@ async fn references_to_nothing_are_named() {
     };
     let none: [String; 0] = [];
     assert_eq!(
-        world.campaigns().dangling_references(account, &right).await.unwrap(),
+        world.campaigns().unknown_references(account, &right).await.unwrap(),
         none
     );
     let wrong = Campaign {
@@ -119,16 +119,16 @@ async fn references_to_nothing_are_named() {
         "segment_config.tag_ids[2]",
     ];
     assert_eq!(
-        world.campaigns().dangling_references(account, &wrong).await.unwrap(),
+        world.campaigns().unknown_references(account, &wrong).await.unwrap(),
         paths
     );
     world.templates().delete(account, template, NOW, &[]).await.unwrap();
     assert_eq!(
-        world.campaigns().dangling_references(account, &right).await.unwrap(),
+        world.campaigns().unknown_references(account, &right).await.unwrap(),
         ["template_id"]
     );
     let lost = world.campaigns().insert(&wrong, &[event(id())]).await;
-    assert!(matches!(lost, Err(StoreError::Dangling { .. })), "{lost:?}");
+    assert!(matches!(lost, Err(StoreError::UnknownReference { .. })), "{lost:?}");
     assert_eq!(outbox(&world).await, 0);
 }
 

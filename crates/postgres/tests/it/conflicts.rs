@@ -56,7 +56,7 @@ macro_rules! contested {
 #[tokio::test]
 async fn the_platforms_writes_are_tried_again() {
     let world = World::new().await;
-    let (platform, account) = (PgAdministration::new(world.platform.clone()), world.account);
+    let (platform, account) = (PgAdministration::new(world.owner.clone()), world.account);
     let events = [event(account.0)];
     let suspended = platform.set_status(account, AccountStatus::Suspended, &events);
     assert!(contested!(world, "accounts", suspended));
@@ -111,12 +111,12 @@ async fn a_tenants_single_statements_are_tried_again() {
 #[tokio::test]
 async fn the_owners_single_statements_are_tried_again() {
     let world = World::new().await;
-    let accounts = PgAccounts::new(world.platform.clone());
+    let accounts = PgAccounts::new(world.owner.clone());
     contested!(world, "users", accounts.record_user(&session(world.user)));
     let switched = accounts.switch(world.user, world.account, NOW);
     assert!(contested!(world, "account_users", switched).is_some());
 
-    let keys = PgIdempotency::new(world.platform.clone());
+    let keys = PgIdempotency::new(world.owner.clone());
     let claim = idempotency::claim(&world, "k");
     assert_eq!(
         contested!(world, "idempotency_keys", keys.claim(&claim, LEASE)),
@@ -126,7 +126,7 @@ async fn the_owners_single_statements_are_tried_again() {
     contested!(world, "idempotency_keys", keys.finish(&claim, &kept));
     assert_eq!(keys.claim(&claim, LEASE).await.unwrap(), KeyState::Answered(kept));
 
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     let stored = id().into();
     contested!(
         world,

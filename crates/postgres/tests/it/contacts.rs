@@ -4,7 +4,7 @@ use recado_domain::contacts::{
     BatchOutcome, Contact, ContactChange, ContactDraft, ContactFilter, ContactQuery, ContactStore, ImportRow, Phone,
     Tag, TagStore, Upserted,
 };
-use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery, StoreError, TagId, UpdateOutcome};
+use recado_domain::shared::{AccountId, ContactId, CursorQuery, SegmentId, StoreError, TagId, UpdateOutcome};
 use recado_postgres::PgTags;
 use serde_json::{Map, Value, json};
 use time::Duration;
@@ -27,7 +27,7 @@ pub(crate) fn attributes(value: Value) -> Map<String, Value> {
 fn everything() -> ContactQuery {
     ContactQuery {
         filter: ContactFilter::default(),
-        slice: SliceQuery {
+        page: CursorQuery {
             cursor: None,
             limit: 100,
         },
@@ -54,8 +54,8 @@ pub(crate) async fn add(world: &World, draft: &ContactDraft, tags: &[TagId]) -> 
 
 async fn names(world: &World, filter: ContactFilter) -> Vec<String> {
     let query = ContactQuery { filter, ..everything() };
-    let slice = world.contacts().list(world.account, &query).await.unwrap();
-    slice.data.into_iter().map(|contact| contact.name).collect()
+    let page = world.contacts().list(world.account, &query).await.unwrap();
+    page.data.into_iter().map(|contact| contact.name).collect()
 }
 
 #[tokio::test]
@@ -98,13 +98,19 @@ async fn phones_are_unique_among_the_living() {
             NOW,
         )
         .await;
-    assert!(matches!(twice, Err(StoreError::Taken { field: "phone" })), "{twice:?}");
+    assert!(
+        matches!(twice, Err(StoreError::Duplicate { field: "phone" })),
+        "{twice:?}"
+    );
     let moved = ContactChange {
         phone: Some(Phone::parse("+5511961234567")),
         ..ContactChange::default()
     };
     let moved = contacts.update(world.account, bia.id, Some(1), &moved, NOW).await;
-    assert!(matches!(moved, Err(StoreError::Taken { field: "phone" })), "{moved:?}");
+    assert!(
+        matches!(moved, Err(StoreError::Duplicate { field: "phone" })),
+        "{moved:?}"
+    );
     // Another account's contact, or a deleted one, takes no number.
     let other = world.another_account().await;
     contacts
@@ -125,7 +131,7 @@ async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
             .insert(world.account, id().into(), &draft("X", None), &[wrong], NOW)
             .await;
         assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
+            matches!(refused, Err(StoreError::UnknownReference { field: "tag_ids" })),
             "{refused:?}"
         );
     }
@@ -139,7 +145,7 @@ async fn tags_of_nobody_or_of_others_dangle_and_leave_nothing() {
         .update(world.account, ana.id, Some(1), &tagged, NOW)
         .await;
     assert!(
-        matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
+        matches!(refused, Err(StoreError::UnknownReference { field: "tag_ids" })),
         "{refused:?}"
     );
     assert_eq!(names(&world, ContactFilter::default()).await, ["Ana"]);
@@ -178,13 +184,13 @@ async fn a_list_is_walked_newest_first() {
     let (mut seen, mut cursor) = (String::new(), None);
     loop {
         let query = ContactQuery {
-            slice: SliceQuery { cursor, limit: 2 },
+            page: CursorQuery { cursor, limit: 2 },
             ..everything()
         };
-        let slice = world.contacts().list(world.account, &query).await.unwrap();
-        assert_eq!(slice.has_more, slice.next_cursor.is_some());
-        seen.extend(slice.data.into_iter().map(|contact| contact.name));
-        cursor = position(slice.next_cursor);
+        let page = world.contacts().list(world.account, &query).await.unwrap();
+        assert_eq!(page.has_more, page.next_cursor.is_some());
+        seen.extend(page.data.into_iter().map(|contact| contact.name));
+        cursor = position(page.next_cursor);
         if cursor.is_none() {
             break;
         }
@@ -371,17 +377,20 @@ async fn tags_are_unique_in_any_case_and_go_from_every_contact() {
             },
         )
         .await;
-    assert!(matches!(twice, Err(StoreError::Taken { field: "name" })), "{twice:?}");
+    assert!(
+        matches!(twice, Err(StoreError::Duplicate { field: "name" })),
+        "{twice:?}"
+    );
     let other = world.another_account().await;
     tag(&world, other, "vip").await;
     let new = tag(&world, world.account, "new").await;
-    let all = SliceQuery { cursor: None, limit: 1 };
+    let all = CursorQuery { cursor: None, limit: 1 };
     let first = tags.list(world.account, &all).await.unwrap();
     assert_eq!((first.data[0].id, first.has_more), (new, true));
     let second = tags
         .list(
             world.account,
-            &SliceQuery {
+            &CursorQuery {
                 cursor: position(first.next_cursor),
                 limit: 1,
             },
@@ -421,7 +430,7 @@ async fn a_user_id_is_unique_among_the_living() {
         .insert(world.account, id().into(), &known("BR.1"), &[], NOW)
         .await;
     assert!(
-        matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
+        matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
         "{taken:?}"
     );
     let moved = ContactChange {
@@ -432,7 +441,7 @@ async fn a_user_id_is_unique_among_the_living() {
         .update(world.account, bia.id, Some(bia.version), &moved, NOW)
         .await;
     assert!(
-        matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
+        matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
         "{taken:?}"
     );
     let other = world.another_account().await;

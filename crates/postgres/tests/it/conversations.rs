@@ -8,7 +8,7 @@ use recado_domain::conversations::{
     Arrival, Conversation, ConversationQuery, ConversationStatus, ConversationStore, Direction, InboundMessage,
     InboundNews, InboxStore, Message, MessageStatus, ReplyResult, Sender,
 };
-use recado_domain::shared::{AccountId, ContactId, ConversationId, MessageId, Moment, ProfileId, SliceQuery};
+use recado_domain::shared::{AccountId, ContactId, ConversationId, CursorQuery, MessageId, ProfileId, TimeCursor};
 use recado_domain::whatsapp::{DeliveryNews, DeliveryStore, ProfileStore};
 use recado_postgres::{PgConversations, PgInbox, PgProfiles};
 use serde_json::json;
@@ -34,7 +34,7 @@ pub(crate) async fn connected() -> (World, ProfileId) {
 }
 
 pub(crate) fn conversations(world: &World) -> PgConversations {
-    PgConversations::new(world.tenants.clone(), world.platform.clone())
+    PgConversations::new(world.tenants.clone(), world.owner.clone())
 }
 
 pub(crate) async fn receive(world: &World, account: AccountId, news: Vec<InboundNews>) {
@@ -79,12 +79,12 @@ pub(crate) fn message(wamid: &str, sender: Sender, text: &str, minutes: i64) -> 
 fn all(limit: i64) -> ConversationQuery {
     ConversationQuery {
         status: None,
-        slice: slice(None, limit),
+        page: cursor_query(None, limit),
     }
 }
 
-fn slice(cursor: Option<Moment>, limit: i64) -> SliceQuery<Moment> {
-    SliceQuery { cursor, limit }
+fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCursor> {
+    CursorQuery { cursor, limit }
 }
 
 async fn only(world: &World, account: AccountId) -> Conversation {
@@ -95,7 +95,7 @@ async fn only(world: &World, account: AccountId) -> Conversation {
 
 async fn messages(world: &World, id: ConversationId) -> Vec<Message> {
     conversations(world)
-        .messages(world.account, id, &slice(None, 100))
+        .messages(world.account, id, &cursor_query(None, 100))
         .await
         .unwrap()
         .unwrap()
@@ -160,7 +160,7 @@ async fn an_unknown_sender_becomes_a_contact_with_a_conversation() {
     assert_eq!(conversations(&world).list(other, &all(10)).await.unwrap().data, []);
     assert_eq!(
         conversations(&world)
-            .messages(other, found[0].id, &slice(None, 9))
+            .messages(other, found[0].id, &cursor_query(None, 9))
             .await
             .unwrap(),
         None
@@ -345,7 +345,7 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
     );
     let of = |status| ConversationQuery {
         status: Some(status),
-        slice: slice(None, 9),
+        page: cursor_query(None, 9),
     };
     assert_eq!(
         store.list(account, &of(ConversationStatus::Closed)).await.unwrap().data,
@@ -366,7 +366,10 @@ async fn a_message_reopens_and_the_contact_of_a_removed_one_is_new() {
     );
     world.sql("UPDATE contacts SET deleted_at = now()").await;
     assert_eq!(store.list(account, &all(9)).await.unwrap().data, []);
-    assert_eq!(store.messages(account, first.id, &slice(None, 9)).await.unwrap(), None);
+    assert_eq!(
+        store.messages(account, first.id, &cursor_query(None, 9)).await.unwrap(),
+        None
+    );
     receive(&world, account, vec![message("c", sender("5511961234567"), "oi", 2)]).await;
     assert_ne!(only(&world, account).await.id, first.id);
 }
@@ -385,7 +388,7 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
                 account,
                 &ConversationQuery {
                     status: Some(ConversationStatus::Open),
-                    slice: slice(cursor, 2),
+                    page: cursor_query(cursor, 2),
                 },
             )
             .await
@@ -404,9 +407,13 @@ async fn lists_are_walked_by_moment_and_id_whatever_is_equal() {
     let one = seen[0].id;
     let more = (0..9).map(|n| message(&format!("x{n}"), sender("5511961234566"), "oi", 2));
     receive(&world, account, more.collect()).await;
-    let first = store.messages(account, one, &slice(None, 4)).await.unwrap().unwrap();
+    let first = store
+        .messages(account, one, &cursor_query(None, 4))
+        .await
+        .unwrap()
+        .unwrap();
     let rest = store
-        .messages(account, one, &slice(position(first.next_cursor), 100))
+        .messages(account, one, &cursor_query(position(first.next_cursor), 100))
         .await
         .unwrap()
         .unwrap();

@@ -112,7 +112,7 @@ async fn remove(store: &PgDeletions, account: AccountId) {
 #[tokio::test]
 async fn every_row_of_the_account_goes_and_no_other() {
     let world = World::new().await;
-    let store = PgDeletions::new(world.platform.clone());
+    let store = PgDeletions::new(world.owner.clone());
     let bystander = world.another_account().await;
     furnish(&world, bystander).await;
     let (before, theirs) = (everything(&world).await, rows_of(&world, bystander).await);
@@ -135,7 +135,7 @@ async fn every_row_of_the_account_goes_and_no_other() {
     assert_eq!(cancellations.len(), 1);
     assert_eq!(cancellations[0].gateway_subscription_id, Some(format!("sub{account}")));
     assert!(
-        PgAdministration::new(world.platform.clone())
+        PgAdministration::new(world.owner.clone())
             .account(account)
             .await
             .unwrap()
@@ -160,7 +160,7 @@ async fn every_row_of_the_account_goes_and_no_other() {
 #[tokio::test]
 async fn a_large_account_goes_in_pieces() {
     let world = World::new().await;
-    let store = PgDeletions::new(world.platform.clone());
+    let store = PgDeletions::new(world.owner.clone());
     let campaign = world.stored_draft().await;
     world.people(4_500).await;
     world
@@ -221,14 +221,14 @@ async fn removal_reads_a_bounded_number_of_pages_a_row() {
     let rows = std::env::var("RECADO_ROWS").map_or(12_000, |rows| rows.parse().unwrap());
     large_account(&world, rows).await;
     assert!(
-        PgDeletions::new(world.platform.clone())
+        PgDeletions::new(world.owner.clone())
             .begin(world.account, LEASE, NOW)
             .await
             .unwrap()
     );
     let (began, before) = (Instant::now(), pages_read(&mut world).await);
     let (mut batches, mut longest) = (0_usize, std::time::Duration::ZERO);
-    let store = PgDeletions::new(world.platform.clone());
+    let store = PgDeletions::new(world.owner.clone());
     loop {
         let batch = Instant::now();
         let more = store.purge(world.account, LEASE).await.unwrap();
@@ -254,7 +254,7 @@ async fn removal_reads_a_bounded_number_of_pages_a_row() {
 #[tokio::test]
 async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
     let world = World::new().await;
-    let store = PgDeletions::new(world.platform.clone());
+    let store = PgDeletions::new(world.owner.clone());
     assert!(store.begin(world.account, Duration::ZERO, NOW).await.unwrap());
     assert_eq!(store.claim(LEASE).await.unwrap(), Some(world.account));
     assert_eq!(store.claim(LEASE).await.unwrap(), None, "somebody is at it");
@@ -270,7 +270,7 @@ async fn what_somebody_died_on_is_taken_up_when_the_lease_is_over() {
 #[tokio::test]
 async fn what_may_still_be_at_the_gateway_is_written_down() {
     let world = World::new().await;
-    let store = PgDeletions::new(world.platform.clone());
+    let store = PgDeletions::new(world.owner.clone());
     world
         .sql(&format!(
             "INSERT INTO subscriptions (account_id, id, plan, cycle, status, billing_type, value, gateway_subscription_id,

@@ -229,7 +229,7 @@ async fn news_of_a_kept_callback_does_not_wait_for_the_disk() {
     world
         .see_commits(&[("whatsapp_callbacks", "INSERT"), ("campaign_sends", "UPDATE")])
         .await;
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     let callback = id().into();
     callbacks.store(callback, b"{}", Duration::minutes(1)).await.unwrap();
     let batch = [news(Some(sends[0]), "m0", SendStatus::Delivered)];
@@ -263,7 +263,7 @@ async fn statuses_of_others_do_not_wait_for_a_contact_that_is_held() {
     let patient = TenantPool::new(&config).unwrap();
     let (deliveries, runs) = (
         PgDeliveries::new(patient.clone()),
-        PgRuns::new(patient, world.platform.clone()),
+        PgRuns::new(patient, world.owner.clone()),
     );
     let status = DeliveryNews {
         error_code: Some(STOPPED_MARKETING),

@@ -2,7 +2,7 @@
 
 use recado_domain::campaigns::{Campaign, CampaignStore};
 use recado_domain::folders::{Folder, FolderKind, FolderQuery, FolderStore};
-use recado_domain::shared::{AccountId, FolderId, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, CursorQuery, FolderId, StoreError};
 use recado_domain::templates::{Template, TemplateStore};
 use recado_postgres::PgFolders;
 use uuid::Uuid;
@@ -32,8 +32,8 @@ async fn folders_are_listed_by_kind_and_account() {
     let b = made(&world, world.account, FolderKind::Template).await;
     let c = made(&world, world.account, FolderKind::Campaign).await;
     let list = async |kind, cursor: Option<Uuid>, limit| {
-        let slice = SliceQuery { cursor, limit };
-        let listed = store.list(world.account, &FolderQuery { kind, slice }).await.unwrap();
+        let page = CursorQuery { cursor, limit };
+        let listed = store.list(world.account, &FolderQuery { kind, page }).await.unwrap();
         let ids: Vec<FolderId> = listed.data.iter().map(|folder| folder.id).collect();
         (ids, position(listed.next_cursor))
     };
@@ -99,7 +99,7 @@ async fn a_folder_takes_what_it_is_for() {
             folder_id: Some(folder),
             ..world.draft()
         };
-        let found = world.campaigns().dangling_references(world.account, &campaign).await;
+        let found = world.campaigns().unknown_references(world.account, &campaign).await;
         assert_eq!(found.unwrap(), dangling);
     }
     let store = world.templates();
@@ -115,7 +115,7 @@ async fn a_folder_takes_what_it_is_for() {
         };
         let refused = store.insert(&inside("wrong")).await;
         assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "folder_id" })),
+            matches!(refused, Err(StoreError::UnknownReference { field: "folder_id" })),
             "{refused:?}"
         );
         let moved = Template {
@@ -124,7 +124,7 @@ async fn a_folder_takes_what_it_is_for() {
         };
         let refused = store.update(&moved, &fine, &[]).await;
         assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "folder_id" })),
+            matches!(refused, Err(StoreError::UnknownReference { field: "folder_id" })),
             "{refused:?}"
         );
     }

@@ -1,31 +1,33 @@
 //! Idempotency keys: one of many callers gets one, and what was answered stays.
 
 use futures_util::future::join_all;
-use recado_domain::idempotency::{Claim, IdempotencyKey, IdempotencyStore, KeptAnswer, KeyState, LEASE, RequestHash};
+use recado_domain::idempotency::{
+    IdempotencyKey, IdempotencyStore, KeyClaim, KeyState, LEASE, RequestHash, StoredResponse,
+};
 use recado_domain::shared::Sealed;
 use recado_postgres::PgIdempotency;
 
 use crate::support::{World, id};
 
-pub(crate) fn claim(world: &World, key: &str) -> Claim {
-    Claim {
+pub(crate) fn claim(world: &World, key: &str) -> KeyClaim {
+    KeyClaim {
         scope: world.account.into(),
         key: IdempotencyKey::parse(key).unwrap(),
         holder: id(),
     }
 }
 
-pub(crate) fn kept(byte: u8) -> KeptAnswer {
-    KeptAnswer {
+pub(crate) fn kept(byte: u8) -> StoredResponse {
+    StoredResponse {
         request: RequestHash(vec![byte]),
-        answer: Sealed(vec![byte, byte]),
+        response: Sealed(vec![byte, byte]),
     }
 }
 
 #[tokio::test]
 async fn one_of_many_gets_a_key() {
     let world = World::new().await;
-    let keys = PgIdempotency::new(world.platform.clone());
+    let keys = PgIdempotency::new(world.owner.clone());
     let states = join_all((0..20).map(|_| {
         let (keys, claim) = (keys.clone(), claim(&world, "k"));
         async move { keys.claim(&claim, LEASE).await.unwrap() }
@@ -38,13 +40,13 @@ async fn one_of_many_gets_a_key() {
 #[tokio::test]
 async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
     let world = World::new().await;
-    let keys = PgIdempotency::new(world.platform.clone());
+    let keys = PgIdempotency::new(world.owner.clone());
     let first = claim(&world, "k");
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
     keys.finish(&first, &kept(1)).await.unwrap();
     let again = claim(&world, "k");
     assert_eq!(keys.claim(&again, LEASE).await.unwrap(), KeyState::Answered(kept(1)));
-    let elsewhere = Claim {
+    let elsewhere = KeyClaim {
         scope: world.another_account().await.into(),
         ..claim(&world, "k")
     };
@@ -65,7 +67,7 @@ async fn an_answer_is_kept_in_its_scope_until_it_is_a_day_old() {
 #[tokio::test]
 async fn a_claim_stands_as_long_as_it_is_renewed() {
     let world = World::new().await;
-    let keys = PgIdempotency::new(world.platform.clone());
+    let keys = PgIdempotency::new(world.owner.clone());
     let (first, second) = (claim(&world, "k"), claim(&world, "k"));
     assert_eq!(keys.claim(&first, LEASE).await.unwrap(), KeyState::Free);
     let expire = "UPDATE idempotency_keys SET leased_until = now() - interval '1 second'";
@@ -87,7 +89,7 @@ async fn a_claim_stands_as_long_as_it_is_renewed() {
 #[tokio::test]
 async fn the_sweep_takes_what_is_old_and_over() {
     let world = World::new().await;
-    let keys = PgIdempotency::new(world.platform.clone());
+    let keys = PgIdempotency::new(world.owner.clone());
     for name in ["answered", "dead", "running", "young"] {
         let claim = claim(&world, name);
         keys.claim(&claim, LEASE).await.unwrap();

@@ -80,7 +80,7 @@ async fn contact(world: &World) -> Uuid {
 }
 
 async fn assert_verified(world: &World) {
-    let rollups = PgRollups::new(world.platform.clone());
+    let rollups = PgRollups::new(world.owner.clone());
     assert_eq!(rollups.verify(world.account).await.unwrap(), []);
 }
 
@@ -197,7 +197,7 @@ async fn wrong_sums_are_named_and_made_right() {
     let ana = contact(&world).await;
     let events = [event("visit", ana, NOW), event("visit", ana, NOW - Duration::HOUR)];
     store.events(world.account, &events, NOW).await.unwrap();
-    let rollups = PgRollups::new(world.platform.clone());
+    let rollups = PgRollups::new(world.owner.clone());
     world
         .sql(
             "UPDATE order_rollups SET revenue = revenue + 1 WHERE span = 15; DELETE FROM product_rollups;
@@ -237,7 +237,7 @@ async fn a_rebuild_is_exact_while_writers_go_on() {
     let world = World::new().await;
     let store = PgIngestion::new(world.tenants.clone());
     let ana = contact(&world).await;
-    let rollups = PgRollups::new(world.platform.clone());
+    let rollups = PgRollups::new(world.owner.clone());
     let writer = async {
         for round in 0..40 {
             let status = if round % 3 == 0 {
@@ -354,7 +354,7 @@ async fn more_automations_than_the_plan_has_are_taken_in() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_click_is_counted() {
     let world = World::new().await;
-    let store = PgLinks::new(world.tenants.clone(), world.platform.clone());
+    let store = PgLinks::new(world.tenants.clone(), world.owner.clone());
     let link = |code: &str| Link {
         id: id().into(),
         short_code: code.into(),
@@ -368,7 +368,7 @@ async fn every_click_is_counted() {
     let other = world.another_account().await;
     let taken = store.insert(other, &link("a")).await;
     assert!(
-        matches!(taken, Err(StoreError::Taken { field: "short_code" })),
+        matches!(taken, Err(StoreError::Duplicate { field: "short_code" })),
         "{taken:?}"
     );
     let target = store.target("a").await.unwrap().unwrap();
@@ -414,7 +414,7 @@ fn batch(writer: Uuid, number: i64, target: &LinkTarget, at: OffsetDateTime, cli
 #[tokio::test]
 async fn a_batch_of_clicks_is_applied_once_and_waits_for_no_lock() {
     let world = World::new().await;
-    let store = PgLinks::new(world.tenants.clone(), world.platform.clone());
+    let store = PgLinks::new(world.tenants.clone(), world.owner.clone());
     for code in ["held", "free"] {
         let link = Link {
             id: id().into(),

@@ -128,7 +128,7 @@ fn reply(conversation: ConversationId, ago: i64) -> Message {
 
 impl History<'_> {
     fn conversations(&self) -> PgConversations {
-        PgConversations::new(self.world.tenants.clone(), self.world.platform.clone())
+        PgConversations::new(self.world.tenants.clone(), self.world.owner.clone())
     }
 
     /// One of the rows, by its place among them.
@@ -482,7 +482,7 @@ fn every_report_equals_a_recount_after_any_history() {
                     }
                 }
                 history.check_dashboard().await;
-                let rollups = PgRollups::new(world.platform.clone());
+                let rollups = PgRollups::new(world.owner.clone());
                 assert_eq!(rollups.verify(world.account).await.unwrap(), []);
             });
             Ok(())
@@ -548,7 +548,7 @@ async fn sums_that_went_wrong_are_named_and_made_right() {
         .play(Step::Campaign(30, vec![Some(SendStatus::Read), None], false))
         .await;
     let account = world.account;
-    let rollups = PgRollups::new(world.platform.clone());
+    let rollups = PgRollups::new(world.owner.clone());
     assert_eq!(rollups.verify(account).await.unwrap(), []);
     world
         .sql(&format!(

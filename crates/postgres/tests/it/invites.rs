@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
 use recado_domain::mail::OutgoingMail;
-use recado_domain::shared::{AccountId, Role, Sealed, SliceQuery, UserId, Write};
+use recado_domain::shared::{AccountId, CursorQuery, Role, Sealed, UserId, Write};
 use recado_domain::team::{Acceptance, Invite, InviteInsert, InviteStatus, InviteStore};
 use recado_postgres::{PgAccounts, PgInvites};
 use time::Duration;
@@ -14,7 +14,7 @@ use InviteStatus::{Accepted, Expired, Pending, Revoked};
 
 impl World {
     pub(crate) fn invites(&self) -> PgInvites {
-        PgInvites::new(self.platform.clone())
+        PgInvites::new(self.owner.clone())
     }
 
     async fn insert_of(&self, account: AccountId, email: &str, token: u8) -> InviteInsert {
@@ -44,7 +44,7 @@ impl World {
 
     async fn stranger(&self) -> UserId {
         let user = UserId(id());
-        let accounts = PgAccounts::new(self.platform.clone());
+        let accounts = PgAccounts::new(self.owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
         user
     }
@@ -90,7 +90,7 @@ async fn what_is_stored_is_listed_newest_first_and_found_by_its_token() {
     }
     ids.reverse();
     let list = async |cursor| {
-        let query = SliceQuery { cursor, limit: 2 };
+        let query = CursorQuery { cursor, limit: 2 };
         world.invites().invites(world.account, &query).await.unwrap()
     };
     let first = list(None).await;

@@ -23,7 +23,7 @@ async fn queued(world: &World, count: usize) -> Vec<MailId> {
 }
 
 fn queue(world: &World) -> PgMailQueue {
-    PgMailQueue::new(world.platform.clone())
+    PgMailQueue::new(world.owner.clone())
 }
 
 #[tokio::test]

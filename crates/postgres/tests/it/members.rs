@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use recado_domain::accounts::AccountStore;
-use recado_domain::shared::{AccountId, Moment, Role, Slice, SliceQuery, UserId};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, Role, TimeCursor, UserId};
 use recado_domain::team::{Member, MemberChange, MemberFacts, MemberStep, MemberStore, MemberWrite, decide_member};
 use recado_postgres::{PgAccounts, PgMembers};
 
@@ -10,13 +10,13 @@ use crate::support::{World, event, id, position, session};
 
 impl World {
     fn members(&self) -> PgMembers {
-        PgMembers::new(self.platform.clone())
+        PgMembers::new(self.owner.clone())
     }
 
     /// Somebody new in an account.
     pub(crate) async fn joined(&self, account: AccountId, role: Role) -> UserId {
         let user = UserId(id());
-        let accounts = PgAccounts::new(self.platform.clone());
+        let accounts = PgAccounts::new(self.owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
         self.sql(&format!(
             "INSERT INTO account_users (account_id, user_id, role) VALUES ('{account}', '{user}', '{role}')"
@@ -34,8 +34,8 @@ impl World {
     }
 }
 
-fn slice(cursor: Option<Moment>, limit: i64) -> SliceQuery<Moment> {
-    SliceQuery { cursor, limit }
+fn cursor_query(cursor: Option<TimeCursor>, limit: i64) -> CursorQuery<TimeCursor> {
+    CursorQuery { cursor, limit }
 }
 
 #[tokio::test]
@@ -54,7 +54,7 @@ async fn the_list_is_the_accounts_own_oldest_first_and_whole() {
     let members = world.members();
     let (mut seen, mut cursor) = (Vec::new(), None);
     loop {
-        let part: Slice<Member> = members.members(world.account, &slice(cursor, 2)).await.unwrap();
+        let part: CursorPage<Member> = members.members(world.account, &cursor_query(cursor, 2)).await.unwrap();
         seen.extend(part.data.iter().map(|member| member.user_id));
         assert_eq!(part.has_more, part.next_cursor.is_some());
         cursor = position(part.next_cursor);

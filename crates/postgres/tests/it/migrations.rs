@@ -8,14 +8,14 @@ use diesel::migration::{Migration, MigrationMetadata, MigrationName, MigrationSo
 use diesel::pg::Pg;
 use recado_domain::shared::StoreError;
 use recado_postgres::testing::TestDatabase;
-use recado_postgres::{MigrateError, Patience, PlatformPool, PoolConfig, migrate, pending, run};
+use recado_postgres::{LockRetryPolicy, MigrateError, OwnerPool, PoolConfig, migrate, pending, run};
 use tokio_postgres::Client;
 
 #[tokio::test]
 async fn a_migrated_database_is_left_alone() {
     let db = TestDatabase::new().await;
     assert_eq!(migrate(&db.url()).await.unwrap(), Vec::<String>::new());
-    assert_eq!(pending(&db.platform_pool()).await.unwrap(), 0);
+    assert_eq!(pending(&db.owner_pool()).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +26,7 @@ async fn an_empty_database_is_migrated_once_by_whoever_comes_first() {
         .batch_execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         .await
         .unwrap();
-    let pool = db.platform_pool();
+    let pool = db.owner_pool();
     let all = pending(&pool).await.unwrap();
     assert!(all >= 8, "{all}");
     let url = db.url();
@@ -43,9 +43,9 @@ async fn an_empty_database_is_migrated_once_by_whoever_comes_first() {
 async fn without_a_database_the_store_is_unavailable() {
     let url = "postgres://nobody@127.0.0.1:1/none".into();
     assert!(migrate(&url).await.is_err());
-    let pool = PlatformPool::new(&PoolConfig::new(url, 1)).unwrap();
+    let pool = OwnerPool::new(&PoolConfig::new(url, 1)).unwrap();
     assert!(matches!(pending(&pool).await, Err(StoreError::Unavailable(_))));
-    assert!(PlatformPool::new(&PoolConfig::new("not a url".into(), 1)).is_err());
+    assert!(OwnerPool::new(&PoolConfig::new("not a url".into(), 1)).is_err());
 }
 
 /// One that changes a table of everybody's.
@@ -113,8 +113,8 @@ impl MigrationSource<Pg> for Widening {
 
 const WIDEN: &str = "ALTER TABLE contacts ADD COLUMN widened boolean";
 
-fn hurried() -> Patience {
-    Patience {
+fn hurried() -> LockRetryPolicy {
+    LockRetryPolicy {
         lock: Duration::from_millis(200),
         pause: Duration::from_millis(50),
         total: Duration::from_secs(60),
@@ -165,18 +165,18 @@ async fn a_table_that_is_never_free_fails_the_migration_by_name() {
         .batch_execute("BEGIN; SELECT count(*) FROM contacts")
         .await
         .unwrap();
-    let patience = Patience {
+    let policy = LockRetryPolicy {
         total: Duration::from_millis(500),
         ..hurried()
     };
     let changes: &[&str] = &["CREATE TABLE fresh (id bigint)", WIDEN];
-    let failed = run(&db.url(), Widening(changes), patience).await.unwrap_err();
+    let failed = run(&db.url(), Widening(changes), policy).await.unwrap_err();
     let why = std::error::Error::source(&failed).unwrap().to_string();
     assert!(why.contains("20991231000002") && why.contains("in use"), "{why}");
     holder.batch_execute("COMMIT").await.unwrap();
     // What went before stays done, and the rest is done by whoever comes next.
     assert_eq!(
-        run(&db.url(), Widening(changes), patience).await.unwrap(),
+        run(&db.url(), Widening(changes), policy).await.unwrap(),
         ["20991231000002"]
     );
 }
@@ -187,11 +187,11 @@ async fn whoever_migrates_for_ever_is_not_waited_for_for_ever() {
     let holder = db.client().await;
     let take = "SELECT pg_advisory_lock(hashtext('recado migrations'))";
     holder.batch_execute(take).await.unwrap();
-    let patience = Patience {
+    let policy = LockRetryPolicy {
         turn: Duration::from_millis(300),
         ..hurried()
     };
-    let failed = run(&db.url(), Widening(&[WIDEN]), patience).await.unwrap_err();
+    let failed = run(&db.url(), Widening(&[WIDEN]), policy).await.unwrap_err();
     assert!(matches!(failed, MigrateError::Lock(_)), "{failed:?}");
     let why = std::error::Error::source(&failed).unwrap().to_string();
     assert!(why.contains("another process"), "{why}");
@@ -248,9 +248,9 @@ async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
         .batch_execute("BEGIN; LOCK TABLE busy IN ROW EXCLUSIVE MODE")
         .await
         .unwrap();
-    let (url, patience) = (db.url(), hurried());
+    let (url, policy) = (db.url(), hurried());
     let make: &[&str] = &["CREATE INDEX CONCURRENTLY busy_n_idx ON busy (n)"];
-    let migrating = tokio::spawn(async move { run(&url, Widening(make), patience).await });
+    let migrating = tokio::spawn(async move { run(&url, Widening(make), policy).await });
     let waiting = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             match build_in_progress(&watcher).await {
@@ -261,7 +261,7 @@ async fn concurrent_index_waits_for_old_transactions_and_is_built_once() {
     });
     let index = waiting.await.expect("the build waits for the open transaction");
     // Several times the limit that other migrations have for one lock.
-    tokio::time::sleep(patience.lock * 4).await;
+    tokio::time::sleep(policy.lock * 4).await;
     let broken = "SELECT count(*) FROM pg_index WHERE NOT indisvalid AND indexrelid = $1";
     let still_building: i64 = watcher.query_one(broken, &[&index]).await.unwrap().get(0);
     assert_eq!(still_building, 1, "the build was given up while it waited");

@@ -1,7 +1,9 @@
 //! Notifications: an account's own, and the order in which all of them become visible.
 
-use recado_domain::notifications::{NotificationFeed, NotificationQuery, NotificationStore, Told};
-use recado_domain::shared::{AccountId, Event, EventKind, Notification, NotificationId, NotificationKind, SliceQuery};
+use recado_domain::notifications::{NotificationFeed, NotificationQuery, NotificationStore, SequencedNotification};
+use recado_domain::shared::{
+    AccountId, CursorQuery, Event, EventKind, NotificationDraft, NotificationId, NotificationKind,
+};
 use recado_postgres::{PgNotificationFeed, PgNotifications};
 use serde_json::json;
 use uuid::Uuid;
@@ -9,7 +11,7 @@ use uuid::Uuid;
 use crate::support::{World, id, position};
 
 fn note(title: &str) -> Event {
-    Event::Notification(Notification {
+    Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: title.into(),
         message: "m".into(),
@@ -18,17 +20,17 @@ fn note(title: &str) -> Event {
 }
 
 fn store(world: &World) -> PgNotifications {
-    PgNotifications::new(world.tenants.clone(), world.platform.clone())
+    PgNotifications::new(world.tenants.clone(), world.owner.clone())
 }
 
 fn feed(world: &World) -> PgNotificationFeed {
-    PgNotificationFeed::new(world.platform.clone())
+    PgNotificationFeed::new(world.owner.clone())
 }
 
 fn asked(unread: bool, cursor: Option<Uuid>, limit: i64) -> NotificationQuery {
     NotificationQuery {
         unread,
-        slice: SliceQuery { cursor, limit },
+        page: CursorQuery { cursor, limit },
     }
 }
 
@@ -37,8 +39,11 @@ async fn titles(world: &World, account: AccountId, unread: bool) -> Vec<String> 
     found.data.into_iter().map(|one| one.title).collect()
 }
 
-fn told(told: &[Told]) -> Vec<&str> {
-    told.iter().map(|one| one.notification.title.as_str()).collect()
+fn notification_titles(notifications: &[SequencedNotification]) -> Vec<&str> {
+    notifications
+        .iter()
+        .map(|one| one.notification.title.as_str())
+        .collect()
 }
 
 #[tokio::test]
@@ -88,28 +93,39 @@ async fn a_stream_is_told_again_what_came_after_its_last_one() {
     world.leave(account, &[note("c")]).await;
     world.relay().await;
     let all = feed(&world).after(0, 100).await.unwrap();
-    assert_eq!(told(&all), ["a", "b", "x", "c"]);
-    assert_eq!(feed(&world).latest().await.unwrap(), all[3].place);
-    assert_eq!(told(&feed(&world).after(all[0].place, 2).await.unwrap()), ["b", "x"]);
-    let place_of = async |account, at: usize| {
+    assert_eq!(notification_titles(&all), ["a", "b", "x", "c"]);
+    assert_eq!(feed(&world).latest().await.unwrap(), all[3].seq);
+    assert_eq!(
+        notification_titles(&feed(&world).after(all[0].seq, 2).await.unwrap()),
+        ["b", "x"]
+    );
+    let seq_of = async |account, at: usize| {
         let id = all[at].notification.id;
-        feed(&world).place_of(account, id).await.unwrap()
+        feed(&world).seq_of(account, id).await.unwrap()
     };
-    assert_eq!(place_of(account, 0).await, Some(all[0].place));
-    assert_eq!(place_of(account, 2).await, None, "another account's names nothing");
-    assert_eq!(place_of(other, 0).await, None);
+    assert_eq!(seq_of(account, 0).await, Some(all[0].seq));
+    assert_eq!(seq_of(account, 2).await, None, "another account's names nothing");
+    assert_eq!(seq_of(other, 0).await, None);
     let between = async |account, after: usize, until: usize, limit| {
-        let (after, until) = (all[after].place, all[until].place);
+        let (after, until) = (all[after].seq, all[until].seq);
         feed(&world).between(account, after, until, limit).await.unwrap()
     };
-    assert_eq!(told(&between(account, 0, 3, 100).await), ["b", "c"]);
-    assert_eq!(told(&between(account, 0, 3, 1).await), ["b"], "the oldest first");
-    assert_eq!(told(&between(account, 0, 2, 9).await), ["b"], "nothing after the end");
+    assert_eq!(notification_titles(&between(account, 0, 3, 100).await), ["b", "c"]);
+    assert_eq!(
+        notification_titles(&between(account, 0, 3, 1).await),
+        ["b"],
+        "the oldest first"
+    );
+    assert_eq!(
+        notification_titles(&between(account, 0, 2, 9).await),
+        ["b"],
+        "nothing after the end"
+    );
     assert_eq!(between(account, 3, 3, 9).await, []);
-    assert_eq!(told(&between(other, 0, 3, 9).await), ["x"]);
+    assert_eq!(notification_titles(&between(other, 0, 3, 9).await), ["x"]);
 }
 
-/// Whoever reads after the last place it saw, again and again, while many write, sees each once and in order.
+/// Whoever reads after the last sequence number it saw, again and again, while many write, sees each once and in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_place_comes_late() {
     let world = World::new().await;
@@ -129,13 +145,13 @@ async fn no_place_comes_late() {
         let (mut last, mut seen) = (0, 0);
         while seen < 120 {
             for one in feed(&world).after(last, 7).await.unwrap() {
-                assert!(one.place > last);
-                last = one.place;
+                assert!(one.seq > last);
+                last = one.seq;
                 seen += 1;
             }
             if seen < 120 && world.number("SELECT count(*) FROM notifications").await == 120 {
                 let rest = feed(&world).after(last, 200).await.unwrap();
-                assert_eq!(rest.len(), 120 - seen, "a place came late");
+                assert_eq!(rest.len(), 120 - seen, "a sequence number came late");
                 seen = 120;
             }
         }

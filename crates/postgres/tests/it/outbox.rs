@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::CampaignStore;
-use recado_domain::shared::{Audit, AuditAction, Event, EventKind, Notification, NotificationKind};
+use recado_domain::shared::{Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind};
 use serde_json::json;
 
 use crate::relay::note;
@@ -21,7 +21,7 @@ async fn events_become_audit_entries_and_notifications_of_their_moment() {
         ip_address: Some("10.0.0.1".into()),
         support_admin: None,
     };
-    let notification = Notification {
+    let notification = NotificationDraft {
         kind: NotificationKind::Warning,
         title: "t".into(),
         message: "m".into(),

@@ -107,7 +107,7 @@ async fn one_connection_serves_many_accounts_in_turn() {
     }
     // What finds nothing keeps the connection, too.
     assert!(
-        PgRuns::new(one.clone(), world.platform.clone())
+        PgRuns::new(one.clone(), world.owner.clone())
             .facts(world.account, CampaignId(id()))
             .await
             .unwrap()

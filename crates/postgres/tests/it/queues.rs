@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use recado_domain::shared::StoreError;
-use recado_postgres::{Census, Kind, PgQueues, PlatformPool, Queue, TenantPool};
+use recado_postgres::{OwnerPool, PgQueues, PoolLabels, PoolRegistry, Queue, TenantPool};
 
 use crate::support::World;
 
 async fn read(world: &World) -> BTreeMap<String, Queue> {
-    let queues = PgQueues::new(world.platform.clone()).read().await.unwrap();
+    let queues = PgQueues::new(world.owner.clone()).read().await.unwrap();
     queues.into_iter().map(|queue| (queue.name.clone(), queue)).collect()
 }
 
@@ -109,32 +109,32 @@ async fn a_long_queue_is_not_counted_to_its_end() {
 #[tokio::test]
 async fn pools_are_counted_by_what_they_are_for() {
     let world = World::new().await;
-    let census = Census::default();
-    let config = world.db.config().counted(&census, "requests");
+    let pool_registry = PoolRegistry::default();
+    let config = world.db.config().counted(&pool_registry, "requests");
     let (one, other) = (TenantPool::new(&config).unwrap(), TenantPool::new(&config).unwrap());
     let mut small = config.clone();
     (small.size, small.wait_timeout) = (1, Duration::from_millis(50));
-    let platform = PlatformPool::new(&small).unwrap();
+    let owner = OwnerPool::new(&small).unwrap();
     let (tenants, owners) = (
-        Kind {
+        PoolLabels {
             purpose: "requests",
             role: "tenant",
         },
-        Kind {
+        PoolLabels {
             purpose: "requests",
             role: "platform",
         },
     );
-    assert_eq!(census.figures()[&tenants].usage.max, 2 * config.size);
+    assert_eq!(pool_registry.stats()[&tenants].usage.max, 2 * config.size);
     drop(other);
-    assert_eq!(census.figures()[&tenants].usage.max, config.size);
+    assert_eq!(pool_registry.stats()[&tenants].usage.max, config.size);
     // Two at once find one connection between them: held by a lock, it does not come back in time.
     let blocker = world.db.client().await;
     blocker
         .batch_execute("BEGIN; LOCK TABLE campaign_queue IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
-    let queues = PgQueues::new(platform);
+    let queues = PgQueues::new(owner);
     let (first, second) = tokio::join!(queues.read(), queues.read());
     blocker.batch_execute("ROLLBACK").await.unwrap();
     assert!(
@@ -142,7 +142,7 @@ async fn pools_are_counted_by_what_they_are_for() {
             .iter()
             .any(|end| matches!(end, Err(StoreError::Unavailable(_))))
     );
-    let figures = census.figures()[&owners];
-    assert_eq!((figures.usage.max, figures.waited_in_vain), (1, 1));
+    let stats = pool_registry.stats()[&owners];
+    assert_eq!((stats.usage.max, stats.acquire_timeouts), (1, 1));
     drop(one);
 }

@@ -13,7 +13,7 @@ use recado_domain::folders::{FolderQuery, FolderStore};
 use recado_domain::links::LinkStore;
 use recado_domain::segments::SegmentStore;
 use recado_domain::shared::{
-    AccountId, ContactId, ConversationId, PageQuery, ProfileId, SegmentId, SliceQuery, StoreError, SubscriptionId,
+    AccountId, ContactId, ConversationId, CursorQuery, PageQuery, ProfileId, SegmentId, StoreError, SubscriptionId,
     WebhookId,
 };
 use recado_domain::templates::TemplateStore;
@@ -229,25 +229,25 @@ async fn contacts_and_what_is_kept_of_them_are_read_in_one_flush() {
     let (world, wire, _) = wired().await;
     let (account, pool) = (world.account, || wire.tenants.clone());
     let (contacts, segments) = (PgContacts::new(pool()), PgSegments::new(pool()));
-    let slice = SliceQuery { cursor: None, limit: 2 };
+    let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let everybody = ContactQuery {
         filter: ContactFilter::default(),
-        slice: slice.clone(),
+        page: cursor_query.clone(),
     };
     let folders = FolderQuery {
         kind: None,
-        slice: slice.clone(),
+        page: cursor_query.clone(),
     };
     assert_flushed_once!(
         wire,
         contacts.list(account, &everybody),
         contacts.find(account, ContactId(id())),
-        PgTags::new(pool()).list(account, &slice),
-        segments.list(account, &slice),
+        PgTags::new(pool()).list(account, &cursor_query),
+        segments.list(account, &cursor_query),
         segments.find(account, SegmentId(id())),
         PgFolders::new(pool()).list(account, &folders),
-        PgAutomations::new(pool()).list(account, &slice),
-        PgLinks::new(pool(), world.platform.clone()).list(account, &slice),
+        PgAutomations::new(pool()).list(account, &cursor_query),
+        PgLinks::new(pool(), world.owner.clone()).list(account, &cursor_query),
     );
 }
 
@@ -263,7 +263,7 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
         descending: true,
         folder_id: None,
     };
-    let slice = SliceQuery { cursor: None, limit: 2 };
+    let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let (campaigns, templates, profiles) = (
         PgCampaigns::new(pool()),
         PgTemplates::new(pool()),
@@ -279,11 +279,11 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
         campaigns.list(account, &list),
         campaigns.stats(account, campaign.id),
         campaigns.sends(account, campaign.id, page),
-        campaigns.dangling_references(account, &campaign),
-        PgRuns::new(pool(), world.platform.clone()).announced(run),
+        campaigns.unknown_references(account, &campaign),
+        PgRuns::new(pool(), world.owner.clone()).announced(run),
         templates.find(account, campaign.template_id.unwrap()),
         templates.find_by_meta_id(account, "1"),
-        profiles.list(account, &slice),
+        profiles.list(account, &cursor_query),
         profiles.find(account, ProfileId(id())),
         profiles.default_profile(account),
     );
@@ -294,20 +294,20 @@ async fn conversations_bills_and_endpoints_are_read_in_one_flush() {
     let (world, wire, _) = wired().await;
     let (account, pool) = (world.account, || wire.tenants.clone());
     let page = PageQuery::new(None, None, 20, 100);
-    let slice = SliceQuery { cursor: None, limit: 2 };
+    let cursor_query = CursorQuery { cursor: None, limit: 2 };
     let open = ConversationQuery {
         status: None,
-        slice: slice.clone(),
+        page: cursor_query.clone(),
     };
     let (conversations, subscriptions, webhooks) = (
-        PgConversations::new(pool(), world.platform.clone()),
+        PgConversations::new(pool(), world.owner.clone()),
         PgSubscriptions::new(pool()),
         PgWebhooks::new(pool()),
     );
     assert_flushed_once!(
         wire,
         conversations.list(account, &open),
-        conversations.messages(account, ConversationId(id()), &slice),
+        conversations.messages(account, ConversationId(id()), &cursor_query),
         subscriptions.overview(account),
         subscriptions.find(account, SubscriptionId(id())),
         subscriptions.history(account, page),

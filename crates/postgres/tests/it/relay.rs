@@ -9,14 +9,14 @@ use recado_domain::audit::{AuditFilter, AuditStore};
 use recado_domain::campaigns::CampaignStore;
 use recado_domain::shared::StoreError;
 use recado_domain::shared::{
-    AccountId, Audit, AuditAction, Event, EventKind, Notification, NotificationKind, PageQuery,
+    AccountId, Audit, AuditAction, Event, EventKind, NotificationDraft, NotificationKind, PageQuery,
 };
 use serde_json::json;
 
 use crate::support::{World, event, id};
 
 pub(crate) fn note(title: &str) -> Event {
-    Event::Notification(Notification {
+    Event::Notification(NotificationDraft {
         kind: NotificationKind::Info,
         title: title.into(),
         message: "m".into(),

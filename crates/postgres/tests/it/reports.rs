@@ -100,7 +100,7 @@ fn every_report_equals_a_recomputation_after_any_history() {
                 let world = World::new().await;
                 let mut history = History::begin(&world).await;
                 // It begins with rows that nobody counted.
-                let rollups = PgRollups::new(world.platform.clone());
+                let rollups = PgRollups::new(world.owner.clone());
                 rollups.rebuild(world.account).await.unwrap();
                 for step in steps {
                     history.play(&world, step).await;

@@ -14,7 +14,7 @@ const NEXT: OffsetDateTime = datetime!(2099-01-01 0:00 UTC);
 const LONG: Duration = Duration::minutes(5);
 
 fn store(world: &World) -> PgRfm {
-    PgRfm::new(world.tenants.clone(), world.platform.clone())
+    PgRfm::new(world.tenants.clone(), world.owner.clone())
 }
 
 /// So many paid orders, one of them the last and worth everything.

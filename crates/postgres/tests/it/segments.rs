@@ -8,7 +8,7 @@ use proptest::test_runner::{Config, TestRunner};
 use recado_domain::campaigns::{AudienceFilters, Campaign, CampaignStore, Refusal, RunStore, StartOutcome};
 use recado_domain::contacts::{ContactFilter, ContactQuery, ContactStore};
 use recado_domain::segments::{MembersAdded, Segment, SegmentChange, SegmentDraft, SegmentStore};
-use recado_domain::shared::{AccountId, ContactId, SegmentId, SliceQuery};
+use recado_domain::shared::{AccountId, ContactId, CursorQuery, SegmentId};
 use recado_postgres::PgSegments;
 use serde_json::{Map, Value, json};
 use time::macros::datetime;
@@ -50,8 +50,8 @@ async fn contact(world: &World, account: AccountId, city: &str) -> ContactId {
     made.unwrap().id
 }
 
-fn slice(cursor: Option<Uuid>, limit: i64) -> SliceQuery {
-    SliceQuery { cursor, limit }
+fn cursor_query(cursor: Option<Uuid>, limit: i64) -> CursorQuery {
+    CursorQuery { cursor, limit }
 }
 
 #[tokio::test]
@@ -101,7 +101,10 @@ async fn a_segment_is_stored_changed_by_the_field_and_gone() {
     assert!(!store.delete(world.account, vip.id, later).await.unwrap());
     assert_eq!(store.find(world.account, vip.id).await.unwrap(), None);
     assert_eq!(store.update(world.account, vip.id, &change, later).await.unwrap(), None);
-    assert_eq!(store.list(world.account, &slice(None, 10)).await.unwrap().data, []);
+    assert_eq!(
+        store.list(world.account, &cursor_query(None, 10)).await.unwrap().data,
+        []
+    );
 }
 
 #[tokio::test]
@@ -192,9 +195,9 @@ async fn a_list_is_walked_by_its_cursor() {
         );
     }
     ids.reverse();
-    let first = store.list(world.account, &slice(None, 3)).await.unwrap();
+    let first = store.list(world.account, &cursor_query(None, 3)).await.unwrap();
     let second = store
-        .list(world.account, &slice(position(first.next_cursor), 3))
+        .list(world.account, &cursor_query(position(first.next_cursor), 3))
         .await
         .unwrap();
     let walked: Vec<SegmentId> = first
@@ -205,7 +208,7 @@ async fn a_list_is_walked_by_its_cursor() {
         .collect();
     assert_eq!((walked, first.has_more, second.has_more), (ids, true, false));
     let other = world.another_account().await;
-    assert_eq!(store.list(other, &slice(None, 3)).await.unwrap().data, []);
+    assert_eq!(store.list(other, &cursor_query(None, 3)).await.unwrap().data, []);
 }
 
 #[tokio::test]
@@ -227,10 +230,10 @@ async fn a_page_of_segments_is_one_statement() {
             .unwrap();
     }
     // What a new connection asks first is no part of a page.
-    store.list(world.account, &slice(None, 1)).await.unwrap();
+    store.list(world.account, &cursor_query(None, 1)).await.unwrap();
     for size in [1, 100] {
         wire.executed();
-        let page = store.list(world.account, &slice(None, size)).await.unwrap();
+        let page = store.list(world.account, &cursor_query(None, size)).await.unwrap();
         assert_eq!(page.data.len(), usize::try_from(size).unwrap());
         assert!(page.data.iter().all(|segment| segment.members == 1));
         assert_eq!(wire.executed(), 1, "a page of {size}");
@@ -401,7 +404,7 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
         }
     }
     let page = segments(&world)
-        .list(world.account, &slice(None, 100))
+        .list(world.account, &cursor_query(None, 100))
         .await
         .unwrap()
         .data;
@@ -423,7 +426,7 @@ async fn compare(people: Vec<Person>, wanted: Vec<(AudienceFilters, Vec<usize>)>
                 segment_id: Some(segment.id),
                 ..ContactFilter::default()
             },
-            slice: slice(None, 100),
+            page: cursor_query(None, 100),
         };
         let listed = world.contacts().list(world.account, &query).await.unwrap().data;
         assert_eq!(

@@ -7,7 +7,7 @@ use crate::support::World;
 impl World {
     /// Refreshes until no table is stale, and returns how many were.
     async fn refresh_statistics(&self) -> usize {
-        let statistics = PgStatistics::new(self.platform.clone());
+        let statistics = PgStatistics::new(self.owner.clone());
         let mut refreshed = 0;
         // Sessions report their changes about once a second, unless they are asked to.
         self.sql("SELECT pg_stat_force_next_flush()").await;

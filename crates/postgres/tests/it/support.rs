@@ -13,7 +13,7 @@ use recado_domain::templates::{
 };
 use recado_postgres::testing::TestDatabase;
 use recado_postgres::{
-    PgAccounts, PgAudit, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, PlatformPool, TenantPool,
+    OwnerPool, PgAccounts, PgAudit, PgCampaigns, PgContacts, PgDeliveries, PgOutbox, PgRuns, PgTemplates, TenantPool,
 };
 use time::macros::datetime;
 use time::{Duration, OffsetDateTime};
@@ -25,7 +25,7 @@ pub(crate) const LEASE: Duration = Duration::seconds(60);
 
 pub(crate) struct World {
     pub(crate) tenants: TenantPool,
-    pub(crate) platform: PlatformPool,
+    pub(crate) owner: OwnerPool,
     pub(crate) client: Client,
     pub(crate) account: AccountId,
     pub(crate) user: UserId,
@@ -92,15 +92,15 @@ impl World {
 
     pub(crate) async fn with_slots_of_the_moment() -> Self {
         let db = TestDatabase::new().await;
-        let (tenants, platform) = (db.tenant_pool(), db.platform_pool());
+        let (tenants, owner) = (db.tenant_pool(), db.owner_pool());
         let client = db.client().await;
         let user = UserId(id());
-        let accounts = PgAccounts::new(platform.clone());
+        let accounts = PgAccounts::new(owner.clone());
         accounts.record_user(&session(user)).await.unwrap();
         let account = accounts.create(&account("loja"), user).await.unwrap().id;
         Self {
             tenants,
-            platform,
+            owner,
             client,
             account,
             user,
@@ -109,7 +109,7 @@ impl World {
     }
 
     pub(crate) async fn another_account(&self) -> AccountId {
-        PgAccounts::new(self.platform.clone())
+        PgAccounts::new(self.owner.clone())
             .create(&account("loja"), self.user)
             .await
             .unwrap()
@@ -138,7 +138,7 @@ impl World {
     }
 
     pub(crate) fn runs(&self) -> PgRuns {
-        PgRuns::new(self.tenants.clone(), self.platform.clone())
+        PgRuns::new(self.tenants.clone(), self.owner.clone())
     }
 
     pub(crate) fn deliveries(&self) -> PgDeliveries {
@@ -146,11 +146,11 @@ impl World {
     }
 
     pub(crate) fn outbox(&self) -> PgOutbox {
-        PgOutbox::new(self.platform.clone())
+        PgOutbox::new(self.owner.clone())
     }
 
     pub(crate) fn audit(&self) -> PgAudit {
-        PgAudit::new(self.platform.clone())
+        PgAudit::new(self.owner.clone())
     }
 
     /// One round of the relay of every kind; how many events got out of the way.
@@ -214,7 +214,7 @@ impl World {
         // Whatever the server of the tests does; connections that there are already do not hear of it.
         self.sql(&format!("ALTER DATABASE \"{database}\" SET synchronous_commit = on"))
             .await;
-        (self.tenants, self.platform) = (self.db.tenant_pool(), self.db.platform_pool());
+        (self.tenants, self.owner) = (self.db.tenant_pool(), self.db.owner_pool());
         self.sql(
             "CREATE TABLE seen (of text, commit text);
              GRANT INSERT ON seen TO PUBLIC;

@@ -1,7 +1,7 @@
 //! Message templates.
 
 use recado_domain::campaigns::{CampaignStatus, CampaignStore as _, RunStore};
-use recado_domain::shared::{FolderId, PageQuery, SliceQuery, StoreError, Write};
+use recado_domain::shared::{CursorQuery, FolderId, PageQuery, StoreError, Write};
 use recado_domain::templates::{
     Category, CategoryChange, HeaderType, MetaStatus, SyncReport, SyncedTemplate, Template, TemplateFilter,
     TemplateKey, TemplateSort, TemplateStore, TemplateType,
@@ -86,7 +86,10 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         .await
         .unwrap();
     let twice = templates.insert(&world.template("promo")).await;
-    assert!(matches!(twice, Err(StoreError::Taken { field: "name" })), "{twice:?}");
+    assert!(
+        matches!(twice, Err(StoreError::Duplicate { field: "name" })),
+        "{twice:?}"
+    );
     let lost = templates
         .insert(&Template {
             folder_id: Some(FolderId(id())),
@@ -94,7 +97,7 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         })
         .await;
     assert!(
-        matches!(lost, Err(StoreError::Dangling { field: "folder_id" })),
+        matches!(lost, Err(StoreError::UnknownReference { field: "folder_id" })),
         "{lost:?}"
     );
     let second = world.template("second");
@@ -104,7 +107,10 @@ async fn names_are_unique_by_language_and_folders_have_to_be_there() {
         ..second.clone()
     };
     let taken = templates.update(&renamed, &second, &[event(id())]).await;
-    assert!(matches!(taken, Err(StoreError::Taken { field: "name" })), "{taken:?}");
+    assert!(
+        matches!(taken, Err(StoreError::Duplicate { field: "name" })),
+        "{taken:?}"
+    );
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 0);
     assert!(templates.delete(world.account, second.id, NOW, &[]).await.unwrap());
     templates.insert(&world.template("second")).await.unwrap();
@@ -284,10 +290,14 @@ async fn cursors_walk_every_sort_without_loss_even_among_equals() {
             };
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
-                let slice = SliceQuery { cursor, limit: 2 };
-                let slice = world.templates().slice(world.account, &filter, &slice).await.unwrap();
-                seen.extend(slice.data.into_iter().map(|template| template.language));
-                cursor = slice.next_cursor;
+                let cursor_query = CursorQuery { cursor, limit: 2 };
+                let page = world
+                    .templates()
+                    .cursor_page(world.account, &filter, &cursor_query)
+                    .await
+                    .unwrap();
+                seen.extend(page.data.into_iter().map(|template| template.language));
+                cursor = page.next_cursor;
                 if cursor.is_none() {
                     break;
                 }
@@ -309,7 +319,7 @@ async fn an_unreadable_cursor_dangles() {
         templates.insert(&world.template(name)).await.unwrap();
     }
     let first = templates
-        .slice(world.account, &filter(), &SliceQuery { cursor: None, limit: 1 })
+        .cursor_page(world.account, &filter(), &CursorQuery { cursor: None, limit: 1 })
         .await
         .unwrap();
     let of_another_sort = first.next_cursor.unwrap();
@@ -322,13 +332,13 @@ async fn an_unreadable_cursor_dangles() {
         (filter(), "00".into()),
         (by_name, of_another_sort),
     ] {
-        let slice = SliceQuery {
+        let cursor_query = CursorQuery {
             cursor: Some(cursor.clone()),
             limit: 1,
         };
-        let refused = templates.slice(world.account, &filter, &slice).await;
+        let refused = templates.cursor_page(world.account, &filter, &cursor_query).await;
         assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "cursor" })),
+            matches!(refused, Err(StoreError::UnknownReference { field: "cursor" })),
             "{cursor}: {refused:?}"
         );
     }

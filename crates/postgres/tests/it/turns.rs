@@ -284,10 +284,7 @@ fn portion(messages: u32, time: Duration) -> Portion {
 #[tokio::test]
 async fn a_throttled_number_halves_its_rate_once_and_recovers() {
     let world = World::new().await;
-    let (paces, others) = (
-        PgPaces::new(world.platform.clone()),
-        PgPaces::new(world.platform.clone()),
-    );
+    let (paces, others) = (PgPaces::new(world.owner.clone()), PgPaces::new(world.owner.clone()));
     // Time passes.
     let age = async |seconds: i64| {
         let past =
@@ -316,7 +313,7 @@ async fn a_throttled_number_halves_its_rate_once_and_recovers() {
 #[tokio::test]
 async fn a_throttled_rate_moves_places_apart() {
     let world = World::new().await;
-    let paces = PgPaces::new(world.platform.clone());
+    let paces = PgPaces::new(world.owner.clone());
     paces.slow_down("1", 1000.0).await.unwrap();
     world
         .sql("UPDATE number_paces SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
@@ -341,7 +338,7 @@ async fn a_throttled_rate_moves_places_apart() {
 #[tokio::test]
 async fn a_numbers_places_are_given_out_once() {
     let world = World::new().await;
-    let paces = PgPaces::new(world.platform.clone());
+    let paces = PgPaces::new(world.owner.clone());
     let step = Duration::seconds(10);
     let reserve = |number: &'static str| {
         let paces = paces.clone();
@@ -368,7 +365,7 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
     world.people(2).await;
     let worker = id();
     let (_, run) = world.started(worker).await;
-    let paces = PgPaces::new(world.platform.clone());
+    let paces = PgPaces::new(world.owner.clone());
     for _ in 0..2 {
         paces.reserve("1", portion(1, Duration::seconds(10))).await.unwrap();
         world.in_flight(run, worker, 1).await;

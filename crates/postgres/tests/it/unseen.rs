@@ -23,7 +23,7 @@ use recado_postgres::{
 };
 use serde_json::Map;
 use uuid::Uuid;
-use world::{Known, PART, SLICE, newest, unseen};
+use world::{FIRST_PAGE, Known, PART, newest, unseen};
 
 use crate::contacts::{draft, upserted};
 use crate::deliveries::news;
@@ -293,16 +293,19 @@ async fn pages_of_people(mut world: World) {
                 ..ContactFilter::default()
             };
             world.count_reads().await;
-            let query = ContactQuery { filter, slice: SLICE };
+            let query = ContactQuery {
+                filter,
+                page: FIRST_PAGE,
+            };
             let page = world.contacts().list(account, &query).await.unwrap();
             assert_eq!(page.data.len(), PART);
             world.assert_few_of(rows, "contacts").await;
         }
         world.count_reads().await;
-        let conversations = PgConversations::new(world.tenants.clone(), world.platform.clone());
+        let conversations = PgConversations::new(world.tenants.clone(), world.owner.clone());
         let query = ConversationQuery {
             status: Some(ConversationStatus::Open),
-            slice: newest(),
+            page: newest(),
         };
         let page = conversations.list(account, &query).await.unwrap();
         assert_eq!(page.data.len(), PART);
@@ -316,17 +319,17 @@ async fn pages_of_people(mut world: World) {
 async fn pages_of_what_happened(mut world: World) {
     for (account, rows) in world.both().await {
         world.count_reads().await;
-        let notifications = PgNotifications::new(world.tenants.clone(), world.platform.clone());
+        let notifications = PgNotifications::new(world.tenants.clone(), world.owner.clone());
         let query = NotificationQuery {
             unread: false,
-            slice: SLICE,
+            page: FIRST_PAGE,
         };
         assert_eq!(notifications.list(account, &query).await.unwrap().data.len(), PART);
         drop(notifications);
         world.assert_few_of(rows, "notifications").await;
         world.count_reads().await;
         let webhooks = PgWebhooks::new(world.tenants.clone());
-        let limit = SLICE.limit;
+        let limit = FIRST_PAGE.limit;
         let query = FeedQuery {
             after: None,
             kind: None,
@@ -349,13 +352,13 @@ async fn pages_of_what_happened(mut world: World) {
 
 /// Asked for all accounts at once, of each line as many as are wanted.
 async fn deliveries_of_webhooks(mut world: World) {
-    let queue = |world: &World| PgDeliveryQueue::new(world.platform.clone());
+    let queue = |world: &World| PgDeliveryQueue::new(world.owner.clone());
     for (account, rows) in world.both().await {
         let line = world.text(&format!("key('{account}', 1)")).await.unwrap();
         let wanted = Wanted {
-            lines: vec![(line.parse::<Uuid>().unwrap().into(), 2 * SLICE.limit)],
+            lines: vec![(line.parse::<Uuid>().unwrap().into(), 2 * FIRST_PAGE.limit)],
             others: 0,
-            limit: 2 * SLICE.limit,
+            limit: 2 * FIRST_PAGE.limit,
         };
         world.count_reads().await;
         let claimed = queue(&world).claim(&wanted, LEASE).await.unwrap();

@@ -98,7 +98,7 @@ async fn a_contact_is_known_by_its_phone_or_its_user_id_and_only_added_to() {
     };
     let taken = upsert(&world, &told(both)).await;
     assert!(
-        matches!(taken, Err(StoreError::Taken { field: "wa_user_id" })),
+        matches!(taken, Err(StoreError::Duplicate { field: "wa_user_id" })),
         "{taken:?}"
     );
     assert_eq!(found(&world, bia).await.name, "Bia");
@@ -123,7 +123,7 @@ async fn a_tag_of_nobody_or_of_others_leaves_nothing() {
         };
         let refused = upsert(&world, &labelled).await;
         assert!(
-            matches!(refused, Err(StoreError::Dangling { field: "tag_ids" })),
+            matches!(refused, Err(StoreError::UnknownReference { field: "tag_ids" })),
             "{refused:?}"
         );
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use recado_domain::shared::{
-    AccountId, Event, Insert, Notification, NotificationKind, PageQuery, Sealed, UpdateOutcome, WebhookEventId,
+    AccountId, Event, Insert, NotificationDraft, NotificationKind, PageQuery, Sealed, UpdateOutcome, WebhookEventId,
     WebhookId, WebhookKind, WebhookLogId,
 };
 use recado_domain::webhooks::{
@@ -23,7 +23,7 @@ fn store(world: &World) -> PgWebhooks {
 }
 
 fn queue(world: &World) -> PgDeliveryQueue {
-    PgDeliveryQueue::new(world.platform.clone())
+    PgDeliveryQueue::new(world.owner.clone())
 }
 
 fn stored(name: &str) -> StoredWebhook {
@@ -153,7 +153,7 @@ async fn endpoint_id_is_unique_over_all_accounts() {
     let other = world.another_account().await;
     assert!(store.insert(other, &endpoint, 2, &[]).await.is_err());
     assert_eq!(store.find(other, endpoint.webhook.id).await.unwrap(), None);
-    let inbound = PgInbound::new(world.tenants.clone(), world.platform.clone());
+    let inbound = PgInbound::new(world.tenants.clone(), world.owner.clone());
     let (account, found) = inbound.endpoint(endpoint.webhook.id).await.unwrap().unwrap();
     assert_eq!((account, found.webhook.id), (world.account, endpoint.webhook.id));
     assert!(store.delete(world.account, endpoint.webhook.id, &[]).await.unwrap());
@@ -348,7 +348,7 @@ async fn an_endpoints_failures_are_remembered_as_long_as_nothing_else_happened()
     note(failing(known, NOW)).await;
     note(HealthNote::Recovered).await;
     assert_eq!(since().await, None);
-    let told = Event::Notification(Notification {
+    let told = Event::Notification(NotificationDraft {
         kind: NotificationKind::Warning,
         title: "t".into(),
         message: "m".into(),
@@ -624,13 +624,13 @@ async fn a_feed_is_followed_to_its_end_and_beyond() {
             kind: kind.map(str::to_owned),
             limit,
         };
-        let slice = store.feed(account, &query).await.unwrap();
-        let seen: Vec<String> = slice
+        let page = store.feed(account, &query).await.unwrap();
+        let seen: Vec<String> = page
             .data
             .iter()
             .map(|body| format!("{}{}", body.kind, body.data["n"]))
             .collect();
-        (seen.join(" "), slice.next_cursor, slice.has_more)
+        (seen.join(" "), page.next_cursor, page.has_more)
     };
     assert_eq!(ask(None, None, 5).await, (String::new(), None, false));
     happen(&world, account, WebhookKind::MessageSent, 3).await;

@@ -1,7 +1,7 @@
 //! Connected numbers, callbacks as received, and the directory between them.
 
 use recado_domain::media::{MediaPath, MediaType};
-use recado_domain::shared::{AccountId, CallbackId, ProfileId, Sealed, SliceQuery, StoreError, UpdateOutcome};
+use recado_domain::shared::{AccountId, CallbackId, CursorQuery, ProfileId, Sealed, StoreError, UpdateOutcome};
 use recado_domain::whatsapp::{CallbackStore, FileIdStore, Profile, ProfileStore, StoredProfile};
 use recado_postgres::{PgCallbacks, PgFileIds, PgProfiles};
 use time::Duration;
@@ -41,22 +41,22 @@ async fn a_number_is_stored_changed_and_deleted() {
     assert_eq!(profiles.default_profile(account).await.unwrap(), Some(first.clone()));
     assert_eq!(profiles.default_profile(other).await.unwrap(), None);
 
-    let slice = profiles
-        .list(account, &SliceQuery { cursor: None, limit: 1 })
+    let page = profiles
+        .list(account, &CursorQuery { cursor: None, limit: 1 })
         .await
         .unwrap();
-    assert_eq!((slice.data, slice.has_more), (vec![second.clone()], true));
-    let slice = profiles
+    assert_eq!((page.data, page.has_more), (vec![second.clone()], true));
+    let page = profiles
         .list(
             account,
-            &SliceQuery {
-                cursor: position(slice.next_cursor),
+            &CursorQuery {
+                cursor: position(page.next_cursor),
                 limit: 1,
             },
         )
         .await
         .unwrap();
-    assert_eq!((slice.data, slice.has_more), (vec![first.clone()], false));
+    assert_eq!((page.data, page.has_more), (vec![first.clone()], false));
 
     let mut changed = first.clone();
     changed.profile.messages_per_second = None;
@@ -85,7 +85,7 @@ async fn a_number_is_connected_once_an_account() {
     assert!(
         matches!(
             twice,
-            Err(StoreError::Taken {
+            Err(StoreError::Duplicate {
                 field: "phone_number_id"
             })
         ),
@@ -99,7 +99,7 @@ async fn a_number_is_connected_once_an_account() {
     assert!(
         matches!(
             taken,
-            Err(StoreError::Taken {
+            Err(StoreError::Duplicate {
                 field: "phone_number_id"
             })
         ),
@@ -115,7 +115,7 @@ async fn a_number_is_connected_once_an_account() {
 async fn the_directory_knows_who_has_a_number_now() {
     let world = World::new().await;
     let profiles = PgProfiles::new(world.tenants.clone());
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     let other = world.another_account().await;
     let mine = profile("111");
     profiles.insert(world.account, &mine).await.unwrap();
@@ -153,7 +153,7 @@ async fn the_directory_knows_who_has_a_number_now() {
 #[tokio::test]
 async fn callbacks_are_leased_deferred_and_forgotten() {
     let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     let (first, second) = (CallbackId(id()), CallbackId(id()));
     callbacks.store(first, b"{\"a\":1}", Duration::ZERO).await.unwrap();
     callbacks.store(second, b"\xff", LEASE).await.unwrap();
@@ -177,7 +177,7 @@ async fn callbacks_are_leased_deferred_and_forgotten() {
 #[tokio::test]
 async fn claims_are_counted_until_a_callback_is_applied() {
     let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     let one = CallbackId(id());
     callbacks.store(one, b"{}", Duration::ZERO).await.unwrap();
     let mut claims = Vec::new();
@@ -206,7 +206,7 @@ async fn claims_are_counted_until_a_callback_is_applied() {
 #[tokio::test]
 async fn one_callback_goes_to_one_claimer() {
     let world = World::new().await;
-    let callbacks = PgCallbacks::new(world.platform.clone());
+    let callbacks = PgCallbacks::new(world.owner.clone());
     for _ in 0..10 {
         callbacks.store(CallbackId(id()), b"{}", Duration::ZERO).await.unwrap();
     }

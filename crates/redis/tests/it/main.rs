@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
-use recado_domain::limits::{Limit, RateCounter, Verdict};
-use recado_redis::RedisCounter;
+use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter};
+use recado_redis::RedisRateLimiter;
 
 const MINUTE: Limit = Limit {
     requests: 30,
@@ -28,12 +28,12 @@ fn url() -> String {
 }
 
 /// A counter with a connection of its own, and the patience that a busy machine needs.
-fn counter() -> RedisCounter {
-    counter_at(&url())
+fn limiter() -> RedisRateLimiter {
+    limiter_at(&url())
 }
 
-fn counter_at(url: &str) -> RedisCounter {
-    RedisCounter::new(url).unwrap().timeout(Duration::from_secs(10))
+fn limiter_at(url: &str) -> RedisRateLimiter {
+    RedisRateLimiter::new(url).unwrap().timeout(Duration::from_secs(10))
 }
 
 /// A key that no other test and no earlier run has used.
@@ -63,10 +63,10 @@ async fn say(url: &str, command: &[&str]) -> redis::Value {
 }
 
 /// Hits until one passes, and says when that was.
-async fn next_allowed(counter: &RedisCounter, key: &str, limit: Limit) -> i64 {
+async fn next_allowed(limiter: &RedisRateLimiter, key: &str, limit: Limit) -> i64 {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {
-        if counter.hit(key, limit).await.unwrap().allowed {
+        if limiter.hit(key, limit).await.unwrap().allowed {
             return now_ms();
         }
     }
@@ -75,15 +75,15 @@ async fn next_allowed(counter: &RedisCounter, key: &str, limit: Limit) -> i64 {
 
 #[tokio::test]
 async fn of_200_hits_at_once_exactly_30_pass() {
-    let (servers, key) = ([Arc::new(counter()), Arc::new(counter())], key("parallel"));
+    let (servers, key) = ([Arc::new(limiter()), Arc::new(limiter())], key("parallel"));
     let hits = (0..200).map(|number: usize| {
         let (server, key) = (Arc::clone(&servers[number % 2]), key.clone());
         async move { server.hit(&key, MINUTE).await.unwrap() }
     });
-    let verdicts = join_all(hits).await;
-    let allowed: Vec<&Verdict> = verdicts.iter().filter(|verdict| verdict.allowed).collect();
+    let decisions = join_all(hits).await;
+    let allowed: Vec<&RateLimitDecision> = decisions.iter().filter(|decision| decision.allowed).collect();
     assert_eq!(allowed.len(), 30);
-    let mut remaining: Vec<u32> = allowed.iter().map(|verdict| verdict.remaining).collect();
+    let mut remaining: Vec<u32> = allowed.iter().map(|decision| decision.remaining).collect();
     remaining.sort_unstable();
     assert_eq!(
         remaining,
@@ -91,10 +91,10 @@ async fn of_200_hits_at_once_exactly_30_pass() {
         "each of them took another place"
     );
     assert!(
-        verdicts
+        decisions
             .iter()
-            .filter(|verdict| !verdict.allowed)
-            .all(|verdict| verdict.remaining == 0)
+            .filter(|decision| !decision.allowed)
+            .all(|decision| decision.remaining == 0)
     );
 }
 
@@ -104,19 +104,19 @@ async fn the_window_slides_and_a_refused_hit_takes_no_place() {
         requests: 2,
         window: time::Duration::milliseconds(300),
     };
-    let (counter, key) = (counter(), key("slides"));
-    let first = counter.hit(&key, limit).await.unwrap();
-    let second = counter.hit(&key, limit).await.unwrap();
+    let (limiter, key) = (limiter(), key("slides"));
+    let first = limiter.hit(&key, limit).await.unwrap();
+    let second = limiter.hit(&key, limit).await.unwrap();
     assert!(first.allowed && second.allowed);
     // Hundreds of refused hits on the way; if they counted, nothing would ever pass.
-    let passed = next_allowed(&counter, &key, limit).await;
+    let passed = next_allowed(&limiter, &key, limit).await;
     assert!(
         passed >= first.reset_at_ms - 1,
         "passed at {passed}, before {}",
         first.reset_at_ms
     );
     // In any window of 300 ms only two: the third hit and the second one share the next.
-    let passed_next = next_allowed(&counter, &key, limit).await;
+    let passed_next = next_allowed(&limiter, &key, limit).await;
     assert!(passed_next >= passed && passed_next >= second.reset_at_ms - 1);
 }
 
@@ -126,36 +126,36 @@ async fn remaining_and_reset_tell_when_to_come_back() {
         requests: 2,
         window: time::Duration::MINUTE,
     };
-    let (counter, key) = (counter(), key("reset"));
+    let (limiter, key) = (limiter(), key("reset"));
     let before = now_ms();
-    let verdicts = [
-        counter.hit(&key, limit).await.unwrap(),
-        counter.hit(&key, limit).await.unwrap(),
-        counter.hit(&key, limit).await.unwrap(),
+    let decisions = [
+        limiter.hit(&key, limit).await.unwrap(),
+        limiter.hit(&key, limit).await.unwrap(),
+        limiter.hit(&key, limit).await.unwrap(),
     ];
     let after = now_ms();
-    let reset_at_ms = verdicts[0].reset_at_ms;
+    let reset_at_ms = decisions[0].reset_at_ms;
     assert!(
         (before + 60_000..=after + 60_001).contains(&reset_at_ms),
         "{reset_at_ms} is not the first hit's end"
     );
-    let told = verdicts.map(|verdict| (verdict.allowed, verdict.remaining, verdict.reset_at_ms));
+    let told = decisions.map(|decision| (decision.allowed, decision.remaining, decision.reset_at_ms));
     let wanted = [(true, 1), (true, 0), (false, 0)].map(|(allowed, remaining)| (allowed, remaining, reset_at_ms));
     assert_eq!(told, wanted);
     // By the clock of Redis, whatever ours says.
     let least = 60_000 - (after - before) - 2;
     assert!(
-        verdicts
+        decisions
             .iter()
-            .all(|verdict| (least..=60_001).contains(&verdict.wait_ms)),
-        "{verdicts:?}"
+            .all(|decision| (least..=60_001).contains(&decision.wait_ms)),
+        "{decisions:?}"
     );
-    let lowered = counter.hit(&key, Limit { requests: 1, ..limit }).await.unwrap();
+    let lowered = limiter.hit(&key, Limit { requests: 1, ..limit }).await.unwrap();
     assert!(
         !lowered.allowed && lowered.reset_at_ms >= reset_at_ms,
         "the second hit has to go too"
     );
-    let none = counter
+    let none = limiter
         .hit(&format!("{key}:none"), Limit { requests: 0, ..limit })
         .await
         .unwrap();
@@ -165,9 +165,9 @@ async fn remaining_and_reset_tell_when_to_come_back() {
 #[tokio::test]
 async fn keys_are_apart_and_expire_by_themselves() {
     let one = Limit { requests: 1, ..MINUTE };
-    let (counter, key) = (counter(), key("expires"));
-    assert!(counter.hit(&key, one).await.unwrap().allowed);
-    assert!(counter.hit(&format!("{key}:other"), one).await.unwrap().allowed);
+    let (limiter, key) = (limiter(), key("expires"));
+    assert!(limiter.hit(&key, one).await.unwrap().allowed);
+    assert!(limiter.hit(&format!("{key}:other"), one).await.unwrap().allowed);
     let redis::Value::Int(left_ms) = redis(&["PTTL", &format!("recado:limit:{key}")]).await else {
         panic!("no time to live");
     };
@@ -176,7 +176,7 @@ async fn keys_are_apart_and_expire_by_themselves() {
         window: time::Duration::milliseconds(200),
         ..one
     };
-    assert!(counter.hit(&format!("{key}:short"), short).await.unwrap().allowed);
+    assert!(limiter.hit(&format!("{key}:short"), short).await.unwrap().allowed);
     let deadline = Instant::now() + Duration::from_secs(10);
     while redis(&["EXISTS", &format!("recado:limit:{key}:short")]).await != redis::Value::Int(0) {
         assert!(Instant::now() < deadline, "the key does not expire");
@@ -185,13 +185,13 @@ async fn keys_are_apart_and_expire_by_themselves() {
 
 #[tokio::test]
 async fn a_flushed_script_is_loaded_again() {
-    let (counter, key) = (counter(), key("flush"));
-    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+    let (limiter, key) = (limiter(), key("flush"));
+    assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
     redis(&["SCRIPT", "FLUSH"]).await;
-    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 28);
+    assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 28);
     // What FLUSHALL does to this key, without emptying the windows of the tests beside this one.
     redis(&["DEL", &format!("recado:limit:{key}")]).await;
-    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+    assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
 }
 
 #[tokio::test]
@@ -200,8 +200,8 @@ async fn a_dropped_connection_is_replaced() {
     let url = url();
     let (scheme, server) = url.split_once("://").unwrap();
     let server = server.split('/').next().unwrap();
-    let (counter, key) = (counter_at(&format!("{scheme}://{server}/7")), key("dropped"));
-    assert_eq!(counter.hit(&key, MINUTE).await.unwrap().remaining, 29);
+    let (limiter, key) = (limiter_at(&format!("{scheme}://{server}/7")), key("dropped"));
+    assert_eq!(limiter.hit(&key, MINUTE).await.unwrap().remaining, 29);
     let list: String = redis::from_redis_value(redis(&["CLIENT", "LIST"]).await).unwrap();
     let own = list.lines().find(|line| line.contains(" db=7 ")).unwrap();
     let address = own.split(' ').find_map(|field| field.strip_prefix("addr=")).unwrap();
@@ -209,8 +209,8 @@ async fn a_dropped_connection_is_replaced() {
     let deadline = Instant::now() + Duration::from_secs(10);
     let counted = loop {
         assert!(Instant::now() < deadline, "no hit is counted any more");
-        match counter.hit(&key, MINUTE).await {
-            Ok(verdict) => break verdict,
+        match limiter.hit(&key, MINUTE).await {
+            Ok(decision) => break decision,
             Err(_) => tokio::task::yield_now().await,
         }
     };
@@ -229,10 +229,10 @@ async fn a_dead_redis_costs_little_and_then_nothing() {
         // The shortest of some: a busy machine makes single ones longer.
         let (mut first, mut second) = (Duration::MAX, Duration::MAX);
         for _ in 0..10 {
-            let counter = RedisCounter::new(&format!("redis://{address}")).unwrap();
+            let limiter = RedisRateLimiter::new(&format!("redis://{address}")).unwrap();
             for shortest in [&mut first, &mut second] {
                 let begun = Instant::now();
-                assert!(counter.hit("k", MINUTE).await.is_err());
+                assert!(limiter.hit("k", MINUTE).await.is_err());
                 *shortest = begun.elapsed().min(*shortest);
             }
         }
@@ -244,7 +244,7 @@ async fn a_dead_redis_costs_little_and_then_nothing() {
 #[test]
 fn a_malformed_address_is_named_without_its_password() {
     for url in ["", "localhost:6379", "http://localhost", "redis://:s3cret@:99999/x"] {
-        let error = RedisCounter::new(url)
+        let error = RedisRateLimiter::new(url)
             .err()
             .unwrap_or_else(|| panic!("{url:?} was taken"));
         assert!(!error.contains("s3cret"), "{error}");

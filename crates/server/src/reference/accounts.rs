@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::operation::{Answer, Body, Operation, created, data};
-use super::{Fault, Tag};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::accounts::{NewAccount, OwnAccount, OwnAccounts, SwitchTo};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Accounts",
     description: "The accounts of a person: those they belong to, a new one, another one.",
 };
@@ -22,9 +22,9 @@ pub(crate) fn list() -> Operation {
 }
 
 pub(crate) fn create() -> Operation {
-    let told = "Creates an account with the caller as its owner, on the plan `free`, and makes it the active one. A slug \
-                that is taken gets a number.";
-    Operation::new("Create an account", told)
+    let description = "Creates an account with the caller as its owner, on the plan `free`, and makes it the active \
+                one. A slug that is taken gets a number.";
+    Operation::new("Create an account", description)
         .body(Body::json::<NewAccount>())
         .answers(with_cookie(created::<OwnAccount>("The new account.").example(json!({
             "role": "owner", "account": { "logo_url": null },
@@ -39,7 +39,7 @@ pub(crate) fn switch() -> Operation {
     .body(Body::json::<SwitchTo>())
     .answers(with_cookie(data::<OwnAccount>("The account, active now.")))
     .refuses(
-        Fault::Auth,
+        ErrorCode::Auth,
         "Here also: the caller is no member of the account, or it is suspended.",
     )
 }

@@ -2,18 +2,20 @@
 
 use recado_domain::accounts::AccountStatus;
 use recado_domain::administration::{
-    AccountDetail, AccountRow, AdministrationStats, ChurnDay, RevenueDay, RevenueOverview,
+    AccountDetail, AccountRow, AdministrationStats, ChurnDay, PlatformRevenueDay, PlatformRevenueOverview,
 };
 use recado_domain::shared::Page;
 use serde_json::json;
 
-use super::operation::{Body, Operation, Parameter, created, data, gone, id_of, page_of, text, whole, word};
-use super::{Fault, Tag};
+use super::operation::{
+    Body, Operation, Parameter, created, data, id_of, no_content, page_of, string_enum, text, whole,
+};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::administration::{
-    Action, AdministeredAccount, ChangedAccount, Entered, Left, NewAccount, SupportReason, Told,
+    Action, ActionResult, AdministeredAccount, ChangedAccount, NewAccount, SupportEntry, SupportExit, SupportReason,
 };
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Platform",
     description: "What administrators of the platform do: over all accounts, with one, and inside one.",
 };
@@ -32,18 +34,18 @@ pub(crate) fn list() -> Operation {
         .takes_all(page_of((20, 100)))
         .takes(text("search", search).example("loja"))
         .takes(text("plan", "Only accounts on this plan, by its id.").example("growth"))
-        .takes(word::<AccountStatus>("status", "Only accounts in this status.").example("active"))
+        .takes(string_enum::<AccountStatus>("status", "Only accounts in this status.").example("active"))
         .answers(data::<Page<AccountRow>>("A page of accounts."))
 }
 
 pub(crate) fn create() -> Operation {
-    let told = "Makes an account that nobody is in. Whoever `owner_email` names is invited as its owner.";
-    Operation::new("Create an account for somebody", told)
+    let description = "Makes an account that nobody is in. Whoever `owner_email` names is invited as its owner.";
+    Operation::new("Create an account for somebody", description)
         .body(Body::json::<NewAccount>())
         .answers(created::<AdministeredAccount<'static>>(
             "The account, and its owner's invite where one was asked for.",
         ))
-        .refuses(Fault::Invalid, SLUG)
+        .refuses(ErrorCode::Invalid, SLUG)
 }
 
 pub(crate) fn get() -> Operation {
@@ -53,55 +55,61 @@ pub(crate) fn get() -> Operation {
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes an account: absent fields are kept; null clears `logo_url`. Its subscription is left alone.";
-    Operation::new("Change any account", told)
+    let description =
+        "Changes an account: absent fields are kept; null clears `logo_url`. Its subscription is left alone.";
+    Operation::new("Change any account", description)
         .takes(id_of(ID))
         .body(Body::change::<ChangedAccount>().example(json!({ "name": "Loja Centro", "logo_url": null })))
         .answers(
             data::<AdministeredAccount<'static>>("The account as it is now.")
                 .example(json!({ "name": "Loja Centro", "logo_url": null })),
         )
-        .refuses(Fault::Invalid, SLUG)
-        .refuses(Fault::Conflict, "It is being changed by another request.")
+        .refuses(ErrorCode::Invalid, SLUG)
+        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
 }
 
 pub(crate) fn delete() -> Operation {
-    let told = "Deletes an account for good: every row, its files, and its subscription at the payment gateway.";
-    Operation::new("Delete any account", told)
+    let description = "Deletes an account for good: every row, its files, and its subscription at the payment gateway.";
+    Operation::new("Delete any account", description)
         .takes(id_of(ID))
-        .answers(gone("The account is deleted; what is left of it is being removed."))
-        .refuses(Fault::Storage, "")
+        .answers(no_content(
+            "The account is deleted; what is left of it is being removed.",
+        ))
+        .refuses(ErrorCode::Storage, "")
 }
 
 pub(crate) fn act() -> Operation {
-    let told = "Suspends an account (it can do and send nothing; its runs pause), reactivates it, or changes its plan and \
-                that of its subscription.";
-    Operation::new("Act on an account", told)
+    let description = "Suspends an account (it can do and send nothing; its runs pause), reactivates it, or changes \
+                its plan and that of its subscription.";
+    Operation::new("Act on an account", description)
         .takes(id_of(ID))
         .body(Body::json::<Action>().example(json!({ "action": "change_plan", "plan": "growth" })))
-        .answers(data::<Told>("What was done."))
+        .answers(data::<ActionResult>("What was done."))
         .refuses(
-            Fault::Invalid,
+            ErrorCode::Invalid,
             "The action is unknown, or `plan` is missing or none of the catalogue.",
         )
-        .refuses(Fault::Conflict, "Its subscription is being changed by another request.")
+        .refuses(
+            ErrorCode::Conflict,
+            "Its subscription is being changed by another request.",
+        )
 }
 
 pub(crate) fn start_support() -> Operation {
-    let told = "Enters an account for four hours, with the role `admin`; who enters and why stands in its audit log. \
-                Sets the cookies of support mode and of the active account.";
-    Operation::new("Enter an account", told)
+    let description = "Enters an account for four hours, with the role `admin`; who enters and why stands in its audit \
+                log. Sets the cookies of support mode and of the active account.";
+    Operation::new("Enter an account", description)
         .takes(id_of(ID))
         .body(Body::json::<SupportReason>().optional())
-        .answers(data::<Entered>("The account that was entered."))
+        .answers(data::<SupportEntry>("The account that was entered."))
 }
 
 pub(crate) fn stop_support() -> Operation {
-    let told = "Leaves the account that was entered, and returns to the one before. Sets both cookies.";
-    Operation::new("Leave an account", told)
-        .answers(data::<Left>("The account that is returned to."))
+    let description = "Leaves the account that was entered, and returns to the one before. Sets both cookies.";
+    Operation::new("Leave an account", description)
+        .answers(data::<SupportExit>("The account that is returned to."))
         .refuses(
-            Fault::Internal,
+            ErrorCode::Internal,
             "Also where there is no support mode to leave: its cookie is missing.",
         )
 }
@@ -116,7 +124,7 @@ pub(crate) fn revenue() -> Operation {
         "Get the platform's revenue",
         "What subscriptions bring, as they are now.",
     )
-    .answers(data::<RevenueOverview>("The figures."))
+    .answers(data::<PlatformRevenueOverview>("The figures."))
 }
 
 pub(crate) fn daily_revenue() -> Operation {
@@ -125,7 +133,7 @@ pub(crate) fn daily_revenue() -> Operation {
         "What was paid, day by day, the oldest first.",
     )
     .takes(days())
-    .answers(data::<Vec<RevenueDay>>("The days."))
+    .answers(data::<Vec<PlatformRevenueDay>>("The days."))
 }
 
 pub(crate) fn churn() -> Operation {

@@ -2,11 +2,11 @@
 
 use recado_domain::api_keys::ApiKey;
 
-use super::operation::{Body, Operation, created, data, gone, id_of};
-use super::{Fault, Tag};
-use crate::routes::api_keys::{MadeKey, NewKey};
+use super::operation::{Body, Operation, created, data, id_of, no_content};
+use super::{ErrorCode, OpenApiTag};
+use crate::routes::api_keys::{CreatedApiKey, NewKey};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "API keys",
     description: "Keys with which programs act in the account, with the role `member`.",
 };
@@ -25,8 +25,8 @@ pub(crate) fn create() -> Operation {
         "Makes a key. It is told whole in this answer alone, and kept nowhere.",
     )
     .body(Body::json::<NewKey>())
-    .answers(created::<MadeKey<'_>>("The key, whole."))
-    .refuses(Fault::Invalid, "The account has as many keys as it may have.")
+    .answers(created::<CreatedApiKey<'_>>("The key, whole."))
+    .refuses(ErrorCode::Invalid, "The account has as many keys as it may have.")
 }
 
 pub(crate) fn delete() -> Operation {
@@ -35,5 +35,5 @@ pub(crate) fn delete() -> Operation {
         "Deletes a key: it is refused at once, and for good.",
     )
     .takes(id_of("The id of the key."))
-    .answers(gone("The key is deleted."))
+    .answers(no_content("The key is deleted."))
 }

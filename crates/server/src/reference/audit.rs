@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-use super::Tag;
+use super::OpenApiTag;
 use super::operation::{Operation, data, page_of, text};
 use crate::routes::audit::Logs;
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Audit log",
     description: "Who did what in the account, and when.",
 };
 
 pub(crate) fn list() -> Operation {
-    let told = "Entries by numbered pages, newest first. Whatever was answered before this request is in them.";
-    Operation::new("List audit entries", told)
+    let description = "Entries by numbered pages, newest first. Whatever was answered before this request is in them.";
+    Operation::new("List audit entries", description)
         .takes(text("entityType", "Only entries about this kind of thing.").example("campaign"))
         .takes(
             text(

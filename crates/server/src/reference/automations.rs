@@ -2,14 +2,14 @@
 
 use recado_domain::automations::Automation;
 use recado_domain::ingestion::Recorded;
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, data, id_of, slice};
-use super::{Fault, Tag};
+use super::operation::{Body, Operation, created, cursor_page, data, id_of};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::automations::{AutomationBody, ExecutionsBody};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Automations",
     description: "Automations that run in systems of the account, and what they did.",
 };
@@ -18,8 +18,10 @@ const ID: &str = "The automation's id.";
 
 pub(crate) fn list() -> Operation {
     Operation::new("List automations", "Automations of the account, newest first.")
-        .takes_all(slice())
-        .answers(data::<Slice<Automation>>("Automations, and where the next ones begin."))
+        .takes_all(cursor_page())
+        .answers(data::<CursorPage<Automation>>(
+            "Automations, and where the next ones begin.",
+        ))
 }
 
 pub(crate) fn create() -> Operation {
@@ -40,16 +42,16 @@ pub(crate) fn update() -> Operation {
 }
 
 pub(crate) fn record() -> Operation {
-    let told = "Takes in executions of an automation: facts, told once. One with a known `id` changes nothing.";
+    let description = "Takes in executions of an automation: facts, told once. One with a known `id` changes nothing.";
     let execution = json!({
         "status": "completed", "started_at": "2026-02-01T09:30:00.000Z", "finished_at": "2026-02-01T09:30:01.400Z",
     });
-    Operation::new("Tell executions", told)
+    Operation::new("Tell executions", description)
         .takes(id_of(ID))
         .body(Body::json::<ExecutionsBody>().example(json!({ "executions": [execution] })))
         .answers(data::<Recorded>("How many were new."))
         .refuses(
-            Fault::Invalid,
+            ErrorCode::Invalid,
             "One item that is wrong refuses all; each is named by its place.",
         )
 }

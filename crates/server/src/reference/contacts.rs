@@ -1,14 +1,14 @@
 //! What the reference says of contacts.
 
 use recado_domain::contacts::{Contact, ContactDetails, ImportReport};
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, data, gone, id, id_of, slice, text};
-use super::{Fault, Tag};
+use super::operation::{Body, Operation, created, cursor_page, data, id, id_of, no_content, text};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::contacts::{ContactBody, TagsBody};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Contacts",
     description: "The people an account writes to, one by one and by the file.",
 };
@@ -30,43 +30,43 @@ pub(crate) fn list() -> Operation {
             "segment_id",
             "Only contacts of this segment: its members and whoever meets its conditions.",
         ))
-        .takes_all(slice())
-        .answers(data::<Slice<Contact>>("Contacts, and where the next ones begin."))
+        .takes_all(cursor_page())
+        .answers(data::<CursorPage<Contact>>("Contacts, and where the next ones begin."))
 }
 
 pub(crate) fn create() -> Operation {
-    let told = "Creates a contact. A Brazilian national phone number is completed to E.164.";
-    Operation::new("Create a contact", told)
+    let description = "Creates a contact. A Brazilian national phone number is completed to E.164.";
+    Operation::new("Create a contact", description)
         .body(Body::json_with::<ContactBody>(&["name"]))
         .answers(created::<Contact>("The new contact."))
-        .refuses(Fault::Invalid, TAKEN)
-        .refuses(Fault::Invalid, REFERENCES)
+        .refuses(ErrorCode::Invalid, TAKEN)
+        .refuses(ErrorCode::Invalid, REFERENCES)
 }
 
 pub(crate) fn get() -> Operation {
-    let told = "Returns one contact with its tags, and the ad or post that first led to a message of it.";
-    Operation::new("Get a contact", told)
+    let description = "Returns one contact with its tags, and the ad or post that first led to a message of it.";
+    Operation::new("Get a contact", description)
         .takes(id_of(ID))
         .answers(data::<ContactDetails>("The contact."))
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes a contact: absent fields are kept, null clears. `tag_ids` and `attributes` replace all tags and \
-                all attributes.";
-    Operation::new("Change a contact", told)
+    let description = "Changes a contact: absent fields are kept, null clears. `tag_ids` and `attributes` replace all \
+                tags and all attributes.";
+    Operation::new("Change a contact", description)
         .takes(id_of(ID))
         .body(Body::change::<ContactBody>().example(json!({ "name": "Ana Lima", "email": null, "opted_out": true })))
         .answers(data::<Contact>("The contact as it is now."))
-        .refuses(Fault::Invalid, TAKEN)
-        .refuses(Fault::Invalid, REFERENCES)
-        .refuses(Fault::Conflict, "It is being changed by other requests.")
+        .refuses(ErrorCode::Invalid, TAKEN)
+        .refuses(ErrorCode::Invalid, REFERENCES)
+        .refuses(ErrorCode::Conflict, "It is being changed by other requests.")
 }
 
 pub(crate) fn delete() -> Operation {
-    let told = "Deletes a contact. What was sent to it stays in the statistics.";
-    Operation::new("Delete a contact", told)
+    let description = "Deletes a contact. What was sent to it stays in the statistics.";
+    Operation::new("Delete a contact", description)
         .takes(id_of(ID))
-        .answers(gone("The contact is deleted."))
+        .answers(no_content("The contact is deleted."))
 }
 
 pub(crate) fn set_tags() -> Operation {
@@ -77,22 +77,22 @@ pub(crate) fn set_tags() -> Operation {
     .takes(id_of(ID))
     .body(Body::json::<TagsBody>())
     .answers(data::<Contact>("The contact with its new tags."))
-    .refuses(Fault::Invalid, REFERENCES)
-    .refuses(Fault::Conflict, "It is being changed by other requests.")
+    .refuses(ErrorCode::Invalid, REFERENCES)
+    .refuses(ErrorCode::Conflict, "It is being changed by other requests.")
 }
 
 pub(crate) fn import() -> Operation {
-    let told = "Takes in a file of up to 1,000,000 contacts as it arrives. Each row creates a contact, or changes the one \
-                with its phone number; a row that is wrong is skipped and told by its line. So is a row with which its \
-                contact would have more than 100 attributes, or more than 16,384 bytes of them. Rows are written in batches \
-                of 1,000: what was written before a fault stays.";
+    let description = "Takes in a file of up to 1,000,000 contacts as it arrives. Each row creates a contact, or \
+                changes the one with its phone number; a row that is wrong is skipped and told by its line. So is a \
+                row with which its contact would have more than 100 attributes, or more than 16,384 bytes of them. \
+                Rows are written in batches of 1,000: what was written before a fault stays.";
     let csv = "name,phone,email,tags,city\nAna Lima,+5511961234567,ana@example.com,vip;novo,Campinas\n";
     let lines = concat!(
         r#"{"name":"Ana Lima","phone":"+5511961234567","tags":["vip"],"city":"Campinas"}"#,
         "\n"
     );
     let file = || json!({ "type": "string" });
-    Operation::new("Import contacts", told)
+    Operation::new("Import contacts", description)
         .body(
             Body::written("text/csv", file())
                 .example(json!(csv))
@@ -106,13 +106,13 @@ pub(crate) fn import() -> Operation {
                 ),
         )
         .refuses(
-            Fault::TooManyAtOnce,
+            ErrorCode::TooManyAtOnce,
             "On one server an account has at most 2 imports under way.",
         )
         .answers(data::<ImportReport>("What became of the file."))
-        .never(Fault::TooLarge)
+        .never(ErrorCode::TooLarge)
         .refuses(
-            Fault::Invalid,
+            ErrorCode::Invalid,
             "The header line lacks `name` or `phone`; or the file has too many rows.",
         )
 }

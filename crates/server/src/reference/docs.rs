@@ -3,17 +3,17 @@
 use serde_json::json;
 
 use super::operation::{Operation, empty, text, written};
-use super::{Fault, Tag};
+use super::{ErrorCode, OpenApiTag};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Reference",
     description: "This reference as a page to read and to try out.",
 };
 
 pub(crate) fn page() -> Operation {
-    let told =
+    let description =
         "This reference as a page. It loads nothing from any other server, and operations can be tried out on it.";
-    Operation::new("Read the reference", told)
+    Operation::new("Read the reference", description)
         .answers(
             written("text/html", "The page.", json!({ "type": "string" }))
                 .example(json!("<!doctype html>"))
@@ -23,11 +23,12 @@ pub(crate) fn page() -> Operation {
                     json!({ "type": "string", "examples": ["default-src 'none'; script-src 'self'"] }),
                 ),
         )
-        .never(Fault::Unavailable)
+        .never(ErrorCode::Unavailable)
 }
 
 pub(crate) fn asset() -> Operation {
-    let told = "What the page loads. Most of it is compressed at build time; whoever takes no gzip gets it unpacked.";
+    let description =
+        "What the page loads. Most of it is compressed at build time; whoever takes no gzip gets it unpacked.";
     let file = |media_type| {
         let content = json!({ "type": "string", "contentMediaType": "application/octet-stream" });
         written(media_type, "The file.", content).example(json!("(content)"))
@@ -36,9 +37,9 @@ pub(crate) fn asset() -> Operation {
     for media_type in ["text/css", "image/png", "text/plain"] {
         answer = answer.or(file(media_type));
     }
-    Operation::new("Load a part of the page", told)
+    Operation::new("Load a part of the page", description)
         .takes(text("file", "The file's name.").in_path().example("start.js"))
         .answers(answer)
         .answers(empty(304, "The caller has it already, by its `ETag`."))
-        .never(Fault::Unavailable)
+        .never(ErrorCode::Unavailable)
 }

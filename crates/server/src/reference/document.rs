@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 
+use super::descriptions;
+use super::error_codes::{ErrorCode, error_schema, header_references, headers};
 use super::examples::{example_of, patched};
-use super::faults::{Fault, error_schema, header_references, headers};
 use super::operation::{
-    Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Demand, Operation, Parameter, ParameterSchema,
-    Place,
+    Answer, AnswerContent, AnswerSchema, Body, BodyContent, BodySchema, Operation, Parameter, ParameterSchema, Place,
+    RequiredFields,
 };
-use super::prose;
 use super::schemas::{Schemas, put};
-use super::{Described, Tag};
+use super::{OpenApiTag, OperationDoc};
 use crate::routes::{Access, RouteSpec};
 
 /// The rate limit's headers.
@@ -23,7 +23,7 @@ const RATE_HEADERS: [&str; 3] = ["X-RateLimit-Limit", "X-RateLimit-Remaining", "
 pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
-    let mut tags: BTreeMap<&str, &Tag> = BTreeMap::new();
+    let mut tags: BTreeMap<&str, &OpenApiTag> = BTreeMap::new();
     for spec in table {
         let described = &spec.described;
         let method = spec.method.as_str().to_ascii_lowercase();
@@ -33,7 +33,7 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
     }
     let mut document = json!({
         "openapi": "3.1.0",
-        "info": prose::info(),
+        "info": descriptions::info(),
         "servers": [{ "url": "/", "description": "The server that answers this document." }],
         "tags": tags.values().map(|tag| json!({ "name": tag.name, "description": tag.description })).collect::<Value>(),
         "paths": paths,
@@ -41,26 +41,26 @@ pub(super) fn document(table: &'static [RouteSpec]) -> Value {
             "schemas": { "Error": error_schema() },
             "responses": shared_responses(),
             "headers": headers(),
-            "parameters": prose::parameters(),
-            "securitySchemes": prose::security_schemes(),
+            "parameters": descriptions::parameters(),
+            "securitySchemes": descriptions::security_schemes(),
         },
     });
     schemas.publish(&mut document);
     with_examples(document)
 }
 
-fn operation(spec: &RouteSpec, described: &Described, schemas: &mut Schemas) -> Value {
-    let told = (described.operation)();
+fn operation(spec: &RouteSpec, described: &OperationDoc, schemas: &mut Schemas) -> Value {
+    let documented = (described.operation)();
     let mut operation = json!({
         "operationId": described.name,
         "tags": [described.tag.name],
-        "summary": told.summary,
-        "description": prose::description(spec, told.description),
-        "security": prose::security(spec.access),
-        "parameters": parameters(spec, &told, schemas),
-        "responses": responses(spec, &told, schemas),
+        "summary": documented.summary,
+        "description": descriptions::description(spec, documented.description),
+        "security": descriptions::security(spec.access),
+        "parameters": parameters(spec, &documented, schemas),
+        "responses": responses(spec, &documented, schemas),
     });
-    if let Some(body) = &told.body {
+    if let Some(body) = &documented.body {
         put(&mut operation, "requestBody", request_body(body, schemas));
     }
     if let Some(rule) = spec.rate {
@@ -70,22 +70,22 @@ fn operation(spec: &RouteSpec, described: &Described, schemas: &mut Schemas) -> 
             json!({
                 "requests": rule.limit.requests,
                 "window_seconds": rule.limit.window.whole_seconds(),
-                "counted_by": prose::counted_by(rule.key).0,
-                "counter": prose::counted_by(rule.key).1,
+                "counted_by": descriptions::counted_by(rule.key).0,
+                "counter": descriptions::counted_by(rule.key).1,
             }),
         );
     }
     operation
 }
 
-fn parameters(spec: &RouteSpec, told: &Operation, schemas: &mut Schemas) -> Vec<Value> {
-    let of_route = told
+fn parameters(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> Vec<Value> {
+    let of_route = operation
         .parameters
         .iter()
         .map(|parameter| parameter_value(parameter, schemas));
     let mut parameters: Vec<Value> = of_route.collect();
     let mut shared = vec![];
-    if prose::has_account(spec.access) {
+    if descriptions::has_account(spec.access) {
         shared.push("AccountId");
     }
     if takes_keys(spec) {
@@ -135,7 +135,7 @@ fn request_body(body: &Body, schemas: &mut Schemas) -> Value {
 fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     let schema = match &content.schema {
         BodySchema::Written(schema) => schema.clone(),
-        BodySchema::Of(of, demand, fields) => {
+        BodySchema::Of(of, required, fields) => {
             let schema = schemas.of_body(*of);
             match fields {
                 [] => schema,
@@ -145,7 +145,7 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
                         .map(|&field| (field.to_owned(), schemas.needed(&schema, field)))
                         .collect();
                     let mut schema = json!({ "allOf": [schema], "properties": needed });
-                    if *demand == Demand::Given {
+                    if *required == RequiredFields::Given {
                         put(&mut schema, "required", json!(fields));
                     }
                     schema
@@ -160,24 +160,24 @@ fn body_content(content: &BodyContent, schemas: &mut Schemas) -> Value {
     value
 }
 
-fn responses(spec: &RouteSpec, told: &Operation, schemas: &mut Schemas) -> Map<String, Value> {
+fn responses(spec: &RouteSpec, operation: &Operation, schemas: &mut Schemas) -> Map<String, Value> {
     let mut responses: BTreeMap<u16, Value> = BTreeMap::new();
-    for answer in &told.answers {
+    for answer in &operation.answers {
         responses.insert(answer.status, answer_value(spec, answer, schemas));
     }
-    let mut faults: BTreeMap<u16, Vec<(Fault, Vec<&str>)>> = BTreeMap::new();
-    let derived = derived(spec, told).into_iter().map(|fault| (fault, None));
-    let said = told.refusals.iter();
-    let said = said.map(|(fault, when)| (*fault, Some(*when).filter(|when| !when.is_empty())));
-    for (fault, when) in derived.chain(said) {
-        let of_status = faults.entry(fault.status()).or_default();
-        match of_status.iter_mut().find(|(known, _)| *known == fault) {
+    let mut errors: BTreeMap<u16, Vec<(ErrorCode, Vec<&str>)>> = BTreeMap::new();
+    let derived = derived(spec, operation).into_iter().map(|error| (error, None));
+    let said = operation.refusals.iter();
+    let said = said.map(|(error, when)| (*error, Some(*when).filter(|when| !when.is_empty())));
+    for (error, when) in derived.chain(said) {
+        let of_status = errors.entry(error.status()).or_default();
+        match of_status.iter_mut().find(|(known, _)| *known == error) {
             Some((_, words)) => words.extend(when),
-            None => of_status.push((fault, when.into_iter().collect())),
+            None => of_status.push((error, when.into_iter().collect())),
         }
     }
-    for (status, faults) in faults {
-        responses.insert(status, refusal_value(spec, &faults));
+    for (status, errors) in errors {
+        responses.insert(status, refusal_value(spec, &errors));
     }
     responses
         .into_iter()
@@ -186,32 +186,32 @@ fn responses(spec: &RouteSpec, told: &Operation, schemas: &mut Schemas) -> Map<S
 }
 
 /// What follows from the route itself.
-fn derived(spec: &RouteSpec, told: &Operation) -> Vec<Fault> {
+fn derived(spec: &RouteSpec, operation: &Operation) -> Vec<ErrorCode> {
     let open = spec.access == Access::Public;
     let changes = spec.method != Method::GET;
-    let places = |place| told.parameters.iter().any(|parameter| parameter.place == place);
-    let has_body = told.body.is_some();
+    let places = |place| operation.parameters.iter().any(|parameter| parameter.place == place);
+    let has_body = operation.body.is_some();
     let has_id = spec.path.contains("{id}");
     let cases = [
-        (Fault::Auth, !open),
-        (Fault::Forbidden, !open && changes),
-        (Fault::NotFound, spec.path.contains('{')),
-        (Fault::SlowBody, has_body),
-        (Fault::Conflict, takes_keys(spec)),
-        (Fault::TooLarge, has_body),
-        (Fault::MediaType, has_body),
+        (ErrorCode::Auth, !open),
+        (ErrorCode::Forbidden, !open && changes),
+        (ErrorCode::NotFound, spec.path.contains('{')),
+        (ErrorCode::SlowBody, has_body),
+        (ErrorCode::Conflict, takes_keys(spec)),
+        (ErrorCode::TooLarge, has_body),
+        (ErrorCode::MediaType, has_body),
         (
-            Fault::Invalid,
+            ErrorCode::Invalid,
             has_body || has_id || places(Place::Query) || takes_keys(spec),
         ),
-        (Fault::RateLimited, spec.rate.is_some()),
-        (Fault::Internal, true),
-        (Fault::Unavailable, true),
+        (ErrorCode::RateLimited, spec.rate.is_some()),
+        (ErrorCode::Internal, true),
+        (ErrorCode::Unavailable, true),
     ];
     let holds = cases
         .into_iter()
-        .filter(|(fault, holds)| *holds && !told.never.contains(fault));
-    holds.map(|(fault, _)| fault).collect()
+        .filter(|(error, holds)| *holds && !operation.never.contains(error));
+    holds.map(|(error, _)| error).collect()
 }
 
 /// Whether `Idempotency-Key` counts.
@@ -264,30 +264,32 @@ fn enveloped(schema: Value) -> Value {
 }
 
 /// The refusals of one status.
-fn refusal_value(spec: &RouteSpec, faults: &[(Fault, Vec<&str>)]) -> Value {
-    if let [(fault, words)] = faults
+fn refusal_value(spec: &RouteSpec, errors: &[(ErrorCode, Vec<&str>)]) -> Value {
+    if let [(error, words)] = errors
         && words.is_empty()
-        && *fault != Fault::RateLimited
+        && *error != ErrorCode::RateLimited
     {
-        return json!({ "$ref": format!("#/components/responses/{}", fault.name()) });
+        return json!({ "$ref": format!("#/components/responses/{}", error.name()) });
     }
-    let description = faults.iter().map(|(fault, words)| prose::refusal(spec, *fault, words));
-    let codes = faults.iter().map(|(fault, _)| *fault).collect::<Vec<_>>();
+    let description = errors
+        .iter()
+        .map(|(error, words)| descriptions::refusal(spec, *error, words));
+    let codes = errors.iter().map(|(error, _)| *error).collect::<Vec<_>>();
     let description = description.collect::<Vec<_>>().join("\n\n");
     response(&description, &codes)
 }
 
 fn shared_responses() -> Value {
-    let responses = Fault::ALL.map(|fault| (fault.name(), response(fault.description(), &[fault])));
+    let responses = ErrorCode::ALL.map(|error| (error.name(), response(error.description(), &[error])));
     Value::Object(responses.into_iter().collect())
 }
 
-fn response(description: &str, faults: &[Fault]) -> Value {
-    let codes: Vec<&str> = faults.iter().map(|fault| fault.code()).collect();
-    let headers = faults.first().map(|fault| fault.headers()).unwrap_or_default();
-    let examples = faults
+fn response(description: &str, errors: &[ErrorCode]) -> Value {
+    let codes: Vec<&str> = errors.iter().map(|error| error.code()).collect();
+    let headers = errors.first().map(|error| error.headers()).unwrap_or_default();
+    let examples = errors
         .iter()
-        .map(|fault| (fault.name(), json!({ "value": fault.example() })));
+        .map(|error| (error.name(), json!({ "value": error.example() })));
     json!({
         "description": description,
         "headers": headers,

@@ -1,22 +1,22 @@
 //! What the reference says of folders.
 
 use recado_domain::folders::{Folder, FolderKind};
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 
-use super::Tag;
-use super::operation::{Body, Operation, created, data, gone, id_of, slice, word};
+use super::OpenApiTag;
+use super::operation::{Body, Operation, created, cursor_page, data, id_of, no_content, string_enum};
 use crate::routes::folders::NewFolder;
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Folders",
     description: "Folders of campaigns and of templates.",
 };
 
 pub(crate) fn list() -> Operation {
     Operation::new("List folders", "Folders, newest first.")
-        .takes(word::<FolderKind>("kind", "Only folders of this kind."))
-        .takes_all(slice())
-        .answers(data::<Slice<Folder>>("Folders, and where the next ones begin."))
+        .takes(string_enum::<FolderKind>("kind", "Only folders of this kind."))
+        .takes_all(cursor_page())
+        .answers(data::<CursorPage<Folder>>("Folders, and where the next ones begin."))
 }
 
 pub(crate) fn create() -> Operation {
@@ -31,5 +31,5 @@ pub(crate) fn delete() -> Operation {
         "Deletes a folder; what lies in it lies in no folder any more.",
     )
     .takes(id_of("The folder's id."))
-    .answers(gone("The folder is deleted."))
+    .answers(no_content("The folder is deleted."))
 }

@@ -12,17 +12,17 @@ pub(crate) mod brand;
 pub(crate) mod campaigns;
 pub(crate) mod contacts;
 pub(crate) mod conversations;
+mod descriptions;
 pub(crate) mod docs;
 mod document;
+mod error_codes;
 mod examples;
-mod faults;
 pub(crate) mod folders;
 pub(crate) mod ingestion;
 pub(crate) mod links;
 pub(crate) mod media;
 pub(crate) mod notifications;
 mod operation;
-mod prose;
 mod schemas;
 pub(crate) mod segments;
 pub(crate) mod service;
@@ -38,12 +38,12 @@ use actix_web::web::Bytes;
 use serde_json::Value;
 
 pub(crate) use analytics::{exports, insights};
-pub use faults::Fault;
+pub use error_codes::ErrorCode;
 pub use operation::Operation;
 pub use schemas::alone;
 
 /// The operations of one context.
-pub struct Tag {
+pub struct OpenApiTag {
     /// What readers find it under.
     pub(crate) name: &'static str,
     /// What it is about.
@@ -52,11 +52,11 @@ pub struct Tag {
 
 /// What the reference says of a route.
 #[derive(Clone, Copy)]
-pub struct Described {
+pub struct OperationDoc {
     /// Context and handler: the operation's name for programs.
     pub name: &'static str,
     /// Where it stands.
-    pub(crate) tag: &'static Tag,
+    pub(crate) tag: &'static OpenApiTag,
     /// What it is.
     pub(crate) operation: fn() -> Operation,
 }

@@ -1,13 +1,13 @@
 //! What the reference says of notifications.
 
 use recado_domain::notifications::Notification;
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Operation, data, gone, id, id_of, one_of, slice, written};
-use super::{Fault, Tag};
+use super::operation::{Operation, cursor_page, data, id, id_of, no_content, one_of, written};
+use super::{ErrorCode, OpenApiTag};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Notifications",
     description: "What the people of an account are told inside the product, and the stream of it.",
 };
@@ -27,19 +27,19 @@ pub(crate) fn list() -> Operation {
                 .default("false")
                 .example("true"),
         )
-        .takes_all(slice())
-        .answers(data::<Slice<Notification>>(
+        .takes_all(cursor_page())
+        .answers(data::<CursorPage<Notification>>(
             "Notifications, and where the next ones begin.",
         ))
 }
 
 pub(crate) fn stream() -> Operation {
-    let told = "Every notification of the account as it happens, as server-sent events: `event: notification`, its id \
-                as `id`, the notification as JSON in `data`. A comment comes every 15 seconds. The answer has no end of \
-                its own; it ends when the caller may not listen any more, and when the server stops.";
+    let description = "Every notification of the account as it happens, as server-sent events: `event: notification`, \
+                its id as `id`, the notification as JSON in `data`. A comment comes every 15 seconds. The answer has \
+                no end of its own; it ends when the caller may not listen any more, and when the server stops.";
     let last = "The id of the last notification that was received; what came since is told first. An id \
                 that is unknown counts as absent.";
-    Operation::new("Stream notifications", told)
+    Operation::new("Stream notifications", description)
         .takes(id("Last-Event-ID", last).in_header())
         .answers(
             written("text/event-stream", "The stream.", json!({ "type": "string" }))
@@ -51,20 +51,20 @@ pub(crate) fn stream() -> Operation {
                 ),
         )
         .refuses(
-            Fault::TooManyAtOnce,
+            ErrorCode::TooManyAtOnce,
             "On one server an account has at most 10 streams open, and a person 3.",
         )
-        .refuses(Fault::Unavailable, "Too many streams are open.")
+        .refuses(ErrorCode::Unavailable, "Too many streams are open.")
 }
 
 pub(crate) fn read_all() -> Operation {
-    let told = "Marks every notification of the account as read, for everybody in it.";
-    Operation::new("Mark all notifications as read", told).answers(gone("All are read."))
+    let description = "Marks every notification of the account as read, for everybody in it.";
+    Operation::new("Mark all notifications as read", description).answers(no_content("All are read."))
 }
 
 pub(crate) fn read() -> Operation {
-    let told = "Marks a notification as read, for everybody in the account; one that was read stays so.";
-    Operation::new("Mark a notification as read", told)
+    let description = "Marks a notification as read, for everybody in the account; one that was read stays so.";
+    Operation::new("Mark a notification as read", description)
         .takes(id_of("The notification's id."))
-        .answers(gone("It is read."))
+        .answers(no_content("It is read."))
 }

@@ -5,8 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::faults::Fault;
-use crate::web::body::Change;
+use super::error_codes::ErrorCode;
+use crate::web::body::PatchFields;
 
 /// Makes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
@@ -22,8 +22,8 @@ pub struct Operation {
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
     pub(super) answers: Vec<Answer>,
-    pub(super) refusals: Vec<(Fault, &'static str)>,
-    pub(super) never: Vec<Fault>,
+    pub(super) refusals: Vec<(ErrorCode, &'static str)>,
+    pub(super) never: Vec<ErrorCode>,
 }
 
 impl Operation {
@@ -65,14 +65,14 @@ impl Operation {
     }
 
     /// With a refusal that the route does not tell of, or with words (maybe none) on one that it does.
-    pub(crate) fn refuses(mut self, fault: Fault, when: &'static str) -> Self {
-        self.refusals.push((fault, when));
+    pub(crate) fn refuses(mut self, error: ErrorCode, when: &'static str) -> Self {
+        self.refusals.push((error, when));
         self
     }
 
     /// Without a refusal that its route would have otherwise.
-    pub(crate) fn never(mut self, fault: Fault) -> Self {
-        self.never.push(fault);
+    pub(crate) fn never(mut self, error: ErrorCode) -> Self {
+        self.never.push(error);
         self
     }
 }
@@ -168,7 +168,7 @@ pub(crate) fn id(name: &'static str, description: &'static str) -> Parameter {
 }
 
 /// A word of a closed set.
-pub(crate) fn word<T: JsonSchema>(name: &'static str, description: &'static str) -> Parameter {
+pub(crate) fn string_enum<T: JsonSchema>(name: &'static str, description: &'static str) -> Parameter {
     Parameter {
         schema: ParameterSchema::Of(schema_of::<T>),
         ..text(name, description)
@@ -196,7 +196,7 @@ pub(crate) fn page_of(limit: (i64, i64)) -> [Parameter; 2] {
 }
 
 /// `cursor` and `limit` of a list by position.
-pub(crate) fn slice() -> [Parameter; 2] {
+pub(crate) fn cursor_page() -> [Parameter; 2] {
     let cursor = "The `nextCursor` of the answer before; absent for the first items.";
     [id("cursor", cursor), limit_of((20, 100))]
 }
@@ -235,13 +235,13 @@ pub(super) struct BodyContent {
 
 pub(super) enum BodySchema {
     /// A type, what the operation demands of its fields, and which.
-    Of(SchemaOf, Demand, &'static [&'static str]),
+    Of(SchemaOf, RequiredFields, &'static [&'static str]),
     Written(Value),
 }
 
 /// What an operation demands of fields of a type that others read, too.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Demand {
+pub(super) enum RequiredFields {
     /// They have to be there, and not null.
     Given,
     /// They may be absent, but not null.
@@ -256,16 +256,16 @@ impl Body {
 
     /// JSON of this shape, in which these fields have to be there.
     pub(crate) fn json_with<T: JsonSchema + DeserializeOwned>(fields: &'static [&'static str]) -> Self {
-        Self::demanding::<T>(Demand::Given, fields)
+        Self::demanding::<T>(RequiredFields::Given, fields)
     }
 
     /// JSON of this shape for a change: every field may be absent, and null clears those that may be empty.
-    pub(crate) fn change<T: JsonSchema + DeserializeOwned + Change>() -> Self {
-        Self::demanding::<T>(Demand::NotNull, T::NEVER_NULL)
+    pub(crate) fn change<T: JsonSchema + DeserializeOwned + PatchFields>() -> Self {
+        Self::demanding::<T>(RequiredFields::NotNull, T::NEVER_NULL)
     }
 
-    fn demanding<T: JsonSchema + DeserializeOwned>(demand: Demand, fields: &'static [&'static str]) -> Self {
-        let body = Self::of("application/json", BodySchema::Of(schema_of::<T>, demand, fields));
+    fn demanding<T: JsonSchema + DeserializeOwned>(required: RequiredFields, fields: &'static [&'static str]) -> Self {
+        let body = Self::of("application/json", BodySchema::Of(schema_of::<T>, required, fields));
         #[cfg(test)]
         let body = body.read_as::<T>();
         body
@@ -407,7 +407,7 @@ pub(crate) fn whole_body<T: JsonSchema>(description: &'static str) -> Answer {
 }
 
 /// 204.
-pub(crate) fn gone(description: &'static str) -> Answer {
+pub(crate) fn no_content(description: &'static str) -> Answer {
     empty(204, description)
 }
 

@@ -1,14 +1,14 @@
 //! What the reference says of segments.
 
 use recado_domain::segments::Segment;
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 use serde_json::json;
 
-use super::operation::{Body, Operation, created, data, gone, id_of, slice};
-use super::{Fault, Tag};
+use super::operation::{Body, Operation, created, cursor_page, data, id_of, no_content};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::segments::{MembersBody, SegmentBody};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Segments",
     description: "Named sets of contacts: chosen members, and whoever meets conditions.",
 };
@@ -20,8 +20,8 @@ pub(crate) fn list() -> Operation {
         "List segments",
         "Segments with the number of their contacts, newest first.",
     )
-    .takes_all(slice())
-    .answers(data::<Slice<Segment>>("Segments, and where the next ones begin."))
+    .takes_all(cursor_page())
+    .answers(data::<CursorPage<Segment>>("Segments, and where the next ones begin."))
 }
 
 pub(crate) fn create() -> Operation {
@@ -40,19 +40,19 @@ pub(crate) fn get() -> Operation {
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes a segment: absent fields are kept, null clears; `filters` replaces all conditions.";
-    Operation::new("Change a segment", told)
+    let description = "Changes a segment: absent fields are kept, null clears; `filters` replaces all conditions.";
+    Operation::new("Change a segment", description)
         .takes(id_of(ID))
         .body(Body::change::<SegmentBody>().example(json!({ "name": "Campinas", "filters": null })))
         .answers(data::<Segment>("The segment as it is now."))
 }
 
 pub(crate) fn delete() -> Operation {
-    let told =
+    let description =
         "Deletes a segment, not its contacts. A campaign that goes to it is refused until it has another audience.";
-    Operation::new("Delete a segment", told)
+    Operation::new("Delete a segment", description)
         .takes(id_of(ID))
-        .answers(gone("The segment is deleted."))
+        .answers(no_content("The segment is deleted."))
 }
 
 pub(crate) fn add_members() -> Operation {
@@ -63,14 +63,17 @@ pub(crate) fn add_members() -> Operation {
     .takes(id_of(ID))
     .body(Body::json::<MembersBody>())
     .answers(data::<Segment>("The segment with its new number of contacts."))
-    .refuses(Fault::Invalid, "A contact does not exist: `contact_ids[3]` is named.")
+    .refuses(
+        ErrorCode::Invalid,
+        "A contact does not exist: `contact_ids[3]` is named.",
+    )
 }
 
 pub(crate) fn remove_members() -> Operation {
-    let told = "Takes contacts out of the members of a segment. Those that are none, and those that meet its conditions, \
-                are left as they are.";
-    Operation::new("Remove members", told)
+    let description = "Takes contacts out of the members of a segment. Those that are none, and those that meet its \
+                conditions, are left as they are.";
+    Operation::new("Remove members", description)
         .takes(id_of(ID))
         .body(Body::json::<MembersBody>())
-        .answers(gone("They are no members any more."))
+        .answers(no_content("They are no members any more."))
 }

@@ -1,16 +1,16 @@
 //! What the reference says of templates.
 
-use recado_domain::shared::Slice;
+use recado_domain::shared::CursorPage;
 use recado_domain::templates::{Category, MetaStatus, Submission, SyncReport, TemplateSort};
 use schemars::JsonSchema;
 use serde_json::{Value, json};
 
-use super::operation::{Body, Operation, created, data, gone, id, id_of, order, page_of, text, word};
-use super::{Fault, Tag};
+use super::operation::{Body, Operation, created, data, id, id_of, no_content, order, page_of, string_enum, text};
+use super::{ErrorCode, OpenApiTag};
 use crate::routes::templates::{SubmitBody, TemplateBody, TemplateResponse};
-use crate::web::reply::LimitedPage;
+use crate::web::responses::LimitedPage;
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Templates",
     description: "The messages that a business may begin a conversation with, once WhatsApp has approved them.",
 };
@@ -29,7 +29,7 @@ enum TemplateList {
     /// By numbered pages.
     Page(LimitedPage<TemplateResponse>),
     /// By position.
-    Slice(Slice<TemplateResponse>),
+    Slice(CursorPage<TemplateResponse>),
 }
 
 pub(crate) fn list() -> Operation {
@@ -43,11 +43,11 @@ pub(crate) fn list() -> Operation {
             )
             .example("aulas"),
         )
-        .takes(word::<Category>("category", "Only templates of this category.").example("MARKETING"))
-        .takes(word::<MetaStatus>("meta_status", "Only templates with this verdict.").example("approved"))
+        .takes(string_enum::<Category>("category", "Only templates of this category.").example("MARKETING"))
+        .takes(string_enum::<MetaStatus>("meta_status", "Only templates with this verdict.").example("approved"))
         .takes(id("folder_id", "Only templates in this folder."))
         .takes(
-            word::<TemplateSort>("sort", "What the list is ordered by.")
+            string_enum::<TemplateSort>("sort", "What the list is ordered by.")
                 .default("created_at")
                 .example("created_at"),
         )
@@ -58,24 +58,25 @@ pub(crate) fn list() -> Operation {
 }
 
 pub(crate) fn create() -> Operation {
-    let told = "Creates a draft; nothing is handed in to WhatsApp.";
-    Operation::new("Create a template", told)
+    let description = "Creates a draft; nothing is handed in to WhatsApp.";
+    Operation::new("Create a template", description)
         .body(Body::json_with::<TemplateBody>(&["name", "category", "language", "template_type"]).example(input()))
         .answers(created::<TemplateResponse>("The draft.").example(draft()))
-        .refuses(Fault::Invalid, RULES)
+        .refuses(ErrorCode::Invalid, RULES)
 }
 
 pub(crate) fn sync() -> Operation {
-    let told = "Takes over every template that the business account of a number has at WhatsApp: those that are unknown \
-                here are created, verdicts and contents of the others follow. A draft that was not handed in stays.";
-    Operation::new("Synchronise with WhatsApp", told)
+    let description = "Takes over every template that the business account of a number has at WhatsApp: those that are \
+                unknown here are created, verdicts and contents of the others follow. A draft that was not handed in \
+                stays.";
+    Operation::new("Synchronise with WhatsApp", description)
         .body(Body::json::<SubmitBody>().optional())
         .answers(data::<SyncReport>("What the synchronisation did."))
         .refuses(
-            Fault::Invalid,
+            ErrorCode::Invalid,
             "No WhatsApp number is connected, or `profile_id` is none of the account's.",
         )
-        .refuses(Fault::Whatsapp, "")
+        .refuses(ErrorCode::Whatsapp, "")
 }
 
 pub(crate) fn get() -> Operation {
@@ -85,41 +86,41 @@ pub(crate) fn get() -> Operation {
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes a template: absent fields are kept and not checked, null clears. It becomes a draft that has to be handed in \
-                again. While WhatsApp reviews it, it cannot be changed.";
-    Operation::new("Change a template", told)
+    let description = "Changes a template: absent fields are kept and not checked, null clears. It becomes a draft \
+                that has to be handed in again. While WhatsApp reviews it, it cannot be changed.";
+    Operation::new("Change a template", description)
         .takes(id_of(ID))
         .body(Body::change::<TemplateBody>().example(json!({ "footer_text": "Até domingo", "folder_id": null })))
         .answers(
             data::<TemplateResponse>("The template as it is now.")
                 .example(json!({ "footer_text": "Até domingo", "meta_status": "draft" })),
         )
-        .refuses(Fault::Invalid, RULES)
-        .refuses(Fault::Conflict, "It is being changed by another request.")
+        .refuses(ErrorCode::Invalid, RULES)
+        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
 }
 
 pub(crate) fn delete() -> Operation {
-    let told = "Deletes a template here. WhatsApp keeps it; campaigns that use it cannot run.";
-    Operation::new("Delete a template", told)
+    let description = "Deletes a template here. WhatsApp keeps it; campaigns that use it cannot run.";
+    Operation::new("Delete a template", description)
         .takes(id_of(ID))
-        .answers(gone("The template is deleted."))
+        .answers(no_content("The template is deleted."))
 }
 
 pub(crate) fn submit() -> Operation {
-    let told = "Hands a template in to WhatsApp, with the files of its headers. The verdict arrives later: by the \
-                callback, or by a synchronisation.";
-    Operation::new("Hand a template in", told)
+    let description = "Hands a template in to WhatsApp, with the files of its headers. The verdict arrives later: by \
+                the callback, or by a synchronisation.";
+    Operation::new("Hand a template in", description)
         .takes(id_of(ID))
         .body(Body::json::<SubmitBody>().optional())
         .answers(data::<Submission>("WhatsApp's answer."))
         .refuses(
-            Fault::Invalid,
+            ErrorCode::Invalid,
             "The template is reviewed, approved or stopped; it has something that WhatsApp does not take (a WebP picture, \
              no body); no WhatsApp number is connected; or `profile_id` is none of the account's.",
         )
-        .refuses(Fault::Conflict, "It was changed by another request meanwhile.")
-        .refuses(Fault::Whatsapp, "")
-        .refuses(Fault::Storage, "")
+        .refuses(ErrorCode::Conflict, "It was changed by another request meanwhile.")
+        .refuses(ErrorCode::Whatsapp, "")
+        .refuses(ErrorCode::Storage, "")
 }
 
 fn input() -> Value {

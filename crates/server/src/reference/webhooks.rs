@@ -1,17 +1,19 @@
 //! What the reference says of webhooks.
 
-use recado_domain::shared::{Slice, WebhookKind};
+use recado_domain::shared::{CursorPage, WebhookKind};
 use recado_domain::webhooks::{Body as Event, Direction, LogStatus, Webhook, WebhookLog};
 use serde_json::{Value, json};
 
 use super::operation::{
-    Body, Operation, Parameter, created, data, data_with, gone, id, id_of, limit_of, page_of, text, word,
+    Body, Operation, Parameter, created, data, data_with, id, id_of, limit_of, no_content, page_of, string_enum, text,
 };
-use super::{Fault, Tag};
-use crate::routes::webhooks::{Queued, Received, RecoverBody, Recovering, ToldOnce, WebhookBody};
-use crate::web::reply::LimitedPage;
+use super::{ErrorCode, OpenApiTag};
+use crate::routes::webhooks::{
+    DeliveryQueued, InboundReceipt, RecoverBody, RecoveryQueued, WebhookBody, WebhookWithSecret,
+};
+use crate::web::responses::LimitedPage;
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Webhooks",
     description: "Endpoints that are told what happens, what was delivered to them, and endpoints that others call.",
 };
@@ -30,15 +32,15 @@ pub(crate) fn list() -> Operation {
 }
 
 pub(crate) fn create() -> Operation {
-    let told = "Makes an endpoint. An outbound one is told what happens: JSON, signed as the Standard Webhooks \
+    let description = "Makes an endpoint. An outbound one is told what happens: JSON, signed as the Standard Webhooks \
                 specification says, at least once, tried again for a day. An inbound one is called at \
                 `/api/hooks/<its id>`, signed the same way.";
-    Operation::new("Create a webhook", told)
+    Operation::new("Create a webhook", description)
         .body(Body::json_with::<WebhookBody>(&["name"]))
-        .answers(created::<ToldOnce>(
+        .answers(created::<WebhookWithSecret>(
             "The endpoint with its secrets, which are never shown again.",
         ))
-        .refuses(Fault::Invalid, ADDRESS)
+        .refuses(ErrorCode::Invalid, ADDRESS)
 }
 
 pub(crate) fn get() -> Operation {
@@ -48,57 +50,57 @@ pub(crate) fn get() -> Operation {
 }
 
 pub(crate) fn update() -> Operation {
-    let told = "Changes an endpoint: absent fields are kept. Switching it on again clears `disabled_at`.";
-    Operation::new("Change a webhook", told)
+    let description = "Changes an endpoint: absent fields are kept. Switching it on again clears `disabled_at`.";
+    Operation::new("Change a webhook", description)
         .takes(id_of(ID))
         .body(Body::change::<WebhookBody>().example(json!({ "events": ["*"], "is_active": true })))
         .answers(data::<Webhook>("The endpoint as it is now.").example(json!({ "events": ["*"] })))
-        .refuses(Fault::Invalid, ADDRESS)
-        .refuses(Fault::Conflict, "It is being changed by another request.")
+        .refuses(ErrorCode::Invalid, ADDRESS)
+        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
 }
 
 pub(crate) fn delete() -> Operation {
-    let told = "Deletes an endpoint; what was to be delivered to it is not.";
-    Operation::new("Delete a webhook", told)
+    let description = "Deletes an endpoint; what was to be delivered to it is not.";
+    Operation::new("Delete a webhook", description)
         .takes(id_of(ID))
-        .answers(gone("The endpoint is deleted."))
+        .answers(no_content("The endpoint is deleted."))
 }
 
 pub(crate) fn rotate_secret() -> Operation {
-    let told = "Makes new secrets. The old ones count beside them for 24 hours.";
-    Operation::new("Rotate a webhook's secret", told)
+    let description = "Makes new secrets. The old ones count beside them for 24 hours.";
+    Operation::new("Rotate a webhook's secret", description)
         .takes(id_of(ID))
-        .answers(data::<ToldOnce>(
+        .answers(data::<WebhookWithSecret>(
             "The endpoint with its new secrets, which are never shown again.",
         ))
-        .refuses(Fault::Conflict, "It is being changed by another request.")
+        .refuses(ErrorCode::Conflict, "It is being changed by another request.")
 }
 
 pub(crate) fn test() -> Operation {
-    let told = "Delivers a `test.ping` to an endpoint, whatever events it wants.";
-    Operation::new("Test a webhook", told)
+    let description = "Delivers a `test.ping` to an endpoint, whatever events it wants.";
+    Operation::new("Test a webhook", description)
         .takes(id_of(ID))
-        .answers(data_with::<Queued>(
+        .answers(data_with::<DeliveryQueued>(
             202,
             "It will be delivered at once; its log tells how that went.",
         ))
-        .refuses(Fault::Precondition, STILL)
+        .refuses(ErrorCode::Precondition, STILL)
 }
 
 pub(crate) fn recover() -> Operation {
-    let told = "Delivers again what an endpoint did not take since a moment.";
-    Operation::new("Recover a webhook", told)
+    let description = "Delivers again what an endpoint did not take since a moment.";
+    Operation::new("Recover a webhook", description)
         .takes(id_of(ID))
         .body(Body::json::<RecoverBody>())
-        .answers(data_with::<Recovering>(202, "They will be delivered."))
-        .refuses(Fault::Precondition, STILL)
+        .answers(data_with::<RecoveryQueued>(202, "They will be delivered."))
+        .refuses(ErrorCode::Precondition, STILL)
 }
 
 pub(crate) fn logs() -> Operation {
     let status = "`success`: answered with 200 to 299; `failed`: with 400 or above, or not at all.";
     Operation::new("List webhook logs", "Attempts and calls, the latest first.")
-        .takes(word::<Direction>("direction", "Only of this direction.").example("outbound"))
-        .takes(word::<LogStatus>("status", status).example("failed"))
+        .takes(string_enum::<Direction>("direction", "Only of this direction.").example("outbound"))
+        .takes(string_enum::<LogStatus>("status", status).example("failed"))
         .takes(id("endpoint_id", "Only of this endpoint."))
         .takes(text("event_type", "Only of this kind of event.").example("message.received"))
         .takes(limit_of((50, 100)))
@@ -106,34 +108,34 @@ pub(crate) fn logs() -> Operation {
 }
 
 pub(crate) fn redeliver() -> Operation {
-    let told = "Delivers the event of a log again, with the same `webhook-id`.";
-    Operation::new("Deliver again", told)
+    let description = "Delivers the event of a log again, with the same `webhook-id`.";
+    Operation::new("Deliver again", description)
         .takes(id_of("The log's id."))
-        .answers(data_with::<Queued>(202, "It will be delivered at once; a new log tells how that went."))
+        .answers(data_with::<DeliveryQueued>(202, "It will be delivered at once; a new log tells how that went."))
         .refuses(
-            Fault::Precondition,
+            ErrorCode::Precondition,
             "The endpoint is inbound, switched off or deleted; or the event is older than 30 days and not kept any more.",
         )
 }
 
 pub(crate) fn events() -> Operation {
-    let told = "What happened in the account, oldest first, whatever endpoints took of it: for whoever was away. Events \
-                are kept for 30 days.";
+    let description = "What happened in the account, oldest first, whatever endpoints took of it: for whoever was \
+                away. Events are kept for 30 days.";
     let cursor =
         "The `nextCursor` of the answer before, or the id of the last event that is known; absent for the oldest.";
-    Operation::new("List events", told)
+    Operation::new("List events", description)
         .takes(id("cursor", cursor))
-        .takes(word::<WebhookKind>("type", "Only events of this kind.").example("message.received"))
+        .takes(string_enum::<WebhookKind>("type", "Only events of this kind.").example("message.received"))
         .takes(limit_of((20, 100)))
-        .answers(data::<Slice<Event>>("Events, and where the later ones begin."))
+        .answers(data::<CursorPage<Event>>("Events, and where the later ones begin."))
 }
 
 pub(crate) fn receive() -> Operation {
-    let told = "Takes what another system tells an inbound endpoint, signed as the Standard Webhooks specification says. \
-                `metric.recorded` and `order.recorded` are recorded like items of the ingestion routes, \
-                `contact.upserted` like a new contact, or added to the one with its phone or `wa_user_id`; every other type is \
-                only logged. A `webhook-id` that was taken before changes nothing.";
-    Operation::new("Call an inbound webhook", told)
+    let description = "Takes what another system tells an inbound endpoint, signed as the Standard Webhooks \
+                specification says. `metric.recorded` and `order.recorded` are recorded like items of the ingestion \
+                routes, `contact.upserted` like a new contact, or added to the one with its phone or `wa_user_id`; \
+                every other type is only logged. A `webhook-id` that was taken before changes nothing.";
+    Operation::new("Call an inbound webhook", description)
         .takes(id_of(ID))
         .takes_all(signature())
         .body(
@@ -143,10 +145,10 @@ pub(crate) fn receive() -> Operation {
                 } }))
                 .described("At most 4 MiB."),
         )
-        .answers(data::<Received>("It is recorded, or was before."))
-        .never(Fault::MediaType)
+        .answers(data::<InboundReceipt>("It is recorded, or was before."))
+        .never(ErrorCode::MediaType)
         .refuses(
-            Fault::Auth,
+            ErrorCode::Auth,
             "The signature is missing or wrong, or the timestamp is more than five minutes away.",
         )
 }

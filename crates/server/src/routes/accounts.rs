@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::shape::{Person, Proved};
+use crate::web::extractors::{Authenticated, SessionUser};
 use crate::web::support::SupportMode;
-use crate::web::{cookies, reply};
+use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
 /// An account to be created.
@@ -58,7 +58,7 @@ pub(crate) struct OwnAccount {
 /// `GET /api/accounts`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     request: actix_web::HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let accounts = services.accounts.list(&session).await?;
@@ -66,7 +66,7 @@ pub(super) async fn list(
         Some(AccountHint::Named(id)) if accounts.iter().any(|membership| membership.account_id == id) => Some(id),
         _ => None,
     };
-    Ok(reply::ok(OwnAccounts {
+    Ok(responses::ok(OwnAccounts {
         accounts,
         active_account_id: active,
         is_admin: services.accounts.is_admin(&session),
@@ -77,7 +77,7 @@ pub(super) async fn list(
 /// `POST /api/accounts`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     Json(input): Json<NewAccount>,
 ) -> Result<HttpResponse, ApiError> {
     let account = services
@@ -85,7 +85,7 @@ pub(super) async fn create(
         .create(&session, &input.name.unwrap_or_default())
         .await?;
     let cookie = cookies::active_account(account.id, services.shared.config.cookie_secure);
-    let mut response = reply::created(OwnAccount {
+    let mut response = responses::created(OwnAccount {
         account,
         role: Role::Owner,
     });
@@ -98,13 +98,13 @@ pub(super) async fn create(
 /// `POST /api/accounts/switch`
 pub(super) async fn switch(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     Json(input): Json<SwitchTo>,
 ) -> Result<HttpResponse, ApiError> {
     let account_id = AccountId(input.account_id.unwrap_or_default());
     let membership = services.accounts.switch(&session, account_id).await?;
     let cookie = cookies::active_account(account_id, services.shared.config.cookie_secure);
-    let mut response = reply::ok(OwnAccount {
+    let mut response = responses::ok(OwnAccount {
         account: membership.account,
         role: membership.role,
     });

@@ -11,13 +11,13 @@ use recado_domain::shared::{AccountId, PageQuery};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::team::MadeInvite;
+use super::team::CreatedInvite;
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange, MaybeJson};
+use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
+use crate::web::extractors::{Authenticated, Id, SessionUser, nullable};
 use crate::web::query::Params;
-use crate::web::shape::{Id, Person, Proved, nullable};
 use crate::web::support::SupportMode;
-use crate::web::{cookies, reply};
+use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
 /// The days of a series: by default, and at most.
@@ -67,7 +67,7 @@ pub(crate) struct ChangedAccount {
     owner_email: Option<String>,
 }
 
-impl Change for ChangedAccount {
+impl PatchFields for ChangedAccount {
     const NEVER_NULL: &'static [&'static str] = &["name", "slug", "plan", "status", "owner_email"];
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct SupportReason {
 
 /// What was done.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Told {
+pub(crate) struct ActionResult {
     /// What was done, in words for people.
     #[schemars(example = "Account suspended")]
     message: &'static str,
@@ -102,7 +102,7 @@ pub(crate) struct Told {
 
 /// The account that support mode is in.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Entered {
+pub(crate) struct SupportEntry {
     /// The account's id.
     account_id: AccountId,
     /// The account's name.
@@ -112,7 +112,7 @@ pub(crate) struct Entered {
 
 /// The account that support mode led back to.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Left {
+pub(crate) struct SupportExit {
     /// The account's id; null where there is none to return to.
     account_id: Option<AccountId>,
 }
@@ -152,13 +152,13 @@ fn filter(params: &mut Params) -> AccountFilter {
 pub(super) async fn list(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let (page, filter): (PageQuery, AccountFilter) = (params.page(), filter(&mut params));
     params.check()?;
-    Ok(reply::ok(services.admin.accounts.list(&filter, page).await?))
+    Ok(responses::ok(services.admin.accounts.list(&filter, page).await?))
 }
 
 /// `POST /api/admin/accounts`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     request: HttpRequest,
     Json(body): Json<NewAccount>,
 ) -> Result<HttpResponse, ApiError> {
@@ -170,7 +170,7 @@ pub(super) async fn create(
         owner_email: body.owner_email,
     };
     let made = services.admin.accounts.create(&admin, &input).await?;
-    Ok(reply::created(administered(&services, &made)))
+    Ok(responses::created(administered(&services, &made)))
 }
 
 /// An account, as an administrator made or changed it.
@@ -180,7 +180,7 @@ pub(crate) struct AdministeredAccount<'a> {
     account: &'a Account,
     /// The invite of its first owner, where the request named one; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner_invite: Option<MadeInvite<'a>>,
+    owner_invite: Option<CreatedInvite<'a>>,
 }
 
 fn administered<'a>(services: &Services, made: &'a Administered) -> AdministeredAccount<'a> {
@@ -189,19 +189,19 @@ fn administered<'a>(services: &Services, made: &'a Administered) -> Administered
     }
     AdministeredAccount {
         account: &made.account,
-        owner_invite: made.owner_invite.as_ref().map(MadeInvite::from),
+        owner_invite: made.owner_invite.as_ref().map(CreatedInvite::from),
     }
 }
 
 /// `GET /api/admin/accounts/<id>`
 pub(super) async fn get(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.admin.accounts.get(id).await?))
+    Ok(responses::ok(services.admin.accounts.get(id).await?))
 }
 
 /// `PUT /api/admin/accounts/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
     request: HttpRequest,
     JsonChange(body): JsonChange<ChangedAccount>,
@@ -216,22 +216,22 @@ pub(super) async fn update(
         owner_email: body.owner_email,
     };
     let updated = services.admin.accounts.update(&admin, id, &patch).await;
-    services.shared.memory.forget_account(id);
-    Ok(reply::ok(administered(&services, &updated?)))
+    services.shared.auth_cache.evict_account(id);
+    Ok(responses::ok(administered(&services, &updated?)))
 }
 
 /// `DELETE /api/admin/accounts/<id>`
 pub(super) async fn delete(services: Data<Services>, Id(id): Id<AccountId>) -> Result<HttpResponse, ApiError> {
     let deleted = services.admin.deletions.delete(id).await;
-    services.shared.memory.forget_account(id);
+    services.shared.auth_cache.evict_account(id);
     deleted?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/admin/accounts/<id>/action`
 pub(super) async fn act(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
     request: HttpRequest,
     Json(body): Json<Action>,
@@ -242,14 +242,14 @@ pub(super) async fn act(
         plan: body.plan,
     };
     let acted = services.admin.accounts.act(&admin, id, &input).await;
-    services.shared.memory.forget_account(id);
-    Ok(reply::ok(Told { message: acted? }))
+    services.shared.auth_cache.evict_account(id);
+    Ok(responses::ok(ActionResult { message: acted? }))
 }
 
 /// `POST /api/admin/accounts/<id>/support`
 pub(super) async fn start_support(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     Id(id): Id<AccountId>,
     request: HttpRequest,
     MaybeJson(body): MaybeJson<SupportReason>,
@@ -261,10 +261,10 @@ pub(super) async fn start_support(
     let support = &services.admin.support;
     let started = support.start(&admin, id, leaving, body.reason.as_deref()).await;
     for account in leaving.into_iter().chain([id]) {
-        services.shared.memory.forget_standing(session.user_id, account);
+        services.shared.auth_cache.evict_membership(session.user_id, account);
     }
     let mode = SupportMode::new(started?, original);
-    let answer = reply::ok(Entered {
+    let answer = responses::ok(SupportEntry {
         account_id: id,
         account_name: mode.account_name.clone(),
     });
@@ -293,13 +293,16 @@ async fn origin(
 /// `POST /api/admin/stop-support`
 pub(super) async fn stop_support(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let mode = services.authenticator.support_mode(&request, &session);
     let mode = mode.ok_or_else(|| ApiError::Internal("there is no support mode to stop".into()))?;
     let stopped = services.admin.support.stop(session.user_id, mode.account_id).await;
-    services.shared.memory.forget_standing(session.user_id, mode.account_id);
+    services
+        .shared
+        .auth_cache
+        .evict_membership(session.user_id, mode.account_id);
     stopped?;
     let original = match mode.original_account_id.map(AccountHint::Named) {
         Some(named) => services.accounts.own_account(&session, named).await?,
@@ -310,30 +313,30 @@ pub(super) async fn stop_support(
         || cookies::no_active_account(secure),
         |account| cookies::active_account(account, secure),
     );
-    let answer = reply::ok(Left { account_id: original });
+    let answer = responses::ok(SupportExit { account_id: original });
     with_cookies(answer, &[services.authenticator.support.remove(), active])
 }
 
 /// `GET /api/admin/stats`
 pub(super) async fn stats(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.admin.accounts.stats().await?))
+    Ok(responses::ok(services.admin.accounts.stats().await?))
 }
 
 /// `GET /api/admin/revenue`
 pub(super) async fn revenue(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.admin.accounts.revenue().await?))
+    Ok(responses::ok(services.admin.accounts.revenue().await?))
 }
 
 /// `GET /api/admin/revenue/daily`
 pub(super) async fn daily_revenue(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let days = params.clamped("days", DAYS);
     params.check()?;
-    Ok(reply::ok(services.admin.accounts.daily_revenue(days).await?))
+    Ok(responses::ok(services.admin.accounts.daily_revenue(days).await?))
 }
 
 /// `GET /api/admin/churn`
 pub(super) async fn churn(services: Data<Services>, mut params: Params) -> Result<HttpResponse, ApiError> {
     let days = params.clamped("days", DAYS);
     params.check()?;
-    Ok(reply::ok(services.admin.accounts.churn(days).await?))
+    Ok(responses::ok(services.admin.accounts.churn(days).await?))
 }

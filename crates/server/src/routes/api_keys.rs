@@ -13,8 +13,8 @@ use time::OffsetDateTime;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A key to be made.
@@ -28,7 +28,7 @@ pub(crate) struct NewKey {
 
 /// A new key: the one answer that holds it whole.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct MadeKey<'a> {
+pub(crate) struct CreatedApiKey<'a> {
     /// The id of the key.
     id: ApiKeyId,
     /// What it is for.
@@ -49,7 +49,7 @@ pub(crate) struct MadeKey<'a> {
     created_at: OffsetDateTime,
 }
 
-impl<'a> From<&'a NewApiKey> for MadeKey<'a> {
+impl<'a> From<&'a NewApiKey> for CreatedApiKey<'a> {
     fn from(NewApiKey { key, full_key }: &'a NewApiKey) -> Self {
         Self {
             id: key.id,
@@ -63,29 +63,32 @@ impl<'a> From<&'a NewApiKey> for MadeKey<'a> {
 }
 
 /// `GET /api/api-keys`
-pub(super) async fn list(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.api_keys.list(&tenant).await?))
+pub(super) async fn list(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.api_keys.list(&tenant).await?))
 }
 
 /// `POST /api/api-keys`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<NewKey>,
 ) -> Result<HttpResponse, ApiError> {
     let made = services
         .api_keys
         .create(&tenant, &input.name.unwrap_or_default())
         .await?;
-    Ok(reply::created(MadeKey::from(&made)))
+    Ok(responses::created(CreatedApiKey::from(&made)))
 }
 
 /// `DELETE /api/api-keys/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ApiKeyId>,
 ) -> Result<HttpResponse, ApiError> {
     services.api_keys.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }

@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::error::ApiError;
+use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Proved};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// The default and the largest size of a page.
@@ -33,7 +33,7 @@ pub(crate) struct Logs {
 /// `GET /api/audit-logs`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let filter = AuditFilter {
@@ -43,7 +43,7 @@ pub(super) async fn list(
     let page = params.page_of(LIMIT);
     params.check()?;
     let found = services.audit.page(&tenant, &filter, page).await?;
-    Ok(reply::ok(Logs {
+    Ok(responses::ok(Logs {
         total: found.total,
         page: found.page,
         limit: found.limit,

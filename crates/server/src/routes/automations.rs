@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange};
-use crate::web::query::Sliced;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::query::CursorParams;
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// An automation, as it is written.
@@ -27,7 +27,7 @@ pub(crate) struct AutomationBody {
     status: Option<String>,
 }
 
-impl Change for AutomationBody {
+impl PatchFields for AutomationBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "status"];
 }
 
@@ -52,19 +52,19 @@ impl From<AutomationBody> for AutomationInput {
 /// `GET /api/automations`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(slice): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.automations.list(&tenant, &slice).await?))
+    Ok(responses::ok(services.automations.list(&tenant, &page).await?))
 }
 
 /// `POST /api/automations`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(
+    Ok(responses::created(
         services.automations.create(&tenant, input.into()).await?,
     ))
 }
@@ -72,20 +72,24 @@ pub(super) async fn create(
 /// `PUT /api/automations/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
     JsonChange(input): JsonChange<AutomationBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.automations.update(&tenant, id, input.into()).await?))
+    Ok(responses::ok(
+        services.automations.update(&tenant, id, input.into()).await?,
+    ))
 }
 
 /// `POST /api/automations/<id>/executions`
 pub(super) async fn record(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<AutomationId>,
     Json(body): Json<ExecutionsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let executions = body.executions.unwrap_or_default();
-    Ok(reply::ok(services.automations.record(&tenant, id, executions).await?))
+    Ok(responses::ok(
+        services.automations.record(&tenant, id, executions).await?,
+    ))
 }

@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::reply;
-use crate::web::shape::{Caller, Proved, nullable};
+use crate::web::extractors::{Authenticated, TenantContext, nullable};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// What is known of the account's business: at most 5,000 characters each; null clears, absent keeps.
@@ -71,25 +71,28 @@ pub(crate) struct Website {
 }
 
 /// `GET /api/brand-context`
-pub(super) async fn get(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.brand.get(&tenant).await?))
+pub(super) async fn get(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.brand.get(&tenant).await?))
 }
 
 /// `PUT /api/brand-context`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<BrandBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.brand.update(&tenant, &body.into()).await?))
+    Ok(responses::ok(services.brand.update(&tenant, &body.into()).await?))
 }
 
 /// `POST /api/brand-context/scrape`
 pub(super) async fn scrape(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<Website>,
 ) -> Result<HttpResponse, ApiError> {
     let url = body.url.unwrap_or_default();
-    Ok(reply::ok(services.brand.scrape(&tenant, &url).await?))
+    Ok(responses::ok(services.brand.scrape(&tenant, &url).await?))
 }

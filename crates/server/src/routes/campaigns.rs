@@ -13,10 +13,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange, MaybeJson};
+use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A campaign, as it is written. Whom it goes to: the union of its segment, tags and RFM segments, or all contacts
@@ -52,7 +52,7 @@ pub(crate) struct CampaignBody {
     folder_id: Option<Option<FolderId>>,
 }
 
-impl Change for CampaignBody {
+impl PatchFields for CampaignBody {
     const NEVER_NULL: &'static [&'static str] = &["name"];
 }
 
@@ -78,7 +78,7 @@ impl From<CampaignBody> for CampaignInput {
 /// `GET /api/campaigns`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = CampaignQuery {
@@ -90,66 +90,70 @@ pub(super) async fn list(
         folder_id: params.id("folder_id"),
     };
     params.check()?;
-    Ok(reply::page(&services.campaigns.list(&tenant, &query).await?))
+    Ok(responses::page(&services.campaigns.list(&tenant, &query).await?))
 }
 
 /// `POST /api/campaigns`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(services.campaigns.create(&tenant, input.into()).await?))
+    Ok(responses::created(
+        services.campaigns.create(&tenant, input.into()).await?,
+    ))
 }
 
 /// `GET /api/campaigns/<id>`
 pub(super) async fn get(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.get(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.get(&tenant, id).await?))
 }
 
 /// `PUT /api/campaigns/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     JsonChange(input): JsonChange<CampaignBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.update(&tenant, id, input.into()).await?))
+    Ok(responses::ok(
+        services.campaigns.update(&tenant, id, input.into()).await?,
+    ))
 }
 
 /// `DELETE /api/campaigns/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     services.campaigns.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/campaigns/<id>/execute`: answers when the run is over. Whoever hangs up does not stop it.
 pub(super) async fn execute(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     let desk = &services.shared.desk;
     let worker = desk.worker();
     let run = services.campaigns.start(&tenant, id, worker).await?;
-    Ok(reply::ok(desk.carry_out(run, worker).await?))
+    Ok(responses::ok(desk.carry_out(run, worker).await?))
 }
 
 /// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.
 pub(super) async fn send(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.announce(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.announce(&tenant, id).await?))
 }
 
 /// When a campaign is to start.
@@ -165,11 +169,11 @@ pub(crate) struct ScheduleBody {
 /// `POST /api/campaigns/<id>/schedule`
 pub(super) async fn schedule(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<ScheduleBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(
+    Ok(responses::ok(
         services.campaigns.schedule(&tenant, id, input.scheduled_at).await?,
     ))
 }
@@ -177,28 +181,28 @@ pub(super) async fn schedule(
 /// `POST /api/campaigns/<id>/unschedule`
 pub(super) async fn unschedule(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.unschedule(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.unschedule(&tenant, id).await?))
 }
 
 /// `POST /api/campaigns/<id>/pause`
 pub(super) async fn pause(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.pause(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.pause(&tenant, id).await?))
 }
 
 /// `POST /api/campaigns/<id>/resume`
 pub(super) async fn resume(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.resume(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.resume(&tenant, id).await?))
 }
 
 /// Which failed sends are tried again, and when.
@@ -231,12 +235,12 @@ impl From<RetryBody> for RetryRequest {
 /// `POST /api/campaigns/<id>/retry-failed`
 pub(super) async fn retry_failed(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     MaybeJson(input): MaybeJson<RetryBody>,
 ) -> Result<HttpResponse, ApiError> {
     let retried = services.campaigns.retry_failed(&tenant, id, input.into()).await?;
-    Ok(reply::ok(retried))
+    Ok(responses::ok(retried))
 }
 
 /// Where a campaign is now.
@@ -250,20 +254,20 @@ pub(crate) struct Cancelled {
 /// `POST /api/campaigns/<id>/cancel`
 pub(super) async fn cancel(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
     let status = services.campaigns.cancel(&tenant, id).await?;
-    Ok(reply::ok(Cancelled { status }))
+    Ok(responses::ok(Cancelled { status }))
 }
 
 /// `POST /api/campaigns/<id>/preview`: who a run would go to, what they would read, what speaks against it.
 pub(super) async fn preview(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.preview(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.preview(&tenant, id).await?))
 }
 
 /// Where a test goes.
@@ -278,31 +282,31 @@ pub(crate) struct TrialBody {
 /// `POST /api/campaigns/<id>/test`: one message to one phone, outside the statistics.
 pub(super) async fn test(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     Json(input): Json<TrialBody>,
 ) -> Result<HttpResponse, ApiError> {
     let phone = input.phone.unwrap_or_default();
-    Ok(reply::ok(services.trials.send(&tenant, id, &phone).await?))
+    Ok(responses::ok(services.trials.send(&tenant, id, &phone).await?))
 }
 
 /// `GET /api/campaigns/<id>/stats`
 pub(super) async fn stats(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.campaigns.stats(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.stats(&tenant, id).await?))
 }
 
 /// `GET /api/campaigns/<id>/sends`
 pub(super) async fn sends(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(reply::page(&services.campaigns.sends(&tenant, id, page).await?))
+    Ok(responses::page(&services.campaigns.sends(&tenant, id, page).await?))
 }

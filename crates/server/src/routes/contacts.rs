@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
-use crate::web::body::{self, Change, Json, JsonChange};
+use crate::web::body::{self, Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::paced::PacedBody;
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// The files that an import takes; lines of JSON have no registered name, but several customary ones.
@@ -55,7 +55,7 @@ pub(crate) struct ContactBody {
     tag_ids: Option<Vec<TagId>>,
 }
 
-impl Change for ContactBody {
+impl PatchFields for ContactBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "opted_out", "attributes", "tag_ids"];
 }
 
@@ -84,7 +84,7 @@ impl From<ContactBody> for ContactInput {
 /// `GET /api/contacts`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let filter = ContactFilter {
@@ -94,65 +94,69 @@ pub(super) async fn list(
     };
     let query = ContactQuery {
         filter,
-        slice: params.slice(),
+        page: params.cursor_query(),
     };
     params.check()?;
-    Ok(reply::ok(services.contacts.list(&tenant, &query).await?))
+    Ok(responses::ok(services.contacts.list(&tenant, &query).await?))
 }
 
 /// `POST /api/contacts`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(services.contacts.create(&tenant, input.into()).await?))
+    Ok(responses::created(
+        services.contacts.create(&tenant, input.into()).await?,
+    ))
 }
 
 /// `GET /api/contacts/<id>`
 pub(super) async fn get(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.contacts.details(&tenant, id).await?))
+    Ok(responses::ok(services.contacts.details(&tenant, id).await?))
 }
 
 /// `PUT /api/contacts/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
     JsonChange(input): JsonChange<ContactBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.contacts.update(&tenant, id, input.into()).await?))
+    Ok(responses::ok(
+        services.contacts.update(&tenant, id, input.into()).await?,
+    ))
 }
 
 /// `DELETE /api/contacts/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
 ) -> Result<HttpResponse, ApiError> {
     services.contacts.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `PUT /api/contacts/<id>/tags`
 pub(super) async fn set_tags(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ContactId>,
     Json(input): Json<TagsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let tags = input.tag_ids.unwrap_or_default();
-    Ok(reply::ok(services.contacts.set_tags(&tenant, id, tags).await?))
+    Ok(responses::ok(services.contacts.set_tags(&tenant, id, tags).await?))
 }
 
 /// `POST /api/contacts/import`: the file is taken as it comes, and never held whole.
 pub(super) async fn import(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
@@ -163,5 +167,5 @@ pub(super) async fn import(
     while let Some(piece) = body.next().await? {
         import.feed(&piece).await?;
     }
-    Ok(reply::ok(import.finish().await?))
+    Ok(responses::ok(import.finish().await?))
 }

@@ -4,15 +4,15 @@ use actix_web::HttpResponse;
 use actix_web::web::Data;
 use garde::Validate;
 use recado_domain::conversations::{ConversationQuery, ConversationStatus};
-use recado_domain::shared::{ConversationId, FieldErrors, Moment};
+use recado_domain::shared::{ConversationId, FieldErrors, TimeCursor};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::{Params, Sliced};
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::query::{CursorParams, Params};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A reply.
@@ -40,46 +40,52 @@ pub(crate) struct ConversationBody {
 /// `GET /api/conversations`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = ConversationQuery {
         status: params.parsed("status", "open or closed"),
-        slice: params.slice(),
+        page: params.cursor_query(),
     };
     params.check()?;
-    Ok(reply::ok(services.conversations.list(&tenant, &query).await?))
+    Ok(responses::ok(services.conversations.list(&tenant, &query).await?))
 }
 
 /// `GET /api/conversations/<id>/messages`
 pub(super) async fn messages(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
-    Sliced(query): Sliced<Moment>,
+    CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.conversations.messages(&tenant, id, &query).await?))
+    Ok(responses::ok(
+        services.conversations.messages(&tenant, id, &query).await?,
+    ))
 }
 
 /// `POST /api/conversations/<id>/messages`
 pub(super) async fn reply(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
     Json(input): Json<ReplyBody>,
 ) -> Result<HttpResponse, ApiError> {
     let text = input.text.unwrap_or_default();
-    Ok(reply::created(services.conversations.reply(&tenant, id, text).await?))
+    Ok(responses::created(
+        services.conversations.reply(&tenant, id, text).await?,
+    ))
 }
 
 /// `PUT /api/conversations/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ConversationId>,
     Json(input): Json<ConversationBody>,
 ) -> Result<HttpResponse, ApiError> {
     let wanted: Result<ConversationStatus, String> = input.status.unwrap_or_default().parse();
     let wanted = wanted.map_err(|fault| FieldErrors::one("status", fault))?;
-    Ok(reply::ok(services.conversations.set_status(&tenant, id, wanted).await?))
+    Ok(responses::ok(
+        services.conversations.set_status(&tenant, id, wanted).await?,
+    ))
 }

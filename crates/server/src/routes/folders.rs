@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
+use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A folder to be made.
@@ -31,33 +31,35 @@ pub(crate) struct NewFolder {
 /// `GET /api/folders`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = FolderQuery {
         kind: params.parsed("kind", "campaign or template"),
-        slice: params.slice(),
+        page: params.cursor_query(),
     };
     params.check()?;
-    Ok(reply::ok(services.folders.list(&tenant, &query).await?))
+    Ok(responses::ok(services.folders.list(&tenant, &query).await?))
 }
 
 /// `POST /api/folders`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<NewFolder>,
 ) -> Result<HttpResponse, ApiError> {
     let (name, kind) = (input.name.unwrap_or_default(), input.kind.unwrap_or_default());
-    Ok(reply::created(services.folders.create(&tenant, &name, &kind).await?))
+    Ok(responses::created(
+        services.folders.create(&tenant, &name, &kind).await?,
+    ))
 }
 
 /// `DELETE /api/folders/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<FolderId>,
 ) -> Result<HttpResponse, ApiError> {
     services.folders.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }

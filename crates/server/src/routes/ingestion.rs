@@ -9,8 +9,8 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::reply;
-use crate::web::shape::{Caller, Proved};
+use crate::web::extractors::{Authenticated, TenantContext};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// Orders.
@@ -52,31 +52,33 @@ pub(crate) struct EventsBody {
 /// `POST /api/orders`
 pub(super) async fn orders(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<OrdersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let orders = body.orders.unwrap_or_default();
-    Ok(reply::ok(services.ingestion.orders(tenant.account_id, orders).await?))
+    Ok(responses::ok(
+        services.ingestion.orders(tenant.account_id, orders).await?,
+    ))
 }
 
 /// `POST /api/carts`
 pub(super) async fn carts(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<CartsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let carts = body.carts.unwrap_or_default();
-    Ok(reply::ok(services.ingestion.carts(tenant.account_id, carts).await?))
+    Ok(responses::ok(services.ingestion.carts(tenant.account_id, carts).await?))
 }
 
 /// `POST /api/ad-spend`
 pub(super) async fn ad_spend(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<AdSpendBody>,
 ) -> Result<HttpResponse, ApiError> {
     let entries = body.entries.unwrap_or_default();
-    Ok(reply::ok(
+    Ok(responses::ok(
         services.ingestion.ad_spend(tenant.account_id, entries).await?,
     ))
 }
@@ -84,9 +86,11 @@ pub(super) async fn ad_spend(
 /// `POST /api/events`
 pub(super) async fn events(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<EventsBody>,
 ) -> Result<HttpResponse, ApiError> {
     let events = body.events.unwrap_or_default();
-    Ok(reply::ok(services.ingestion.events(tenant.account_id, events).await?))
+    Ok(responses::ok(
+        services.ingestion.events(tenant.account_id, events).await?,
+    ))
 }

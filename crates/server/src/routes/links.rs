@@ -10,9 +10,9 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Sliced;
-use crate::web::reply;
-use crate::web::shape::{Caller, Named, Proved};
+use crate::web::extractors::{Authenticated, Named, TenantContext};
+use crate::web::query::CursorParams;
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A link, as it is written.
@@ -34,21 +34,21 @@ pub(crate) struct NewLink {
 /// `GET /api/links`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(slice): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(page): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.links.list(&tenant, &slice).await?))
+    Ok(responses::ok(services.links.list(&tenant, &page).await?))
 }
 
 /// `POST /api/links`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<NewLink>,
 ) -> Result<HttpResponse, ApiError> {
     let url = input.original_url.unwrap_or_default();
     let link = services.links.create(&tenant, &url, input.campaign_id).await?;
-    Ok(reply::created(link))
+    Ok(responses::created(link))
 }
 
 /// `GET /r/<code>`: never from a cache of the client, so that every click is counted.

@@ -11,10 +11,10 @@ use recado_domain::shared::{FieldErrors, Tenant};
 
 use crate::error::ApiError;
 use crate::web::body;
+use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::multipart::{Event, Form, Malformed};
 use crate::web::paced::PacedBody;
-use crate::web::reply;
-use crate::web::shape::{Caller, Proved};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// What a form may have beside its file, in bytes, and how many parts.
@@ -26,7 +26,7 @@ const FORM: &str = "multipart/form-data";
 /// `POST /api/templates/media/upload`
 pub(super) async fn upload(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     request: HttpRequest,
     payload: Payload,
 ) -> Result<HttpResponse, ApiError> {
@@ -46,7 +46,7 @@ pub(super) async fn upload(
     if let Some(refused) = parts.file.take() {
         refused.discard().await;
     }
-    Ok(reply::ok(taken?))
+    Ok(responses::ok(taken?))
 }
 
 /// Whatever it is that a body says to be larger than any form, it is over its type's limit.

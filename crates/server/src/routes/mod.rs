@@ -6,7 +6,7 @@ use actix_web::{Route, web};
 use recado_domain::limits::Limit;
 
 use self::analytics::{exports, insights};
-use crate::reference::{self, Described};
+use crate::reference::{self, OperationDoc};
 use crate::web::limit::{RateKey, RateRule};
 
 pub(crate) mod accounts;
@@ -64,7 +64,7 @@ pub struct RouteSpec {
     /// What answers.
     pub handler: fn() -> Route,
     /// What the reference says of it.
-    pub described: Described,
+    pub described: OperationDoc,
 }
 
 /// A route; its handler and what the reference says of it bear the same name.
@@ -76,7 +76,7 @@ macro_rules! route {
             access: Access::$access,
             rate: None,
             handler: || web::to($context::$handler),
-            described: Described {
+            described: OperationDoc {
                 name: concat!(stringify!($context), "_", stringify!($handler)),
                 tag: &reference::$context::TAG,
                 operation: reference::$context::$handler,

@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::error::ApiError;
 use crate::streams::Listener;
+use crate::web::extractors::{Authenticated, Id, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::responses;
 use crate::web::shares::StreamShare;
 use crate::wiring::Services;
 
@@ -36,51 +36,54 @@ const GREETING: &str = "retry: 1000\n: welcome\n\n";
 /// `GET /api/notifications`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = NotificationQuery {
         unread: params.parsed("unread", "true or false").unwrap_or(false),
-        slice: params.slice(),
+        page: params.cursor_query(),
     };
     params.check()?;
-    Ok(reply::ok(services.notifications.list(&tenant, &query).await?))
+    Ok(responses::ok(services.notifications.list(&tenant, &query).await?))
 }
 
 /// `POST /api/notifications/<id>/read`
 pub(super) async fn read(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<NotificationId>,
 ) -> Result<HttpResponse, ApiError> {
     services.notifications.read(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/notifications/read-all`
-pub(super) async fn read_all(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(super) async fn read_all(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
     services.notifications.read_all(&tenant).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `GET /api/notifications/stream`
 pub(super) async fn stream(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     request: HttpRequest,
 ) -> Result<HttpResponse, ApiError> {
     let account = tenant.account_id;
     let share = services.shared.shares.stream(&tenant).await?;
     let mut listener = services.shared.streams.listen(&services.feed).await?;
     let until = listener.skip();
-    let mut missed = Missed::after(&services.feed, account, last_event_id(&request), until).await?;
-    let first = missed.slice(until).await?;
+    let mut backlog = ReplayBacklog::after(&services.feed, account, last_event_id(&request), until).await?;
+    let first = backlog.next_batch(until).await?;
     let stream = Stream {
-        missed,
+        backlog,
         listener,
         waiting: [GREETING.to_owned()].into_iter().chain(first).collect(),
         heartbeat: interval_at(Instant::now() + HEARTBEAT, HEARTBEAT),
-        shut_out: Box::pin(shut_out(services, request, account)),
+        access_lost: Box::pin(access_lost(services, request, account)),
         share,
     };
     Ok(stream.answer())
@@ -98,15 +101,16 @@ fn event(notification: &Notification) -> String {
     format!("event: notification\nid: {}\ndata: {data}\n\n", notification.id)
 }
 
-/// What a stream that comes back is told again: everything, slice by slice, oldest first, until what its listener hears.
-struct Missed {
+/// What a stream that comes back is told again: everything, batch by batch, oldest first, until what its listener
+/// hears.
+struct ReplayBacklog {
     feed: PgNotificationFeed,
     account: AccountId,
     after: i64,
     is_over: bool,
 }
 
-impl Missed {
+impl ReplayBacklog {
     /// Begins after the last notification that was told; one that is not the account's is none, and then nothing was missed.
     async fn after(
         feed: &PgNotificationFeed,
@@ -114,41 +118,41 @@ impl Missed {
         last: Option<NotificationId>,
         until: i64,
     ) -> Result<Self, StoreError> {
-        let place = match last {
-            Some(last) => feed.place_of(account, last).await?,
+        let seq = match last {
+            Some(last) => feed.seq_of(account, last).await?,
             None => None,
         };
         Ok(Self {
             feed: feed.clone(),
             account,
-            after: place.unwrap_or(until),
+            after: seq.unwrap_or(until),
             is_over: false,
         })
     }
 
     /// The next events that are not after `until`, which the listener passed over; nothing at the end.
-    async fn slice(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
-        let told = match self.after < until {
+    async fn next_batch(&mut self, until: i64) -> Result<Vec<String>, StoreError> {
+        let notifications = match self.after < until {
             true => self.feed.between(self.account, self.after, until, REPLAY).await?,
             false => vec![],
         };
-        match told.last() {
-            Some(told) => self.after = told.place,
+        match notifications.last() {
+            Some(last) => self.after = last.seq,
             None => self.is_over = true,
         }
-        Ok(told.iter().map(|told| event(&told.notification)).collect())
+        Ok(notifications.iter().map(|one| event(&one.notification)).collect())
     }
 }
 
 /// One stream, from its first byte to its last.
 struct Stream {
-    missed: Missed,
+    backlog: ReplayBacklog,
     listener: Listener,
     /// What is to be said before anything new.
     waiting: VecDeque<String>,
     heartbeat: Interval,
     /// Done when its caller may not listen any more.
-    shut_out: LocalBoxFuture<'static, ()>,
+    access_lost: LocalBoxFuture<'static, ()>,
     share: StreamShare,
 }
 
@@ -164,7 +168,7 @@ impl Stream {
 
     /// The next piece; none at the end.
     async fn step(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        while self.waiting.is_empty() && !self.missed.is_over {
+        while self.waiting.is_empty() && !self.backlog.is_over {
             self.replay().await?;
         }
         let piece = match self.waiting.pop_front() {
@@ -174,17 +178,17 @@ impl Stream {
         Some((Ok(Bytes::from(piece)), self))
     }
 
-    /// Takes the next slice of what was missed. Where it cannot be had, the stream ends: its caller comes back, and goes on
-    /// from what they were told last.
+    /// Takes the next batch of what was missed. Where it cannot be had, the stream ends: its caller comes back, and
+    /// goes on from what they were told last.
     async fn replay(&mut self) -> Option<()> {
-        // A slice may have taken its time: what came meanwhile is in a later one.
+        // A batch may have taken its time: what came meanwhile is in a later one.
         let until = self.listener.skip();
-        let slice = tokio::select! {
+        let events = tokio::select! {
             biased;
-            () = &mut self.shut_out => return None,
-            slice = self.missed.slice(until) => slice,
+            () = &mut self.access_lost => return None,
+            events = self.backlog.next_batch(until) => events,
         };
-        match slice {
+        match events {
             Ok(events) => self.waiting.extend(events),
             Err(error) => {
                 tracing::warn!(cause = ?error, "a stream ends: what it missed cannot be read");
@@ -198,11 +202,11 @@ impl Stream {
         loop {
             tokio::select! {
                 biased;
-                () = &mut self.shut_out => return None,
-                told = self.listener.next() => {
-                    let told = told?;
-                    if told.account_id == self.missed.account {
-                        return Some(event(&told.notification));
+                () = &mut self.access_lost => return None,
+                next = self.listener.next() => {
+                    let next = next?;
+                    if next.account_id == self.backlog.account {
+                        return Some(event(&next.notification));
                     }
                 }
                 () = self.share.probed() => return Some(": \n\n".to_owned()),
@@ -214,14 +218,14 @@ impl Stream {
 
 /// Asks again and again whether the caller would be let in, into the same account. While nobody can tell, they stay.
 /// One stream of the thread asks at a time: however many there are, they leave connections to everybody else.
-async fn shut_out(services: Data<Services>, request: HttpRequest, account: AccountId) {
+async fn access_lost(services: Data<Services>, request: HttpRequest, account: AccountId) {
     loop {
         tokio::time::sleep(ASK_AGAIN).await;
         let turn = services.stream_checks.acquire().await;
         let asked = services.authenticator.tenant(&request).await;
         drop(turn);
         match asked {
-            Ok(proof) if proof.who.account_id == account => {}
+            Ok(caller) if caller.who.account_id == account => {}
             Err(ApiError::Unavailable(_) | ApiError::Internal(_)) => {}
             Ok(_) | Err(_) => return,
         }

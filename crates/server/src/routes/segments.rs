@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange};
-use crate::web::query::Sliced;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::query::CursorParams;
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A segment, as it is written.
@@ -31,7 +31,7 @@ pub(crate) struct SegmentBody {
     filters: Option<Option<AudienceFilters>>,
 }
 
-impl Change for SegmentBody {
+impl PatchFields for SegmentBody {
     const NEVER_NULL: &'static [&'static str] = &["name"];
 }
 
@@ -57,69 +57,75 @@ impl From<SegmentBody> for SegmentInput {
 /// `GET /api/segments`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(query): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.segments.list(&tenant, &query).await?))
+    Ok(responses::ok(services.segments.list(&tenant, &query).await?))
 }
 
 /// `POST /api/segments`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(services.segments.create(&tenant, input.into()).await?))
+    Ok(responses::created(
+        services.segments.create(&tenant, input.into()).await?,
+    ))
 }
 
 /// `GET /api/segments/<id>`
 pub(super) async fn get(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.segments.get(&tenant, id).await?))
+    Ok(responses::ok(services.segments.get(&tenant, id).await?))
 }
 
 /// `PUT /api/segments/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     JsonChange(input): JsonChange<SegmentBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.segments.update(&tenant, id, input.into()).await?))
+    Ok(responses::ok(
+        services.segments.update(&tenant, id, input.into()).await?,
+    ))
 }
 
 /// `DELETE /api/segments/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
 ) -> Result<HttpResponse, ApiError> {
     services.segments.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/segments/<id>/members`
 pub(super) async fn add_members(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
-    Ok(reply::ok(services.segments.add_members(&tenant, id, &contacts).await?))
+    Ok(responses::ok(
+        services.segments.add_members(&tenant, id, &contacts).await?,
+    ))
 }
 
 /// `DELETE /api/segments/<id>/members`
 pub(super) async fn remove_members(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<SegmentId>,
     Json(input): Json<MembersBody>,
 ) -> Result<HttpResponse, ApiError> {
     let contacts = input.contact_ids.unwrap_or_default();
     services.segments.remove_members(&tenant, id, &contacts).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }

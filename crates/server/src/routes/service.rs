@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::ApiError;
 use crate::reference;
-use crate::web::reply;
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// How the service is.
@@ -21,7 +21,7 @@ pub(crate) struct Health {
 
 /// `GET /healthz`: the process answers.
 pub(super) async fn health() -> HttpResponse {
-    reply::ok(Health { status: "ok" })
+    responses::ok(Health { status: "ok" })
 }
 
 /// `GET /api/openapi.json`: the reference, made once and kept.
@@ -38,7 +38,7 @@ pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiE
         return Err(ApiError::Unavailable("the server is shutting down".into()));
     }
     match services.shared.readiness.pending_migrations().await {
-        Ok(0) => Ok(reply::ok(Health { status: "ready" })),
+        Ok(0) => Ok(responses::ok(Health { status: "ready" })),
         Ok(pending) => Err(ApiError::Unavailable(
             format!("{pending} migrations are pending").into(),
         )),

@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Sliced;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved};
+use crate::web::extractors::{Authenticated, Id, TenantContext};
+use crate::web::query::CursorParams;
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A tag to be made.
@@ -30,28 +30,30 @@ pub(crate) struct NewTag {
 /// `GET /api/tags`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(query): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.tags.list(&tenant, &query).await?))
+    Ok(responses::ok(services.tags.list(&tenant, &query).await?))
 }
 
 /// `POST /api/tags`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<NewTag>,
 ) -> Result<HttpResponse, ApiError> {
     let name = input.name.unwrap_or_default();
-    Ok(reply::created(services.tags.create(&tenant, &name, input.color).await?))
+    Ok(responses::created(
+        services.tags.create(&tenant, &name, input.color).await?,
+    ))
 }
 
 /// `DELETE /api/tags/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<TagId>,
 ) -> Result<HttpResponse, ApiError> {
     services.tags.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }

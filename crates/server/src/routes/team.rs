@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use actix_web::{HttpRequest, HttpResponse};
 use garde::Validate;
 use recado_domain::accounts::{AccountHint, Session};
-use recado_domain::shared::{InviteId, Moment, Role, UserId};
+use recado_domain::shared::{InviteId, Role, TimeCursor, UserId};
 use recado_domain::team::{Invite, InviteInput, NewInvite};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ApiError;
 use crate::web::body::Json;
-use crate::web::query::Sliced;
-use crate::web::shape::{Caller, Id, Person, Proved};
-use crate::web::{cookies, reply};
+use crate::web::extractors::{Authenticated, Id, SessionUser, TenantContext};
+use crate::web::query::CursorParams;
+use crate::web::{cookies, responses};
 use crate::wiring::Services;
 
 /// A role to be given.
@@ -53,49 +53,49 @@ pub(crate) struct AcceptBody {
 /// `GET /api/team/members`
 pub(super) async fn members(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(query): Sliced<Moment>,
+    Authenticated(tenant): TenantContext,
+    CursorParams(query): CursorParams<TimeCursor>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.members.list(&tenant, &query).await?))
+    Ok(responses::ok(services.members.list(&tenant, &query).await?))
 }
 
 /// `PUT /api/team/members/<user id>`
 pub(super) async fn change_role(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
     Json(body): Json<RoleBody>,
 ) -> Result<HttpResponse, ApiError> {
     let changed = services.members.change_role(&tenant, user, body.role.as_deref()).await;
-    services.shared.memory.forget_standing(user, tenant.account_id);
-    Ok(reply::ok(changed?))
+    services.shared.auth_cache.evict_membership(user, tenant.account_id);
+    Ok(responses::ok(changed?))
 }
 
 /// `DELETE /api/team/members/<user id>`
 pub(super) async fn remove(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(user): Id<UserId>,
 ) -> Result<HttpResponse, ApiError> {
     let removed = services.members.remove(&tenant, user).await;
-    services.shared.memory.forget_standing(user, tenant.account_id);
+    services.shared.auth_cache.evict_membership(user, tenant.account_id);
     removed?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `GET /api/team/invites`
 pub(super) async fn invites(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(query): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.invites.list(&tenant, &query).await?))
+    Ok(responses::ok(services.invites.list(&tenant, &query).await?))
 }
 
 /// `POST /api/team/invites`
 pub(super) async fn invite(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<InviteBody>,
 ) -> Result<HttpResponse, ApiError> {
     let input = InviteInput {
@@ -105,12 +105,12 @@ pub(super) async fn invite(
     };
     let made = services.invites.create(&tenant, input).await?;
     services.shared.mailed.notify_one();
-    Ok(reply::created(MadeInvite::from(&made)))
+    Ok(responses::created(CreatedInvite::from(&made)))
 }
 
 /// An invite, with what is told of it only now.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct MadeInvite<'a> {
+pub(crate) struct CreatedInvite<'a> {
     #[serde(flatten)]
     invite: &'a Invite,
     /// Whoever has the token and the address can accept the invite. It is told in this answer alone.
@@ -121,7 +121,7 @@ pub(crate) struct MadeInvite<'a> {
     accept_url: &'a str,
 }
 
-impl<'a> From<&'a NewInvite> for MadeInvite<'a> {
+impl<'a> From<&'a NewInvite> for CreatedInvite<'a> {
     fn from(made: &'a NewInvite) -> Self {
         Self {
             invite: &made.invite,
@@ -134,17 +134,17 @@ impl<'a> From<&'a NewInvite> for MadeInvite<'a> {
 /// `DELETE /api/team/invites/<id>`
 pub(super) async fn revoke(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<InviteId>,
 ) -> Result<HttpResponse, ApiError> {
     services.invites.revoke(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/auth/accept-invite`
 pub(super) async fn accept(
     services: Data<Services>,
-    Proved(session): Person,
+    Authenticated(session): SessionUser,
     request: HttpRequest,
     Json(body): Json<AcceptBody>,
 ) -> Result<HttpResponse, ApiError> {
@@ -155,10 +155,10 @@ pub(super) async fn accept(
     let accepted = services.invitations.accept(&session, token, address).await?;
     services
         .shared
-        .memory
-        .forget_standing(session.user_id, accepted.account_id);
+        .auth_cache
+        .evict_membership(session.user_id, accepted.account_id);
     let cookie = cookies::active_account(accepted.account_id, services.shared.config.cookie_secure);
-    let mut response = reply::ok(accepted);
+    let mut response = responses::ok(accepted);
     if !had_account {
         let added = response.add_cookie(&cookie);
         added.map_err(|error| ApiError::Internal(error.into()))?;

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange, MaybeJson};
+use crate::web::body::{Json, JsonChange, MaybeJson, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A template, as it is written.
@@ -81,7 +81,7 @@ pub(crate) struct TemplateBody {
     folder_id: Option<Option<FolderId>>,
 }
 
-impl Change for TemplateBody {
+impl PatchFields for TemplateBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "category", "language", "template_type", "parameter_format"];
 }
 
@@ -142,20 +142,20 @@ impl From<TemplateBody> for TemplateInput {
 /// `GET /api/templates`: in cursor mode where `cursor` is present, else by page.
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let filter = filter(&mut params);
-    let (page, slice) = (params.page(), params.has_cursor().then(|| params.slice()));
+    let (page, cursor_query) = (params.page(), params.has_cursor().then(|| params.cursor_query()));
     params.check()?;
-    Ok(match slice {
-        Some(slice) => {
-            let slice = services.templates.slice(&tenant, &filter, &slice).await?;
-            reply::ok(slice.map(TemplateResponse::from))
+    Ok(match cursor_query {
+        Some(cursor_query) => {
+            let page = services.templates.cursor_page(&tenant, &filter, &cursor_query).await?;
+            responses::ok(page.map(TemplateResponse::from))
         }
         None => {
             let page = services.templates.page(&tenant, &filter, page).await?;
-            reply::wrapped_page(page.map(TemplateResponse::from))
+            responses::wrapped_page(page.map(TemplateResponse::from))
         }
     })
 }
@@ -176,52 +176,52 @@ fn filter(params: &mut Params) -> TemplateFilter {
 /// `POST /api/templates`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
     let template = services.templates.create(&tenant, input.into()).await?;
-    Ok(reply::created(TemplateResponse::from(template)))
+    Ok(responses::created(TemplateResponse::from(template)))
 }
 
 /// `GET /api/templates/<id>`
 pub(super) async fn get(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
 ) -> Result<HttpResponse, ApiError> {
     let template = services.templates.get(&tenant, id).await?;
-    Ok(reply::ok(TemplateResponse::from(template)))
+    Ok(responses::ok(TemplateResponse::from(template)))
 }
 
 /// `PUT /api/templates/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
     JsonChange(input): JsonChange<TemplateBody>,
 ) -> Result<HttpResponse, ApiError> {
     let template = services.templates.update(&tenant, id, input.into()).await?;
-    Ok(reply::ok(TemplateResponse::from(template)))
+    Ok(responses::ok(TemplateResponse::from(template)))
 }
 
 /// `DELETE /api/templates/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
 ) -> Result<HttpResponse, ApiError> {
     services.templates.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/templates/<id>/submit`
 pub(super) async fn submit(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<TemplateId>,
     MaybeJson(input): MaybeJson<SubmitBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(
+    Ok(responses::ok(
         services.templates.submit(&tenant, id, input.profile_id).await?,
     ))
 }
@@ -229,8 +229,8 @@ pub(super) async fn submit(
 /// `POST /api/templates/sync`
 pub(super) async fn sync(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     MaybeJson(input): MaybeJson<SubmitBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.templates.sync(&tenant, input.profile_id).await?))
+    Ok(responses::ok(services.templates.sync(&tenant, input.profile_id).await?))
 }

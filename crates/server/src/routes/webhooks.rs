@@ -18,10 +18,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange};
+use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// The default and the largest number of logs.
@@ -51,7 +51,7 @@ pub(crate) struct WebhookBody {
     is_active: Option<bool>,
 }
 
-impl Change for WebhookBody {
+impl PatchFields for WebhookBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "events", "direction", "is_active"];
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct RecoverBody {
 
 /// An endpoint with its secrets, which are shown only here.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct ToldOnce {
+pub(crate) struct WebhookWithSecret {
     /// The endpoint.
     #[serde(flatten)]
     webhook: Webhook,
@@ -140,14 +140,14 @@ pub(crate) struct ToldOnce {
 
 /// A delivery that will be made.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Queued {
+pub(crate) struct DeliveryQueued {
     /// The `webhook-id` that it will bear.
     message_id: WebhookEventId,
 }
 
 /// Deliveries that will be made.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Recovering {
+pub(crate) struct RecoveryQueued {
     /// How many.
     #[schemars(example = 12)]
     queued: i64,
@@ -155,13 +155,13 @@ pub(crate) struct Recovering {
 
 /// A call was taken.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Received {
+pub(crate) struct InboundReceipt {
     /// True.
     #[schemars(example = true)]
     received: bool,
 }
 
-impl From<NewWebhook> for ToldOnce {
+impl From<NewWebhook> for WebhookWithSecret {
     fn from(made: NewWebhook) -> Self {
         Self {
             secret: made.secret.expose_secret().to_owned(),
@@ -174,90 +174,90 @@ impl From<NewWebhook> for ToldOnce {
 /// `GET /api/webhooks`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
-    Ok(reply::wrapped_page(services.webhooks.page(&tenant, page).await?))
+    Ok(responses::wrapped_page(services.webhooks.page(&tenant, page).await?))
 }
 
 /// `POST /api/webhooks`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(body): Json<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
     let made = services.webhooks.create(&tenant, body.into()).await?;
-    Ok(reply::created(ToldOnce::from(made)))
+    Ok(responses::created(WebhookWithSecret::from(made)))
 }
 
 /// `GET /api/webhooks/<id>`
 pub(super) async fn get(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.webhooks.get(&tenant, id).await?))
+    Ok(responses::ok(services.webhooks.get(&tenant, id).await?))
 }
 
 /// `PUT /api/webhooks/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
     JsonChange(body): JsonChange<WebhookBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.webhooks.update(&tenant, id, body.into()).await?))
+    Ok(responses::ok(services.webhooks.update(&tenant, id, body.into()).await?))
 }
 
 /// `DELETE /api/webhooks/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
     services.webhooks.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `POST /api/webhooks/<id>/rotate-secret`
 pub(super) async fn rotate_secret(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
     let made = services.webhooks.rotate_secret(&tenant, id).await?;
-    Ok(reply::ok(ToldOnce::from(made)))
+    Ok(responses::ok(WebhookWithSecret::from(made)))
 }
 
 /// `POST /api/webhooks/<id>/test`
 pub(super) async fn test(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.test(&tenant, id).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(Queued { message_id: event }))
+    Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
 /// `POST /api/webhooks/<id>/recover`
 pub(super) async fn recover(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookId>,
     Json(body): Json<RecoverBody>,
 ) -> Result<HttpResponse, ApiError> {
     let queued = services.webhooks.recover(&tenant, id, body.since).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(Recovering { queued }))
+    Ok(responses::accepted(RecoveryQueued { queued }))
 }
 
 /// `GET /api/webhooks/logs`
 pub(super) async fn logs(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let query = LogQuery {
@@ -268,35 +268,35 @@ pub(super) async fn logs(
         limit: params.page_of(LOGS).limit(),
     };
     params.check()?;
-    Ok(reply::ok(services.webhooks.logs(&tenant, &query).await?))
+    Ok(responses::ok(services.webhooks.logs(&tenant, &query).await?))
 }
 
 /// `POST /api/webhooks/logs/<id>/redeliver`
 pub(super) async fn redeliver(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<WebhookLogId>,
 ) -> Result<HttpResponse, ApiError> {
     let event = services.webhooks.redeliver(&tenant, id).await?;
     services.shared.relays.deliver();
-    Ok(reply::accepted(Queued { message_id: event }))
+    Ok(responses::accepted(DeliveryQueued { message_id: event }))
 }
 
 /// `GET /api/webhooks/events`
 pub(super) async fn events(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
-    let slice = params.slice::<Uuid>();
+    let page = params.cursor_query::<Uuid>();
     let kind = params.parsed::<WebhookKind>("type", "a kind of event");
     let query = FeedQuery {
-        after: slice.cursor.map(Into::into),
+        after: page.cursor.map(Into::into),
         kind: kind.map(|kind| kind.as_str().to_owned()),
-        limit: slice.limit,
+        limit: page.limit,
     };
     params.check()?;
-    Ok(reply::ok(services.webhooks.feed(&tenant, &query).await?))
+    Ok(responses::ok(services.webhooks.feed(&tenant, &query).await?))
 }
 
 /// `POST /api/hooks/<id>`: called by who knows the endpoint's secret.
@@ -313,5 +313,5 @@ pub(super) async fn receive(
     let body = memory.read(&request, payload.into_inner()).await?;
     let call = Call { headers, body: &body };
     services.inbound.receive(endpoint, call).await?;
-    Ok(reply::ok(Received { received: true }))
+    Ok(responses::ok(InboundReceipt { received: true }))
 }

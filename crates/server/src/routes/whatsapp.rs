@@ -14,10 +14,10 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
-use crate::web::body::{Change, Json, JsonChange};
-use crate::web::query::{Params, Sliced};
-use crate::web::reply;
-use crate::web::shape::{Caller, Id, Proved, nullable};
+use crate::web::body::{Json, JsonChange, PatchFields};
+use crate::web::extractors::{Authenticated, Id, TenantContext, nullable};
+use crate::web::query::{CursorParams, Params};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// A WhatsApp number, as it is connected.
@@ -43,7 +43,7 @@ pub(crate) struct ProfileBody {
     messages_per_second: Option<Option<i32>>,
 }
 
-impl Change for ProfileBody {
+impl PatchFields for ProfileBody {
     const NEVER_NULL: &'static [&'static str] = &["name", "phone_number_id", "waba_id", "access_token"];
 }
 
@@ -62,39 +62,43 @@ impl From<ProfileBody> for ProfileInput {
 /// `GET /api/whatsapp/profiles`
 pub(super) async fn list(
     services: Data<Services>,
-    Proved(tenant): Caller,
-    Sliced(query): Sliced,
+    Authenticated(tenant): TenantContext,
+    CursorParams(query): CursorParams,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.profiles.list(&tenant, &query).await?))
+    Ok(responses::ok(services.profiles.list(&tenant, &query).await?))
 }
 
 /// `POST /api/whatsapp/profiles`
 pub(super) async fn create(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Json(input): Json<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::created(services.profiles.create(&tenant, input.into()).await?))
+    Ok(responses::created(
+        services.profiles.create(&tenant, input.into()).await?,
+    ))
 }
 
 /// `PUT /api/whatsapp/profiles/<id>`
 pub(super) async fn update(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
     JsonChange(input): JsonChange<ProfileBody>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.profiles.update(&tenant, id, input.into()).await?))
+    Ok(responses::ok(
+        services.profiles.update(&tenant, id, input.into()).await?,
+    ))
 }
 
 /// `DELETE /api/whatsapp/profiles/<id>`
 pub(super) async fn delete(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Id(id): Id<ProfileId>,
 ) -> Result<HttpResponse, ApiError> {
     services.profiles.delete(&tenant, id).await?;
-    Ok(reply::gone())
+    Ok(responses::no_content())
 }
 
 /// `GET /api/whatsapp/webhook`: the platform proves that the address is ours by a challenge.

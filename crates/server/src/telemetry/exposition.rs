@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::figure;
+use super::definitions::definition;
 
 /// A text in the making. Figures of one name have to come one after the other.
 #[derive(Default)]
@@ -14,15 +14,15 @@ pub(super) struct Exposition {
 impl Exposition {
     /// One value. A figure that the catalogue does not know is left out.
     pub(super) fn put(&mut self, name: &'static str, labels: &[(&str, &str)], value: f64) {
-        let Some(figure) = figure(name) else { return };
+        let Some(definition) = definition(name) else { return };
         // Writing to a string cannot fail.
         if self.last != name {
             self.last = name;
             writeln!(
                 self.text,
                 "# HELP {name} {}\n# TYPE {name} {}",
-                figure.help,
-                figure.kind.as_str()
+                definition.help,
+                definition.kind.as_str()
             )
             .ok();
         }

@@ -12,7 +12,7 @@ use actix_web::{App, HttpResponse, HttpServer};
 use anyhow::Context as _;
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use super::figures::{Queues, Standings, exposed};
+use super::gauges::{ProcessStatsSource, Queues, exposed};
 
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -21,21 +21,21 @@ const UPKEEP: Duration = Duration::from_secs(5);
 
 struct Figures {
     counted: PrometheusHandle,
-    standings: Arc<dyn Standings>,
+    source: Arc<dyn ProcessStatsSource>,
     queues: Queues,
 }
 
 /// A running listener.
-pub struct Listener {
+pub struct MetricsListener {
     server: ServerHandle,
     upkeep: tokio::task::JoinHandle<()>,
 }
 
-impl Listener {
+impl MetricsListener {
     pub(super) fn start(
         bind: SocketAddr,
         counted: PrometheusHandle,
-        standings: Arc<dyn Standings>,
+        source: Arc<dyn ProcessStatsSource>,
     ) -> anyhow::Result<Self> {
         let kept = counted.clone();
         let upkeep = tokio::spawn(async move {
@@ -45,10 +45,10 @@ impl Listener {
             }
         });
         let server = HttpServer::new(move || {
-            let (url, census) = standings.database();
-            let figures = Queues::new(url, &census).map(|queues| Figures {
+            let (url, pool_registry) = source.database();
+            let figures = Queues::new(url, &pool_registry).map(|queues| Figures {
                 counted: counted.clone(),
-                standings: standings.clone(),
+                source: source.clone(),
                 queues,
             });
             App::new().configure(move |config| match figures {
@@ -81,6 +81,6 @@ impl Listener {
 
 async fn metrics(figures: Data<Figures>) -> HttpResponse {
     let mut text = figures.counted.render();
-    text.push_str(&exposed(figures.standings.as_ref(), &figures.queues).await);
+    text.push_str(&exposed(figures.source.as_ref(), &figures.queues).await);
     HttpResponse::Ok().insert_header((CONTENT_TYPE, FORMAT)).body(text)
 }

@@ -4,9 +4,9 @@
 //! What happens often (requests, calls, rounds) is counted where it happens, by handles that are made once. What stands
 //! somewhere (pools, queues, memory) is read when it is asked for.
 
-pub mod catalogue;
+pub mod definitions;
 mod exposition;
-mod figures;
+mod gauges;
 mod listener;
 mod machine;
 mod reports;
@@ -20,11 +20,11 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-pub use figures::{Standing, Standings};
-pub use listener::Listener;
+pub use gauges::{ProcessStats, ProcessStatsSource};
+pub use listener::MetricsListener;
 pub use reports::Reports;
 pub use requests::{Counted, InFlight, Route, counted_routes, limited};
-pub use workers::Worker;
+pub use workers::WorkerMetrics;
 
 /// Where requests and calls are told apart by how long they take, in seconds.
 const BUCKETS: &[f64] = &[
@@ -38,7 +38,7 @@ pub fn start(bind: Option<SocketAddr>) -> anyhow::Result<Option<Counting>> {
         .set_buckets(BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .context("counting cannot begin")?;
-    catalogue::describe();
+    definitions::describe();
     count_panics();
     Ok(Some(Counting { bind, handle }))
 }
@@ -51,8 +51,8 @@ pub struct Counting {
 
 impl Counting {
     /// Answers at its address until it is stopped.
-    pub fn serve(self, standings: Arc<dyn Standings>) -> anyhow::Result<Listener> {
-        Listener::start(self.bind, self.handle, standings)
+    pub fn serve(self, source: Arc<dyn ProcessStatsSource>) -> anyhow::Result<MetricsListener> {
+        MetricsListener::start(self.bind, self.handle, source)
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use metrics::{Counter, Gauge, counter, gauge};
 
 /// The figures of one worker.
-pub struct Worker {
+pub struct WorkerMetrics {
     worked: Counter,
     idle: Counter,
     failed: Counter,
@@ -13,7 +13,7 @@ pub struct Worker {
     last_success: Gauge,
 }
 
-impl Worker {
+impl WorkerMetrics {
     /// `worker` is one of a few words: it becomes a label.
     pub fn of(worker: &'static str) -> Self {
         let count =

@@ -10,9 +10,9 @@ use recado_domain::shared::{Clock, Network, Tenant};
 use secrecy::SecretString;
 
 use crate::error::ApiError;
+use crate::web::auth_cache::AuthCache;
+use crate::web::client_ip;
 use crate::web::cookies;
-use crate::web::memory::Memory;
-use crate::web::peer;
 use crate::web::support::{SupportCookies, SupportMode};
 
 /// Proves who asks.
@@ -26,7 +26,7 @@ pub struct Authenticator {
     /// Ends remembered sessions.
     pub clock: Arc<dyn Clock>,
     /// What is remembered.
-    pub memory: Memory,
+    pub auth_cache: AuthCache,
     /// The session's cookie.
     pub cookie: String,
     /// Knows administrators in support mode.
@@ -43,7 +43,7 @@ enum Credential {
 }
 
 /// Somebody proved.
-pub struct Proof<T> {
+pub struct VerifiedCaller<T> {
     /// Who.
     pub who: T,
     /// By a cookie, which browsers send without being asked to, also for foreign pages.
@@ -52,9 +52,9 @@ pub struct Proof<T> {
 
 impl Authenticator {
     /// The person behind a request; API keys are none.
-    pub async fn session(&self, request: &HttpRequest) -> Result<Proof<Session>, ApiError> {
+    pub async fn session(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
         match self.credential(request) {
-            Credential::Token { token, by_cookie } => Ok(Proof {
+            Credential::Token { token, by_cookie } => Ok(VerifiedCaller {
                 who: self.verified(token).await?,
                 by_cookie,
             }),
@@ -64,10 +64,10 @@ impl Authenticator {
     }
 
     /// The account context of a request.
-    pub async fn tenant(&self, request: &HttpRequest) -> Result<Proof<Tenant>, ApiError> {
+    pub async fn tenant(&self, request: &HttpRequest) -> Result<VerifiedCaller<Tenant>, ApiError> {
         let address = self.address(request);
         match self.credential(request) {
-            Credential::ApiKey(key) => Ok(Proof {
+            Credential::ApiKey(key) => Ok(VerifiedCaller {
                 who: self.api_keys.authenticate(&key, address).await?,
                 by_cookie: false,
             }),
@@ -75,7 +75,7 @@ impl Authenticator {
                 let session = self.verified(token).await?;
                 let hint: AccountHint = cookies::account_hint(request);
                 let supported = self.support_mode(request, &session).map(|mode| mode.account_id);
-                Ok(Proof {
+                Ok(VerifiedCaller {
                     who: self.accounts.context(&session, hint, supported, address).await?,
                     by_cookie,
                 })
@@ -85,10 +85,10 @@ impl Authenticator {
     }
 
     /// A platform administrator, and nobody else.
-    pub async fn admin(&self, request: &HttpRequest) -> Result<Proof<Session>, ApiError> {
-        let proof = self.session(request).await?;
-        if self.accounts.is_admin(&proof.who) {
-            Ok(proof)
+    pub async fn admin(&self, request: &HttpRequest) -> Result<VerifiedCaller<Session>, ApiError> {
+        let caller = self.session(request).await?;
+        if self.accounts.is_admin(&caller.who) {
+            Ok(caller)
         } else {
             Err(ApiError::Auth("This takes a platform administrator".to_owned()))
         }
@@ -104,7 +104,7 @@ impl Authenticator {
 
     /// Where the request comes from.
     pub fn address(&self, request: &HttpRequest) -> Option<String> {
-        peer::address(request, &self.trusted_proxies).map(|address| address.to_string())
+        client_ip::address(request, &self.trusted_proxies).map(|address| address.to_string())
     }
 
     async fn verified(&self, token: String) -> Result<Session, ApiError> {
@@ -114,7 +114,7 @@ impl Authenticator {
         }
         let session = self.verifier.verify(&token).await?;
         self.accounts.record_user(&session).await?;
-        self.memory.keep_session(token, session.clone());
+        self.auth_cache.keep_session(token, session.clone());
         Ok(session)
     }
 
@@ -122,7 +122,7 @@ impl Authenticator {
     /// apart, so that `cargo xtask bench auth` finds the two among the instructions of a request.
     #[inline(never)]
     fn remembered(&self, token: &str) -> Option<Session> {
-        let session = self.memory.session(token)?;
+        let session = self.auth_cache.session(token)?;
         (session.expires_at > self.clock.now()).then_some(session)
     }
 

@@ -35,7 +35,7 @@ pub struct MaybeJson<T>(pub T);
 pub struct JsonChange<T>(pub T);
 
 /// What a change may say.
-pub trait Change {
+pub trait PatchFields {
     /// The fields that are never empty: null, which clears the others, is refused for them.
     const NEVER_NULL: &'static [&'static str];
 }
@@ -59,7 +59,7 @@ impl<T: DeserializeOwned + Validate<Context = ()> + 'static> FromRequest for Jso
     }
 }
 
-impl<T: DeserializeOwned + Change + Validate<Context = ()> + 'static> FromRequest for JsonChange<T> {
+impl<T: DeserializeOwned + PatchFields + Validate<Context = ()> + 'static> FromRequest for JsonChange<T> {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 

@@ -18,7 +18,7 @@ use actix_web::{HttpMessage as _, HttpResponse, ResponseError as _};
 use futures_util::{Stream, StreamExt as _};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use recado_domain::idempotency::{
-    Admission, Claim, Idempotency, IdempotencyKey, KeptAnswer, LEASE, RequestHash, Scope,
+    Admission, Idempotency, IdempotencyKey, KeyClaim, LEASE, RequestHash, Scope, StoredResponse,
 };
 use recado_domain::shared::{Cipher, FieldErrors, Sealed};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -84,14 +84,14 @@ where
             let done = actix_web::rt::spawn(task).await;
             return done.unwrap_or_else(|error| ServiceResponse::new(http, internal(error)));
         }
-        Ok(Admission::Again(kept)) => replay(&services, kept, body).await,
+        Ok(Admission::Again(stored)) => replay(&services, stored, body).await,
         Err(error) => Err(error.into()),
     };
     ServiceResponse::new(http, answered.unwrap_or_else(|error| error.error_response()))
 }
 
 /// Does the work, and says meanwhile that somebody is at it.
-async fn renewing<T>(services: &Services, claim: &Claim, work: impl Future<Output = T>) -> T {
+async fn renewing<T>(services: &Services, claim: &KeyClaim, work: impl Future<Output = T>) -> T {
     let rest = Duration::try_from(LEASE / 4).unwrap_or(PIECE_TIME);
     let renewals = async {
         loop {
@@ -110,22 +110,22 @@ async fn renewing<T>(services: &Services, claim: &Claim, work: impl Future<Outpu
 /// Keeps an answer, unless it says that the request was not taken or that the fault was ours.
 async fn keep(
     services: &Services,
-    claim: &Claim,
+    claim: &KeyClaim,
     body: TappedBody,
     response: ServiceResponse<BoxBody>,
 ) -> ServiceResponse<BoxBody> {
     let (http, response) = response.into_parts();
     let (head, answer) = response.into_parts();
     let answer = to_bytes(answer).await.unwrap_or_default();
-    let kept = match is_answer(head.status()) {
-        true => body.rest().await.zip(Answer::of(&head, &answer)),
+    let stored = match is_answer(head.status()) {
+        true => body.rest().await.zip(SerializedResponse::of(&head, &answer)),
         false => None,
     };
-    let kept = kept.map(|(request, answer)| KeptAnswer {
+    let stored = stored.map(|(request, response)| StoredResponse {
         request,
-        answer: answer.sealed(services.shared.cipher.as_ref()),
+        response: response.sealed(services.shared.cipher.as_ref()),
     });
-    if let Err(error) = services.idempotency.conclude(claim, kept.as_ref()).await {
+    if let Err(error) = services.idempotency.conclude(claim, stored.as_ref()).await {
         tracing::warn!(%error, "the answer of a request with an idempotency key was not kept");
     }
     ServiceResponse::new(http, head.set_body(answer).map_into_boxed_body())
@@ -141,15 +141,15 @@ fn is_answer(status: StatusCode) -> bool {
     !status.is_server_error() && !not_taken.contains(&status)
 }
 
-async fn replay(services: &Services, kept: KeptAnswer, body: TappedBody) -> Result<HttpResponse, ApiError> {
+async fn replay(services: &Services, stored: StoredResponse, body: TappedBody) -> Result<HttpResponse, ApiError> {
     let request = body
         .rest()
         .await
         .ok_or_else(|| FieldErrors::one("body", "ended before it was complete"))?;
-    let sealed = Idempotency::repeat(kept, &request)?;
-    let answer = Answer::open(services.shared.cipher.as_ref(), &sealed);
+    let sealed = Idempotency::repeat(stored, &request)?;
+    let answer = SerializedResponse::open(services.shared.cipher.as_ref(), &sealed);
     answer
-        .map(Answer::response)
+        .map(SerializedResponse::response)
         .ok_or_else(|| ApiError::Internal("a kept answer cannot be read".into()))
 }
 
@@ -159,13 +159,13 @@ fn internal(error: tokio::task::JoinError) -> HttpResponse {
 
 /// An answer as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Answer {
+struct SerializedResponse {
     status: u16,
     headers: Vec<(String, String)>,
     body: String,
 }
 
-impl Answer {
+impl SerializedResponse {
     /// None for one that is no text.
     fn of(head: &HttpResponse<()>, body: &Bytes) -> Option<Self> {
         let kept = head.headers().iter().filter(|(name, _)| KEPT_HEADERS.contains(name));

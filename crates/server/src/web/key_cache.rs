@@ -10,8 +10,8 @@ use recado_domain::api_keys::{ApiKey, ApiKeyStore, KeyGrant, KeyRecord};
 use recado_domain::shared::{AccountId, ApiKeyId, Event, Insert, StoreError};
 use time::OffsetDateTime;
 
+use super::auth_cache::{AuthCache, CHANGED_FOR, FRESHNESS, REMEMBERED, remembered_for};
 use super::key_lookups::KeyLookups;
-use super::memory::{CHANGED_FOR, FRESHNESS, Memory, REMEMBERED, remembered_for};
 use super::refreshing_cache::RefreshingCache;
 
 /// How long a key that was valid is looked up before those that were never seen.
@@ -55,7 +55,7 @@ pub struct CachedKeys {
     /// What is cached.
     pub cache: KeyCache,
     /// Which accounts were changed here.
-    pub memory: Memory,
+    pub auth_cache: AuthCache,
 }
 
 impl CachedKeys {
@@ -88,7 +88,7 @@ impl ApiKeyStore for CachedKeys {
         };
         match self.cache.grants.get(hash.to_owned(), load).await? {
             Some(grant) if self.cache.removed.contains_key(&grant.id) => Ok(None),
-            Some(grant) if self.memory.account_was_changed(grant.account_id) => self.store.find(hash).await,
+            Some(grant) if self.auth_cache.account_was_changed(grant.account_id) => self.store.find(hash).await,
             grant => Ok(grant),
         }
     }
@@ -203,7 +203,7 @@ mod tests {
             store: own.clone(),
             unseen: KeyLookups::new(anonymous.clone()),
             cache: KeyCache::default(),
-            memory: Memory::default(),
+            auth_cache: AuthCache::default(),
         };
         (cached, own, anonymous)
     }
@@ -250,7 +250,7 @@ mod tests {
     async fn a_key_of_an_account_that_was_changed_here_is_looked_up() {
         let (cached, own, _) = cached();
         assert!(is_known(&cached, HASH).await);
-        cached.memory.forget_account(ACCOUNT);
+        cached.auth_cache.evict_account(ACCOUNT);
         assert!(is_known(&cached, HASH).await);
         assert_eq!(own.counts().0, 1);
     }

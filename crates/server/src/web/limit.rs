@@ -1,7 +1,7 @@
 //! Rate limits on routes: which key a request counts under, and the headers that tell.
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use recado_domain::limits::{Limit, Verdict};
+use recado_domain::limits::{Limit, RateLimitDecision};
 
 /// How often a route may be called, and by whom together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,12 +23,12 @@ pub enum RateKey {
     Address(&'static str),
 }
 
-/// `X-RateLimit-*` of a verdict.
-pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, verdict: Verdict) {
+/// `X-RateLimit-*` of a decision.
+pub fn write_headers(headers: &mut HeaderMap, rule: RateRule, decision: RateLimitDecision) {
     let values = [
         ("x-ratelimit-limit", i64::from(rule.limit.requests)),
-        ("x-ratelimit-remaining", i64::from(verdict.remaining)),
-        ("x-ratelimit-reset", verdict.reset_at_ms),
+        ("x-ratelimit-remaining", i64::from(decision.remaining)),
+        ("x-ratelimit-reset", decision.reset_at_ms),
     ];
     for (name, value) in values {
         headers.insert(HeaderName::from_static(name), HeaderValue::from(value));

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 use recado_domain::redacted_debug;
-use recado_domain::shared::{FieldErrors, PageQuery, SliceQuery};
+use recado_domain::shared::{CursorQuery, FieldErrors, PageQuery};
 use uuid::Uuid;
 
 use crate::error::ApiError;
@@ -34,18 +34,18 @@ impl FromRequest for Params {
 }
 
 /// `cursor` (in most lists the id of the last row seen) and `limit`: all that most lists take.
-pub struct Sliced<C = Uuid>(pub SliceQuery<C>);
+pub struct CursorParams<C = Uuid>(pub CursorQuery<C>);
 
-impl<C: FromStr> FromRequest for Sliced<C> {
+impl<C: FromStr> FromRequest for CursorParams<C> {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let slice = Params::parse(request.query_string()).and_then(|mut params| {
-            let slice = params.slice();
-            params.check().map(|()| Self(slice))
+        let query = Params::parse(request.query_string()).and_then(|mut params| {
+            let query = params.cursor_query();
+            params.check().map(|()| Self(query))
         });
-        ready(slice)
+        ready(query)
     }
 }
 
@@ -127,15 +127,15 @@ impl Params {
         self.errors.add(name, message);
     }
 
-    /// Whether `cursor` is there at all: empty, it asks for the first slice.
+    /// Whether `cursor` is there at all: empty, it asks for the first page.
     pub fn has_cursor(&self) -> bool {
         self.values.contains_key("cursor")
     }
 
     /// `cursor` and `limit`.
-    pub fn slice<C: FromStr>(&mut self) -> SliceQuery<C> {
+    pub fn cursor_query<C: FromStr>(&mut self) -> CursorQuery<C> {
         let limit = self.number("limit");
-        SliceQuery {
+        CursorQuery {
             cursor: self.parsed("cursor", "a cursor of an earlier answer"),
             limit: PageQuery::new(None, limit, LIMIT.0, LIMIT.1).limit(),
         }
@@ -175,8 +175,8 @@ mod tests {
         assert!(empty.has_cursor() && empty.descending());
         assert_eq!(empty.id::<recado_domain::shared::FolderId>("folder_id"), None);
         assert_eq!(
-            empty.slice::<Uuid>(),
-            SliceQuery {
+            empty.cursor_query::<Uuid>(),
+            CursorQuery {
                 cursor: None,
                 limit: 20
             }

@@ -17,7 +17,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const REQUEST_ID_BYTES: usize = 128;
 
 /// The outermost middleware.
-pub async fn around<B: MessageBody + 'static>(
+pub async fn request_context<B: MessageBody + 'static>(
     request: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use moka::sync;
 use recado_domain::links::{ClickBatch, Link, LinkStore, LinkTarget};
-use recado_domain::shared::{AccountId, LinkId, Slice, SliceQuery, StoreError};
+use recado_domain::shared::{AccountId, CursorPage, CursorQuery, LinkId, StoreError};
 
 use super::refreshing_cache::{Freshness, RefreshingCache};
 
@@ -64,7 +64,7 @@ impl CachedTargets {
 
 #[async_trait]
 impl LinkStore for CachedTargets {
-    async fn list(&self, account: AccountId, query: &SliceQuery) -> Result<Slice<Link>, StoreError> {
+    async fn list(&self, account: AccountId, query: &CursorQuery) -> Result<CursorPage<Link>, StoreError> {
         self.store.list(account, query).await
     }
 
@@ -95,7 +95,7 @@ impl LinkStore for CachedTargets {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use recado_domain::shared::{Slice, SliceQuery};
+    use recado_domain::shared::{CursorPage, CursorQuery};
     use uuid::Uuid;
 
     use super::*;
@@ -106,7 +106,7 @@ mod tests {
 
     #[async_trait]
     impl LinkStore for Codes {
-        async fn list(&self, _: AccountId, _: &SliceQuery) -> Result<Slice<Link>, StoreError> {
+        async fn list(&self, _: AccountId, _: &CursorQuery) -> Result<CursorPage<Link>, StoreError> {
             unreachable!()
         }
 

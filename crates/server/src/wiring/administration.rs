@@ -5,7 +5,7 @@ use std::sync::Arc;
 use recado_domain::administration::{Administration, Deletions, Support};
 use recado_postgres::{PgAdministration, PgDeletions, PgSubscriptions, PgSupport};
 
-use super::{Shared, Stores, people};
+use super::{Shared, Stores, identity};
 
 /// What platform administrators do.
 pub struct AdminServices {
@@ -30,15 +30,15 @@ impl AdminServices {
 
 impl Stores {
     fn administration(&self, shared: &Shared) -> Administration {
-        let store = Arc::new(PgAdministration::new(self.platform.clone()));
+        let store = Arc::new(PgAdministration::new(self.owner.clone()));
         let subscriptions = Arc::new(PgSubscriptions::new(self.tenant.clone()));
-        let invites = people::invites(shared, self);
+        let invites = identity::invites(shared, self);
         Administration::new(store, subscriptions, shared.clock.clone(), shared.ids.clone(), invites)
     }
 
     /// Accounts on their way out.
     pub fn deletions(&self, shared: &Shared) -> anyhow::Result<Deletions> {
-        let store = Arc::new(PgDeletions::new(self.platform.clone()));
+        let store = Arc::new(PgDeletions::new(self.owner.clone()));
         let media = Arc::new(shared.media_store()?);
         let gateway = Arc::new(shared.payment()?);
         let report = Arc::new(shared.reports.clone());
@@ -47,7 +47,7 @@ impl Stores {
 
     /// Administrators inside an account.
     pub fn support(&self, shared: &Shared) -> Support {
-        let store = Arc::new(PgSupport::new(self.platform.clone()));
+        let store = Arc::new(PgSupport::new(self.owner.clone()));
         Support::new(store, shared.clock.clone())
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use recado_domain::audit::AuditLogs;
 use recado_domain::notifications::Notifications;
-use recado_postgres::{Census, PgAudit, PgNotificationFeed, PgNotifications, PlatformPool, PoolConfig, TenantPool};
+use recado_postgres::{OwnerPool, PgAudit, PgNotificationFeed, PgNotifications, PoolConfig, PoolRegistry, TenantPool};
 
 use super::{Shared, Stores};
 use crate::config::Config;
@@ -14,7 +14,7 @@ use crate::readiness::Readiness;
 
 /// Platform connections of each worker thread: beside those that the operator grants to requests, few of which need one,
 /// so that these few take none from all others.
-const PLATFORM_CONNECTIONS: usize = 2;
+const OWNER_CONNECTIONS: usize = 2;
 
 /// Connections of each worker thread for requests that have proved nothing yet: clicks on links, calls of inbound
 /// endpoints. Authentication needs none of them.
@@ -46,58 +46,58 @@ fn impatient(config: &Config, pool: PoolConfig) -> PoolConfig {
 }
 
 /// On a connection of its own, so that no load of requests makes a server look as if its database were away.
-pub(super) fn readiness(config: &Config, census: &Census) -> anyhow::Result<Readiness> {
-    let pool = PoolConfig::new(config.database_url.clone(), 1).counted(census, "readiness");
-    let pool = PlatformPool::new(&impatient(config, pool)).context("DATABASE_URL cannot be used")?;
+pub(super) fn readiness(config: &Config, pool_registry: &PoolRegistry) -> anyhow::Result<Readiness> {
+    let pool = PoolConfig::new(config.database_url.clone(), 1).counted(pool_registry, "readiness");
+    let pool = OwnerPool::new(&impatient(config, pool)).context("DATABASE_URL cannot be used")?;
     Ok(Readiness::new(pool))
 }
 
 impl Shared {
     /// What a pool is made of, counted with all others that are for this.
     pub(super) fn pool(&self, purpose: &'static str, size: usize) -> PoolConfig {
-        PoolConfig::new(self.config.database_url.clone(), size).counted(&self.census, purpose)
+        PoolConfig::new(self.config.database_url.clone(), size).counted(&self.pool_registry, purpose)
     }
 
     /// Stores with connections of their own, for work that nobody waits for.
-    pub fn stores(&self, tenant_connections: usize, platform_connections: usize) -> anyhow::Result<Stores> {
+    pub fn stores(&self, tenant_connections: usize, owner_connections: usize) -> anyhow::Result<Stores> {
         let pool = |size| self.pool("workers", size);
-        Stores::new(&pool(tenant_connections), &pool(platform_connections))
+        Stores::new(&pool(tenant_connections), &pool(owner_connections))
     }
 
     /// Stores with connections of their own, for requests.
     pub(super) fn request_stores(&self, tenant_connections: usize) -> anyhow::Result<Stores> {
         let pool = |size| impatient(&self.config, self.pool("requests", size));
-        Stores::new(&pool(tenant_connections), &pool(PLATFORM_CONNECTIONS))
+        Stores::new(&pool(tenant_connections), &pool(OWNER_CONNECTIONS))
     }
 
     /// Connections for requests that have proved nothing yet.
-    pub(super) fn anonymous(&self) -> anyhow::Result<PlatformPool> {
+    pub(super) fn anonymous(&self) -> anyhow::Result<OwnerPool> {
         let pool = impatient(&self.config, self.pool("anonymous", ANONYMOUS_CONNECTIONS));
-        PlatformPool::new(&pool).context("DATABASE_URL cannot be used")
+        OwnerPool::new(&pool).context("DATABASE_URL cannot be used")
     }
 
     /// Connections for keys that were never seen.
-    pub(super) fn unseen_keys(&self) -> anyhow::Result<PlatformPool> {
+    pub(super) fn unseen_keys(&self) -> anyhow::Result<OwnerPool> {
         let pool = impatient(&self.config, self.pool("keys", KEY_CONNECTIONS));
-        PlatformPool::new(&pool).context("DATABASE_URL cannot be used")
+        OwnerPool::new(&pool).context("DATABASE_URL cannot be used")
     }
 
     /// The audit log, with connections of its own.
     pub(super) fn audit(&self) -> anyhow::Result<AuditLogs> {
-        let pool = PlatformPool::new(&self.pool("audit", AUDIT_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&self.pool("audit", AUDIT_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
         Ok(AuditLogs::new(Arc::new(PgAudit::new(pool))))
     }
 
     /// Notifications, with connections of their own to what is still on its way.
     pub(super) fn notifications(&self, tenant: &TenantPool) -> anyhow::Result<Notifications> {
-        let pool = PlatformPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
+        let pool = OwnerPool::new(&self.pool("notifications", NOTIFICATION_CONNECTIONS))
             .context("DATABASE_URL cannot be used")?;
         Ok(Notifications::new(Arc::new(PgNotifications::new(tenant.clone(), pool))))
     }
 
     /// Where the streams' task looks for new notifications, with a connection of its own.
     pub fn notification_feed(&self) -> anyhow::Result<PgNotificationFeed> {
-        let pool = PlatformPool::new(&self.pool("streams", 1)).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&self.pool("streams", 1)).context("DATABASE_URL cannot be used")?;
         Ok(PgNotificationFeed::new(pool))
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use recado_domain::contacts::Contacts;
 use recado_domain::webhooks::{Bell, Deliverer, Inbound, Sweeper, Webhooks};
-use recado_gateways::egress::{Egress, Setup};
+use recado_gateways::egress::{Egress, EgressConfig};
 use recado_gateways::webhooks::WebhookClient;
-use recado_postgres::{PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks, PlatformPool};
+use recado_postgres::{OwnerPool, PgContacts, PgDeliveryQueue, PgInbound, PgWebhooks};
 
 use super::{Shared, Stores};
 use crate::system::SystemJitter;
@@ -30,7 +30,7 @@ impl Stores {
     }
 
     /// What inbound endpoints receive. Endpoints are looked up on the connections of anonymous requests.
-    pub(super) fn inbound(&self, shared: &Shared, anonymous: &PlatformPool) -> Inbound {
+    pub(super) fn inbound(&self, shared: &Shared, anonymous: &OwnerPool) -> Inbound {
         let contacts = Arc::new(PgContacts::new(self.tenant.clone()));
         Inbound {
             store: Arc::new(PgInbound::new(self.tenant.clone(), anonymous.clone())),
@@ -44,20 +44,20 @@ impl Stores {
 
     /// What forgets old logs and events.
     pub fn webhook_sweeper(&self) -> Sweeper {
-        Sweeper::new(Arc::new(PgDeliveryQueue::new(self.platform.clone())))
+        Sweeper::new(Arc::new(PgDeliveryQueue::new(self.owner.clone())))
     }
 }
 
 impl Shared {
     /// The one client for addresses that tenants name, with connections of its own.
     pub(super) fn egress(&self) -> Result<Egress, String> {
-        Egress::new(Setup::new(self.config.egress_allow.clone()))
+        Egress::new(EgressConfig::new(self.config.egress_allow.clone()))
     }
 
     /// What delivers, with connections of its own.
     pub fn deliverer(&self, bell: Arc<dyn Bell>) -> anyhow::Result<Deliverer> {
         let pool =
-            PlatformPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
+            OwnerPool::new(&self.pool("deliveries", DELIVERY_CONNECTIONS)).context("DATABASE_URL cannot be used")?;
         let egress = self.egress().map_err(anyhow::Error::msg)?;
         Ok(Deliverer {
             queue: Arc::new(PgDeliveryQueue::new(pool)),

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::SWEEP_BATCH;
-use super::rounds::{self, Rest};
+use super::worker_loop::{self, Backoff};
 use crate::wiring::{Shared, Stores};
 
 /// How long each kind of round rests when there was nothing to do. A membership that is over counts for nothing before
@@ -24,19 +24,19 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let support = Arc::new(stores.support(shared));
-    rounds::spawn(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
+    worker_loop::spawn(tasks, stop, "support mode", SWEEP_SUPPORT, move || {
         let support = support.clone();
         async move { support.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
     let deletions = Arc::new(stores.deletions(shared)?);
     let cancellations = deletions.clone();
-    let rest = Rest::idle(LOOK_FOR_DELETIONS);
-    rounds::spawn_any(tasks, stop, "account removals", rest, move || {
+    let backoff = Backoff::idle(LOOK_FOR_DELETIONS);
+    worker_loop::spawn_any(tasks, stop, "account removals", backoff, move || {
         let deletions = deletions.clone();
         async move { deletions.finish_next().await }
     });
-    let rest = Rest::idle(LOOK_FOR_CANCELLATIONS);
-    rounds::spawn_any(tasks, stop, "gateway cancellations", rest, move || {
+    let backoff = Backoff::idle(LOOK_FOR_CANCELLATIONS);
+    worker_loop::spawn_any(tasks, stop, "gateway cancellations", backoff, move || {
         let deletions = cancellations.clone();
         async move { deletions.cancel_next().await }
     });

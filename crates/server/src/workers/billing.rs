@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::{self, Rest};
+use super::worker_loop::{self, Backoff};
 use super::{SWEEP, SWEEP_BATCH};
 use crate::wiring::{Shared, Stores};
 
@@ -16,13 +16,13 @@ const LOOK_FOR_SILENCE: Duration = Duration::from_secs(5);
 const LOOK_FOR_LAPSES: Duration = Duration::from_secs(5);
 
 /// What the gateway has done is recorded within 90 s (the tests add it up), also behind a gateway that failed for a while.
-const INTENTS: Rest = Rest {
+const INTENTS: Backoff = Backoff {
     idle: Duration::from_secs(2),
     longest: Duration::from_secs(5),
 };
 
 /// A database that is back takes what waited in memory within two seconds.
-const SPOOL: Rest = Rest {
+const BUFFER: Backoff = Backoff {
     idle: Duration::from_secs(1),
     longest: Duration::from_secs(2),
 };
@@ -38,7 +38,7 @@ pub(super) fn start(
 ) -> anyhow::Result<()> {
     let events = Arc::new(stores.gateway_events(shared));
     let settlement = Arc::new(stores.settlement(shared)?);
-    rounds::spawn(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
+    worker_loop::spawn(tasks, stop, "gateway events", LOOK_FOR_EVENTS, {
         let (events, relays) = (events.clone(), shared.relays.clone());
         move || {
             let (events, relays) = (events.clone(), relays.clone());
@@ -52,43 +52,48 @@ pub(super) fn start(
         }
     });
     let intents = settlement.clone();
-    rounds::spawn_any(tasks, stop, "billing intents", INTENTS, move || {
+    worker_loop::spawn_any(tasks, stop, "billing intents", INTENTS, move || {
         let settlement = intents.clone();
         async move { settlement.settle_next().await }
     });
-    rounds::spawn_any(tasks, stop, "billing checks", Rest::idle(LOOK_FOR_SILENCE), {
+    worker_loop::spawn_any(tasks, stop, "billing checks", Backoff::idle(LOOK_FOR_SILENCE), {
         let settlement = settlement.clone();
         move || {
             let settlement = settlement.clone();
             async move { settlement.check_next().await }
         }
     });
-    rounds::spawn(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
+    worker_loop::spawn(tasks, stop, "billing lapses", LOOK_FOR_LAPSES, move || {
         let settlement = settlement.clone();
         async move { settlement.lapse_next().await }
     });
-    rounds::spawn(tasks, stop, "old gateway events", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "old gateway events", SWEEP, move || {
         let events = events.clone();
         async move { events.forget(SWEEP_BATCH).await.map(|forgotten| forgotten > 0) }
     });
-    start_spool(shared, stores, stop, tasks);
+    start_payment_event_buffer(shared, stores, stop, tasks);
     Ok(())
 }
 
 /// Wherever events are received they may have to wait for the database.
-pub(super) fn start_spool(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
+pub(super) fn start_payment_event_buffer(
+    shared: &Shared,
+    stores: &Stores,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) {
     let events = Arc::new(stores.gateway_events(shared));
-    let (spool, stop) = (shared.spool.clone(), stop.clone());
+    let (buffer, stop) = (shared.payment_event_buffer.clone(), stop.clone());
     tasks.spawn(async move {
-        let (waiting, keeper) = (spool.clone(), events.clone());
+        let (waiting, keeper) = (buffer.clone(), events.clone());
         let flush = move || {
-            let (spool, events) = (waiting.clone(), keeper.clone());
-            async move { spool.flush_next(&events).await }
+            let (buffer, events) = (waiting.clone(), keeper.clone());
+            async move { buffer.flush_next(&events).await }
         };
-        let wake = Some(spool.wake());
-        rounds::run("waiting gateway events", SPOOL, stop, wake, flush).await;
-        let last = async { while matches!(spool.flush_next(&events).await, Ok(true)) {} };
-        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !spool.is_empty() {
+        let wake = Some(buffer.wake());
+        worker_loop::run("waiting gateway events", BUFFER, stop, wake, flush).await;
+        let last = async { while matches!(buffer.flush_next(&events).await, Ok(true)) {} };
+        if tokio::time::timeout(LAST_TRY, last).await.is_err() || !buffer.is_empty() {
             tracing::error!("events of the payment gateway were lost: it will be asked");
         }
     });

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::{self, Rest};
+use super::worker_loop::{self, Backoff};
 use crate::wiring::Shared;
 
 /// How often clicks are written, and how often they are tried again where they could not be.
-const WRITE: Rest = Rest {
+const WRITE: Backoff = Backoff {
     idle: Duration::from_secs(1),
     longest: Duration::from_secs(5),
 };
@@ -23,14 +23,14 @@ pub fn start_clicks(shared: &Shared, served: &CancellationToken, tasks: &TaskTra
     let links = Arc::new(shared.stores(1, 1)?.click_writer(shared));
     let (pending, served) = (shared.clicks.clone(), served.clone());
     tasks.spawn(async move {
-        let round = || async {
+        let iteration = || async {
             let dropped = pending.take_dropped();
             if dropped > 0 {
                 tracing::warn!(dropped, "clicks were not counted, too many links wait to be written");
             }
             links.write_clicks().await
         };
-        rounds::run("clicks", WRITE, served, None, round).await;
+        worker_loop::run("clicks", WRITE, served, None, iteration).await;
         let last = async {
             while !pending.is_empty() && links.write_clicks().await.is_ok() {
                 tokio::task::yield_now().await;

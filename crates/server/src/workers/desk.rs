@@ -11,8 +11,8 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::rounds::Rest;
-use super::{LOOK_FOR_RUNS, TokioPacer, rounds};
+use super::worker_loop::Backoff;
+use super::{LOOK_FOR_RUNS, TokioPacer, worker_loop};
 use crate::telemetry::traces;
 
 /// Runs handed in and not yet taken up.
@@ -103,10 +103,10 @@ pub(super) fn start(
         tasks.spawn(clerk.clone().answer(receiver, tasks.clone()));
     }
     let (finder, spawned) = (clerk, tasks.clone());
-    tasks.spawn(rounds::run(
+    tasks.spawn(worker_loop::run(
         "runs",
         // A database that is back finds its runs going on soon.
-        Rest {
+        Backoff {
             idle: LOOK_FOR_RUNS,
             longest: LONGEST_REST,
         },
@@ -219,10 +219,11 @@ impl Clerk {
 
     /// Gives a run up that went wrong, as soon as the store hears of it; at the latest its lease runs out.
     async fn drop_run(&self, run: QueuedRun, error: &StoreError) {
-        tracing::warn!(cause = %rounds::chain(error), campaign = %run.campaign_id, "a run was dropped");
+        tracing::warn!(cause = %worker_loop::chain(error), campaign = %run.campaign_id, "a run was dropped");
         let give_up = async {
             while let Err(error) = self.dispatcher.abandon(run).await {
-                tracing::debug!(cause = %rounds::chain(&error), campaign = %run.campaign_id, "a run cannot be given back");
+                tracing::debug!(cause = %worker_loop::chain(&error), campaign = %run.campaign_id,
+                    "a run cannot be given back");
                 tokio::time::sleep(LOOK_FOR_RUNS).await;
             }
         };

@@ -2,39 +2,41 @@
 
 use std::sync::Arc;
 
-use recado_domain::mail::Delivery;
+use recado_domain::mail::MailOutcome;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::Rest;
-use super::{LOOK_FOR_MAIL, rounds};
+use super::worker_loop::Backoff;
+use super::{LOOK_FOR_MAIL, worker_loop};
 use crate::wiring::{Shared, Stores};
 
 pub(super) fn start(shared: &Shared, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
-    let Some(post) = stores.post(shared) else { return };
-    let post = Arc::new(post);
+    let Some(sender) = stores.mail_sender(shared) else {
+        return;
+    };
+    let sender = Arc::new(sender);
     let mailed = Some(shared.mailed.clone());
-    tasks.spawn(rounds::run(
+    tasks.spawn(worker_loop::run(
         "mail",
-        Rest::idle(LOOK_FOR_MAIL),
+        Backoff::idle(LOOK_FOR_MAIL),
         stop.clone(),
         mailed,
         move || {
-            let post = post.clone();
-            async move { post.deliver_next().await.map(|delivery| tell(&delivery)) }
+            let sender = sender.clone();
+            async move { sender.deliver_next().await.map(|outcome| log_outcome(&outcome)) }
         },
     ));
 }
 
 /// Tells the log what did not go well. Returns whether there may be more to do.
-fn tell(delivery: &Delivery) -> bool {
-    match delivery {
-        Delivery::Nothing => return false,
-        Delivery::Sent => {}
-        Delivery::Deferred { id, cause, delay } => {
+fn log_outcome(outcome: &MailOutcome) -> bool {
+    match outcome {
+        MailOutcome::Nothing => return false,
+        MailOutcome::Sent => {}
+        MailOutcome::Deferred { id, cause, delay } => {
             tracing::warn!(mail = %id, %cause, retry_in = %delay, "a mail was not sent");
         }
-        Delivery::GivenUp {
+        MailOutcome::GivenUp {
             id,
             account_id,
             attempts,

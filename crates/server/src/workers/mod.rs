@@ -9,8 +9,8 @@ mod mail;
 mod pacer;
 mod relays;
 mod rfm;
-mod rounds;
 mod webhooks;
+mod worker_loop;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +63,7 @@ const ANALYZE_BATCH: usize = 8;
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(2, 2)?;
     desk::start_waiting(&shared.desk, Arc::new(stores.runs()), stop, tasks);
-    billing::start_spool(shared, &stores, stop, tasks);
+    billing::start_payment_event_buffer(shared, &stores, stop, tasks);
     Ok(())
 }
 
@@ -96,7 +96,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     );
 
     let campaigns = Arc::new(stores.campaigns(shared));
-    rounds::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
+    worker_loop::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
         let campaigns = campaigns.clone();
         async move {
             let announced = campaigns.announce_due(DUE_BATCH).await;
@@ -106,12 +106,12 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     });
 
     let callbacks = Arc::new(stores.callbacks(shared));
-    rounds::spawn(tasks, stop, "callbacks", LOOK_FOR_CALLBACKS, move || {
+    worker_loop::spawn(tasks, stop, "callbacks", LOOK_FOR_CALLBACKS, move || {
         let callbacks = callbacks.clone();
         async move { callbacks.process_next().await }
     });
     let keys = stores.idempotency();
-    rounds::spawn(tasks, stop, "idempotency keys", SWEEP, move || {
+    worker_loop::spawn(tasks, stop, "idempotency keys", SWEEP, move || {
         let keys = keys.clone();
         async move { keys.sweep(SWEEP_BATCH).await.map(|swept| swept > 0) }
     });
@@ -122,7 +122,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     rfm::start(shared, stop, tasks)?;
     unfold(runs.clone(), stop, tasks);
     sweep_queue(runs.clone(), stop, tasks);
-    know_tables(PgStatistics::new(stores.platform.clone()), stop, tasks);
+    analyze_tables(PgStatistics::new(stores.owner.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;
     settle_unknown(shared, runs, Arc::new(stores.conversations()), stop, tasks);
     Ok(())
@@ -130,7 +130,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
 
 /// Makes the sends of large audiences.
 fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
-    let round = move || {
+    let iteration = move || {
         let runs = runs.clone();
         async move {
             for _ in 0..UNFOLD_BATCH {
@@ -141,21 +141,21 @@ fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker
             Ok(false)
         }
     };
-    rounds::spawn(tasks, stop, "audiences", UNFOLD, round);
+    worker_loop::spawn(tasks, stop, "audiences", UNFOLD, iteration);
 }
 
 /// Deletes queue rows that outlived their run.
 fn sweep_queue(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
-    let round = move || {
+    let iteration = move || {
         let runs = runs.clone();
         async move { runs.sweep_queue(SWEEP_BATCH).await.map(|swept| swept > 0) }
     };
-    rounds::spawn(tasks, stop, "run queue", SWEEP, round);
+    worker_loop::spawn(tasks, stop, "run queue", SWEEP, iteration);
 }
 
 /// Refreshes the planner's statistics of tables that grew at once, some tables an iteration.
-fn know_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskTracker) {
-    let round = move || {
+fn analyze_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskTracker) {
+    let iteration = move || {
         let statistics = statistics.clone();
         async move {
             for _ in 0..ANALYZE_BATCH {
@@ -166,7 +166,7 @@ fn know_tables(statistics: PgStatistics, stop: &CancellationToken, tasks: &TaskT
             Ok(false)
         }
     };
-    rounds::spawn(tasks, stop, "statistics", LOOK_AT_TABLES, round);
+    worker_loop::spawn(tasks, stop, "statistics", LOOK_AT_TABLES, iteration);
 }
 
 /// Fails what nobody ever heard of again.
@@ -192,6 +192,6 @@ fn settle_unknown(
             Ok(failed > 0)
         }
     };
-    rounds::spawn(tasks, stop, "unknown sends", rest, sends);
-    rounds::spawn(tasks, stop, "unknown replies", rest, replies);
+    worker_loop::spawn(tasks, stop, "unknown sends", rest, sends);
+    worker_loop::spawn(tasks, stop, "unknown replies", rest, replies);
 }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::{self, Rest};
+use super::worker_loop::{self, Backoff};
 use crate::wiring::Stores;
 
 /// Events moved in one transaction.
@@ -20,7 +20,7 @@ const WEBHOOK_BATCH: usize = 50;
 
 /// A fault of an event's place is over for its readers within two seconds: the longest rest, and a round that takes
 /// no longer. So often is no burden, because nothing but the one place is asked.
-const REST: Rest = Rest {
+const BACKOFF: Backoff = Backoff {
     idle: Duration::from_millis(500),
     longest: Duration::from_secs(1),
 };
@@ -59,23 +59,29 @@ impl Relays {
 
 pub(super) fn start(relays: &Relays, stores: &Stores, stop: &CancellationToken, tasks: &TaskTracker) {
     for &kind in EventKind::ALL {
-        let outbox = PgOutbox::new(stores.platform.clone());
+        let outbox = PgOutbox::new(stores.owner.clone());
         let wake = Some(relays.of(kind).clone());
         let relays = relays.clone();
         let batch = match kind {
             EventKind::Audit | EventKind::Notification => BATCH,
             EventKind::Webhook => WEBHOOK_BATCH,
         };
-        tasks.spawn(rounds::run(kind.as_str(), REST, stop.clone(), wake, move || {
-            let (outbox, relays) = (outbox.clone(), relays.clone());
-            // What comes while a round is under way wakes the next one.
-            async move {
-                let moved = outbox.relay(kind, batch).await?;
-                if moved > 0 && kind == EventKind::Webhook {
-                    relays.deliver();
+        tasks.spawn(worker_loop::run(
+            kind.as_str(),
+            BACKOFF,
+            stop.clone(),
+            wake,
+            move || {
+                let (outbox, relays) = (outbox.clone(), relays.clone());
+                // What comes while a round is under way wakes the next one.
+                async move {
+                    let moved = outbox.relay(kind, batch).await?;
+                    if moved > 0 && kind == EventKind::Webhook {
+                        relays.deliver();
+                    }
+                    Ok(moved >= batch)
                 }
-                Ok(moved >= batch)
-            }
-        }));
+            },
+        ));
     }
 }

@@ -8,7 +8,7 @@ use recado_domain::shared::StoreError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::rounds::{self, Rest};
+use super::worker_loop::{self, Backoff};
 use crate::wiring::{Shared, Stores};
 
 /// How long each kind of round rests when there was nothing to do.
@@ -29,7 +29,7 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
         let work = planning.clone();
         async move { work.plan().await }
     };
-    rounds::spawn(tasks, stop, "rfm nights", LOOK_FOR_ACCOUNTS, plan);
+    worker_loop::spawn(tasks, stop, "rfm nights", LOOK_FOR_ACCOUNTS, plan);
     let (wake, stopping) = (Some(shared.customers.clone()), stop.clone());
     let calculate = move || {
         let (work, stop) = (work.clone(), stopping.clone());
@@ -41,8 +41,8 @@ pub(super) fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrack
             Ok(true)
         }
     };
-    let rest = Rest::idle(LOOK_FOR_DUE);
-    tasks.spawn(rounds::run("rfm", rest, stop.clone(), wake, calculate));
+    let backoff = Backoff::idle(LOOK_FOR_DUE);
+    tasks.spawn(worker_loop::run("rfm", backoff, stop.clone(), wake, calculate));
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::{SWEEP, SWEEP_BATCH, rounds};
-use crate::telemetry::Worker;
+use super::{SWEEP, SWEEP_BATCH, worker_loop};
+use crate::telemetry::WorkerMetrics;
 use crate::wiring::{Shared, Stores};
 
 const DELIVERER: &str = "deliverer";
@@ -21,7 +21,7 @@ const DELIVERER: &str = "deliverer";
 struct WorkerBell {
     ring: Arc<Notify>,
     stop: CancellationToken,
-    figures: Arc<Worker>,
+    metrics: Arc<WorkerMetrics>,
     /// Something failed since it last rested.
     failed: AtomicBool,
 }
@@ -31,7 +31,7 @@ impl WorkerBell {
         Self {
             ring,
             stop,
-            figures: Arc::new(Worker::of(DELIVERER)),
+            metrics: Arc::new(WorkerMetrics::of(DELIVERER)),
             failed: AtomicBool::new(false),
         }
     }
@@ -40,7 +40,7 @@ impl WorkerBell {
 #[async_trait]
 impl Bell for WorkerBell {
     async fn rung(&self, longest: Duration) {
-        self.figures.idle();
+        self.metrics.idle();
         tokio::select! {
             () = self.ring.notified() => {}
             () = tokio::time::sleep(longest) => {}
@@ -49,7 +49,7 @@ impl Bell for WorkerBell {
 
     async fn rest(&self, time: Duration) {
         if !self.failed.swap(false, Ordering::Relaxed) {
-            self.figures.worked();
+            self.metrics.worked();
         }
         tokio::time::sleep(time).await;
     }
@@ -64,8 +64,8 @@ impl Bell for WorkerBell {
 
     fn failed(&self, what: &'static str, error: &StoreError) {
         self.failed.store(true, Ordering::Relaxed);
-        self.figures.failed();
-        tracing::warn!(worker = DELIVERER, what, cause = %rounds::chain(error), "a step failed");
+        self.metrics.failed();
+        tracing::warn!(worker = DELIVERER, what, cause = %worker_loop::chain(error), "a step failed");
     }
 }
 
@@ -76,14 +76,14 @@ pub(super) fn start(
     tasks: &TaskTracker,
 ) -> anyhow::Result<()> {
     let bell = WorkerBell::new(shared.relays.deliveries.clone(), stop.clone());
-    let figures = bell.figures.clone();
+    let metrics = bell.metrics.clone();
     let deliverer = shared.deliverer(Arc::new(bell))?;
-    tasks.spawn(async move { rounds::keep_up(DELIVERER, &figures, || deliverer.run()).await });
+    tasks.spawn(async move { worker_loop::keep_up(DELIVERER, &metrics, || deliverer.run()).await });
     let sweeper = Arc::new(stores.webhook_sweeper());
     let swept = move || {
         let sweeper = sweeper.clone();
         async move { sweeper.sweep(SWEEP_BATCH).await }
     };
-    rounds::spawn(tasks, stop, "webhook sweep", SWEEP, swept);
+    worker_loop::spawn(tasks, stop, "webhook sweep", SWEEP, swept);
     Ok(())
 }

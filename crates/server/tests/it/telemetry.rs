@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use recado_server::routes::TABLE;
-use recado_server::telemetry::catalogue::{FIGURES, Kind};
+use recado_server::telemetry::definitions::{Kind, METRIC_DEFINITIONS};
 use serde_json::json;
 use uuid::Uuid;
 use yaml_rust2::{Yaml, YamlLoader};
@@ -114,15 +114,20 @@ fn every_figure_of_the_catalogue_is_told_with_its_type() {
     });
     let names = figures.names();
     // Nothing is exported by this process.
-    for figure in FIGURES
+    for definition in METRIC_DEFINITIONS
         .iter()
-        .filter(|figure| figure.name != "recado_trace_exports_total")
+        .filter(|definition| definition.name != "recado_trace_exports_total")
     {
-        assert_eq!(names.get(figure.name), Some(&figure.kind.as_str()), "{}", figure.name);
+        assert_eq!(
+            names.get(definition.name),
+            Some(&definition.kind.as_str()),
+            "{}",
+            definition.name
+        );
     }
     for name in names.keys() {
         assert!(
-            FIGURES.iter().any(|figure| figure.name == *name),
+            METRIC_DEFINITIONS.iter().any(|definition| definition.name == *name),
             "{name} is in no catalogue"
         );
     }
@@ -397,11 +402,11 @@ fn named(text: &str) -> BTreeSet<&str> {
 
 /// The names under which figures are told: those of a histogram have endings.
 fn told() -> BTreeSet<String> {
-    let names = FIGURES.iter().flat_map(|figure| match figure.kind {
+    let names = METRIC_DEFINITIONS.iter().flat_map(|definition| match definition.kind {
         Kind::Histogram => ["_bucket", "_sum", "_count", ""]
-            .map(|end| format!("{}{end}", figure.name))
+            .map(|end| format!("{}{end}", definition.name))
             .to_vec(),
-        Kind::Counter | Kind::Gauge => vec![figure.name.to_owned()],
+        Kind::Counter | Kind::Gauge => vec![definition.name.to_owned()],
     });
     names.collect()
 }
@@ -409,11 +414,11 @@ fn told() -> BTreeSet<String> {
 #[test]
 fn every_figure_is_documented_and_none_that_is_not_there() {
     let page = documentation("metrics.md");
-    for figure in FIGURES {
+    for definition in METRIC_DEFINITIONS {
         assert!(
-            page.contains(&format!("`{}`", figure.name)),
+            page.contains(&format!("`{}`", definition.name)),
             "{} is not documented",
-            figure.name
+            definition.name
         );
     }
     let told = told();

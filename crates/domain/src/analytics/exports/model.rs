@@ -3,9 +3,9 @@
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::shared::{redacted_debug, timestamp, words};
+use crate::shared::{redacted_debug, string_enum, timestamp};
 
-words! {
+string_enum! {
     /// What an export holds.
     ExportKind {
         /// Messages of conversations and of campaigns.

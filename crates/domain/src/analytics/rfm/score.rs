@@ -1,8 +1,8 @@
 //! From ranks to scores, and from scores to segments.
 
-use crate::shared::{Amount, words};
+use crate::shared::{Amount, string_enum};
 
-words! {
+string_enum! {
     /// What kind of customer somebody is; stored with campaigns, so that no name ever changes.
     RfmSegment {
         /// Bought lately, buy often.

@@ -2,7 +2,7 @@
 
 use time::Duration;
 
-use super::super::{ClaimedSend, Counted, Recipient, SendCounts, SendStatus};
+use super::super::{ClaimedSend, CounterChange, Recipient, SendCounts, SendStatus};
 use crate::shared::{ContactId, SendId};
 
 /// A send, as a database would keep it.
@@ -35,7 +35,7 @@ pub(super) fn claimed(row: &Row) -> ClaimedSend {
     }
 }
 
-pub(super) fn add(counts: SendCounts, counted: Counted) -> SendCounts {
+pub(super) fn add(counts: SendCounts, counted: CounterChange) -> SendCounts {
     let deltas = SendCounts::deltas([counted]);
     SendCounts {
         total: counts.total,

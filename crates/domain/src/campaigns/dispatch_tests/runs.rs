@@ -8,9 +8,9 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, Counted, DueRetry, QueuedRun, Recipient, ResumeFacts,
-    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart, RunStore,
-    SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
+    Announced, Announcement, Campaign, CampaignStatus, Claim, CounterChange, DueRetry, QueuedRun, Recipient,
+    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart,
+    RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
 };
 use super::faults::Fuse;
 use super::rows::{Row, add, claimed, give_back};
@@ -289,7 +289,7 @@ impl State {
     pub(super) fn learn(&mut self, at: usize, news: SendStatus) {
         let from = self.rows[at].status;
         if let Some(to) = from.advance(news) {
-            self.counts = add(self.counts, Counted { from, to });
+            self.counts = add(self.counts, CounterChange { from, to });
             self.change(at, |row| row.status = to);
         }
     }

@@ -184,7 +184,7 @@ async fn a_taken_number_is_the_callers_fault() {
     let mut store = MockContactStore::new();
     store
         .expect_insert()
-        .returning(|_, _, _, _, _| Err(StoreError::Taken { field: "phone" }));
+        .returning(|_, _, _, _, _| Err(StoreError::Duplicate { field: "phone" }));
     let refused = contacts(store).create(&tenant(), input("Ana", "11961234567")).await;
     assert!(matches!(refused, Err(ContactError::Invalid(errors)) if errors.0.contains_key("phone")));
 }

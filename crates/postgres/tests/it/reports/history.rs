@@ -219,7 +219,7 @@ impl History {
                 Arc::new(Fixed),
                 Arc::new(Numbered),
             ),
-            links: PgLinks::new(world.tenants.clone(), world.platform.clone()),
+            links: PgLinks::new(world.tenants.clone(), world.owner.clone()),
             executions: PgAutomations::new(world.tenants.clone()),
             contacts,
             campaigns,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use recado_domain::shared::{AccountId, Moment, SliceQuery};
+use recado_domain::shared::{AccountId, CursorQuery, TimeCursor};
 use uuid::Uuid;
 
 use crate::support::World;
@@ -11,15 +11,15 @@ use crate::support::World;
 pub(super) const ROWS: usize = 1000;
 pub(super) const PART: usize = 40;
 
-pub(super) const SLICE: SliceQuery = SliceQuery {
+pub(super) const FIRST_PAGE: CursorQuery = CursorQuery {
     cursor: None,
     limit: 40,
 };
 
-pub(super) fn newest() -> SliceQuery<Moment> {
-    SliceQuery {
+pub(super) fn newest() -> CursorQuery<TimeCursor> {
+    CursorQuery {
         cursor: None,
-        limit: SLICE.limit,
+        limit: FIRST_PAGE.limit,
     }
 }
 
@@ -141,7 +141,7 @@ impl World {
 
     /// A connection tells what it read when it ends.
     pub(crate) async fn close(&mut self) {
-        (self.tenants, self.platform) = (self.db.tenant_pool(), self.db.platform_pool());
+        (self.tenants, self.owner) = (self.db.tenant_pool(), self.db.owner_pool());
         let deadline = Instant::now() + Duration::from_secs(20);
         let open = "SELECT count(*) FROM pg_stat_activity
           WHERE datname = current_database() AND application_name LIKE 'recado %'";

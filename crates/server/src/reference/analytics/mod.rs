@@ -8,10 +8,10 @@ use recado_domain::analytics::{
     Activity, AutomationsReport, EcommerceReport, MetricReport, MetricsReport, Period, RevenueReport, TopContacts,
 };
 
-use super::Tag;
-use super::operation::{Operation, Parameter, data, id, limit_of, text, word};
+use super::OpenApiTag;
+use super::operation::{Operation, Parameter, data, id, limit_of, string_enum, text};
 
-pub(crate) const TAG: Tag = Tag {
+pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Analytics",
     description: "How an account does: messages, campaigns, revenue, shops, automations, metrics and customers.",
 };
@@ -20,7 +20,7 @@ pub(crate) const TAG: Tag = Tag {
 pub(super) fn span(default: Period) -> [Parameter; 2] {
     let zone = "The time zone whose days are meant, by its IANA name.";
     [
-        word::<Period>("period", "How many days: today, and those before it.")
+        string_enum::<Period>("period", "How many days: today, and those before it.")
             .default(default.as_str())
             .example(default.as_str()),
         text("tz", zone).default("UTC").example("America/Sao_Paulo"),
@@ -34,10 +34,10 @@ fn name() -> Parameter {
 }
 
 pub(crate) fn revenue() -> Operation {
-    let told = "What paid orders brought in, what they cost, and what they are owed to. An order is owed to the campaign, \
-                automation or link that it names, else to the last campaign message that its contact received within 7 \
-                days before it.";
-    Operation::new("Report revenue", told)
+    let description = "What paid orders brought in, what they cost, and what they are owed to. An order is owed to the \
+                campaign, automation or link that it names, else to the last campaign message that its contact \
+                received within 7 days before it.";
+    Operation::new("Report revenue", description)
         .takes_all(span(Period::Month))
         .answers(data::<RevenueReport>("The report."))
 }
@@ -69,8 +69,8 @@ pub(crate) fn metric() -> Operation {
 }
 
 pub(crate) fn top_contacts() -> Operation {
-    let told = "The contacts whose events of a metric have the largest value.";
-    Operation::new("List a metric's top contacts", told)
+    let description = "The contacts whose events of a metric have the largest value.";
+    Operation::new("List a metric's top contacts", description)
         .takes(name())
         .takes(limit_of((10, 50)))
         .answers(data::<TopContacts>("The contacts."))

@@ -12,15 +12,15 @@ use recado_domain::shared::FieldErrors;
 
 use super::span;
 use crate::error::ApiError;
+use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
-use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
 
 /// `GET /api/analytics/export`: the first part is read before anything is answered, so that what cannot be read at all
 /// is refused as elsewhere.
 pub(crate) async fn export(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let kind: Option<ExportKind> = params.parsed("type", "messages, contacts or campaigns");

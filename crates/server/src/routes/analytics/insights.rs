@@ -8,54 +8,60 @@ use serde::Serialize;
 
 use super::span;
 use crate::error::ApiError;
+use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Proved};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// `GET /api/analytics`
-pub(crate) async fn dashboard(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.insights.dashboard(&tenant).await?))
+pub(crate) async fn dashboard(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.insights.dashboard(&tenant).await?))
 }
 
 /// `GET /api/analytics/messages`
 pub(crate) async fn messages(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Week)?;
-    Ok(reply::ok(services.insights.messages(&tenant, &span).await?))
+    Ok(responses::ok(services.insights.messages(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/campaigns`
 pub(crate) async fn campaigns(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Month)?;
-    Ok(reply::ok(services.insights.campaigns(&tenant, &span).await?))
+    Ok(responses::ok(services.insights.campaigns(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/heatmap`
 pub(crate) async fn heat_map(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Week)?;
-    Ok(reply::ok(services.insights.heat_map(&tenant, &span).await?))
+    Ok(responses::ok(services.insights.heat_map(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/rfm`
-pub(crate) async fn rfm(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
-    Ok(reply::ok(services.rfm.report(&tenant).await?))
+pub(crate) async fn rfm(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
+    Ok(responses::ok(services.rfm.report(&tenant).await?))
 }
 
 /// What became of the wish for a calculation.
 #[derive(Serialize, JsonSchema)]
-pub(crate) struct Started {
+pub(crate) struct RecalculationStarted {
     /// That it has started; absent when it was refused.
     #[schemars(example = "The recalculation has started")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,16 +73,19 @@ pub(crate) struct Started {
 }
 
 /// `POST /api/analytics/rfm/recalculate`: a wrong role is told so in a 200, as published.
-pub(crate) async fn recalculate(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(crate) async fn recalculate(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
     match services.rfm.recalculate(&tenant).await {
         Ok(()) => {
             services.shared.customers.notify_one();
             let message = Some("The recalculation has started");
-            Ok(reply::ok(Started { message, error: None }))
+            Ok(responses::ok(RecalculationStarted { message, error: None }))
         }
         Err(refused @ RfmError::NotPermitted) => {
             let error = Some(refused.to_string());
-            Ok(reply::ok(Started { message: None, error }))
+            Ok(responses::ok(RecalculationStarted { message: None, error }))
         }
         Err(RfmError::Store(error)) => Err(error.into()),
     }

@@ -8,9 +8,9 @@ use actix_web::web::Data;
 use recado_domain::analytics::{Period, Span, Zone};
 
 use crate::error::ApiError;
+use crate::web::extractors::{Authenticated, Named, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
-use crate::web::shape::{Caller, Named, Proved};
+use crate::web::responses;
 use crate::wiring::Services;
 
 /// The default and the largest number of contacts, and of events in a part of a feed.
@@ -31,76 +31,80 @@ pub(super) fn span(mut params: Params, default: Period) -> Result<Span, ApiError
 /// `GET /api/analytics/revenue`
 pub(super) async fn revenue(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Month)?;
-    Ok(reply::ok(services.analytics.revenue(&tenant, &span).await?))
+    Ok(responses::ok(services.analytics.revenue(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/ecommerce`
 pub(super) async fn ecommerce(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Month)?;
-    Ok(reply::ok(services.analytics.ecommerce(&tenant, &span).await?))
+    Ok(responses::ok(services.analytics.ecommerce(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/automations`
 pub(super) async fn automations(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Week)?;
-    Ok(reply::ok(services.analytics.automations(&tenant, &span).await?))
+    Ok(responses::ok(services.analytics.automations(&tenant, &span).await?))
 }
 
 /// `GET /api/analytics/metrics`
 pub(super) async fn metrics(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let source = params.text("source");
     params.check()?;
-    Ok(reply::ok(services.analytics.metrics(&tenant, source.as_deref()).await?))
+    Ok(responses::ok(
+        services.analytics.metrics(&tenant, source.as_deref()).await?,
+    ))
 }
 
 /// `GET /api/analytics/metrics/<name>`
 pub(super) async fn metric(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Named(name): Named,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let span = span(params, Period::Month)?;
-    Ok(reply::ok(services.analytics.metric(&tenant, &name, &span).await?))
+    Ok(responses::ok(services.analytics.metric(&tenant, &name, &span).await?))
 }
 
 /// `GET /api/analytics/metrics/<name>/top-contacts`
 pub(super) async fn top_contacts(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Named(name): Named,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let limit = params.limit_of(TOP_CONTACTS);
     params.check()?;
-    Ok(reply::ok(services.analytics.top_contacts(&tenant, &name, limit).await?))
+    Ok(responses::ok(
+        services.analytics.top_contacts(&tenant, &name, limit).await?,
+    ))
 }
 
 /// `GET /api/analytics/metrics/<name>/activity`
 pub(super) async fn activity(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     Named(name): Named,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let (limit, cursor) = (params.limit_of(ACTIVITY), params.id("cursor"));
     params.check()?;
     let activity = services.analytics.activity(&tenant, &name, cursor, limit).await?;
-    Ok(reply::ok(activity))
+    Ok(responses::ok(activity))
 }

@@ -13,7 +13,7 @@ use time::{Date, OffsetDateTime};
 /// A plan of the catalogue.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Plan")]
-pub(crate) struct PlanShape {
+pub(crate) struct PlanResponse {
     /// The plan's id.
     #[schemars(example = &"starter")]
     id: &'static str,
@@ -24,7 +24,7 @@ pub(crate) struct PlanShape {
     #[schemars(example = &"For a small team")]
     description: &'static str,
     /// What it costs.
-    price: PriceShape,
+    price: PriceResponse,
     /// How much it allows.
     limits: PlanLimits,
     /// What it offers, in words for people.
@@ -37,7 +37,7 @@ pub(crate) struct PlanShape {
 /// What a plan costs.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlanPrice")]
-struct PriceShape {
+struct PriceResponse {
     /// A month, in cents of BRL.
     #[schemars(example = 9700)]
     monthly: Cents,
@@ -52,14 +52,14 @@ struct PriceShape {
     yearly_formatted: String,
 }
 
-impl From<&Plan> for PlanShape {
+impl From<&Plan> for PlanResponse {
     fn from(plan: &Plan) -> Self {
         let (monthly, yearly) = (plan.price(Cycle::Monthly), plan.price(Cycle::Yearly));
         Self {
             id: plan.id,
             name: plan.name,
             description: plan.description,
-            price: PriceShape {
+            price: PriceResponse {
                 monthly,
                 yearly,
                 monthly_formatted: monthly.to_string(),
@@ -75,7 +75,7 @@ impl From<&Plan> for PlanShape {
 /// An account's subscription to a plan.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "Subscription")]
-pub(crate) struct SubscriptionShape<'a> {
+pub(crate) struct SubscriptionResponse<'a> {
     /// The subscription's id.
     id: SubscriptionId,
     /// The id of the plan.
@@ -124,7 +124,7 @@ pub(crate) struct SubscriptionShape<'a> {
     updated_at: OffsetDateTime,
 }
 
-impl<'a> From<&'a Subscription> for SubscriptionShape<'a> {
+impl<'a> From<&'a Subscription> for SubscriptionResponse<'a> {
     fn from(row: &'a Subscription) -> Self {
         Self {
             id: row.id,
@@ -149,9 +149,9 @@ impl<'a> From<&'a Subscription> for SubscriptionShape<'a> {
 /// A new subscription, and how to pay for it.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "NewSubscription")]
-pub(crate) struct SubscribedShape<'a> {
+pub(crate) struct SubscribedResponse<'a> {
     /// The subscription.
-    subscription: SubscriptionShape<'a>,
+    subscription: SubscriptionResponse<'a>,
     /// The payment gateway's id of the subscription; null while it is not known.
     #[schemars(example = &"sub_VXJBYgP2u0eO")]
     gateway_subscription_id: Option<&'a str>,
@@ -159,13 +159,13 @@ pub(crate) struct SubscribedShape<'a> {
     #[schemars(extend("enum" = ["ACTIVE", "PENDING"]))]
     status: String,
     /// How the first payment is made.
-    payment_data: PaymentDataShape<'a>,
+    payment_data: PaymentDataResponse<'a>,
 }
 
 /// How a payment is made; what the payment gateway did not give is absent.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentData")]
-struct PaymentDataShape<'a> {
+struct PaymentDataResponse<'a> {
     /// How is paid.
     #[schemars(extend("enum" = ["pix", "boleto", "credit_card"]))]
     #[serde(rename = "type")]
@@ -199,15 +199,15 @@ struct PaymentDataShape<'a> {
     invoice_url: Option<&'a str>,
 }
 
-impl<'a> From<&'a Subscribed> for SubscribedShape<'a> {
+impl<'a> From<&'a Subscribed> for SubscribedResponse<'a> {
     fn from(subscribed: &'a Subscribed) -> Self {
         let (row, data) = (&subscribed.subscription, &subscribed.payment_data);
         let payment = data.payment.as_ref();
         Self {
-            subscription: SubscriptionShape::from(row),
+            subscription: SubscriptionResponse::from(row),
             gateway_subscription_id: row.gateway_subscription_id.as_deref(),
             status: row.status.as_str().to_uppercase(),
-            payment_data: PaymentDataShape {
+            payment_data: PaymentDataResponse {
                 kind: row.billing_type.as_str().to_lowercase(),
                 payment_id: payment.map(|payment| payment.id.as_str()),
                 pix_qr_code: data.pix_qr_code.as_deref(),
@@ -223,10 +223,10 @@ impl<'a> From<&'a Subscribed> for SubscribedShape<'a> {
 
 /// What the account has and uses.
 #[derive(Serialize, JsonSchema)]
-#[schemars(rename = "Standing")]
-pub(crate) struct StandingShape<'a> {
+#[schemars(rename = "SubscriptionOverview")]
+pub(crate) struct SubscriptionOverviewResponse<'a> {
     /// The subscription that has not ended; null for none.
-    subscription: Option<SubscriptionShape<'a>>,
+    subscription: Option<SubscriptionResponse<'a>>,
     /// The plan of the subscription, else of the account, or a better one that an administrator granted. Null if the
     /// catalogue does not have it any more.
     plan: Option<PlanSummary>,
@@ -261,10 +261,10 @@ impl From<&Plan> for PlanSummary {
     }
 }
 
-impl<'a> From<&'a Overview> for StandingShape<'a> {
+impl<'a> From<&'a Overview> for SubscriptionOverviewResponse<'a> {
     fn from(overview: &'a Overview) -> Self {
         Self {
-            subscription: overview.subscription.as_ref().map(SubscriptionShape::from),
+            subscription: overview.subscription.as_ref().map(SubscriptionResponse::from),
             plan: plan(overview.plan()).map(PlanSummary::from),
             usage: overview.usage,
         }
@@ -274,9 +274,9 @@ impl<'a> From<&'a Overview> for StandingShape<'a> {
 /// A subscription with another plan, another cycle, or both.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PlanChange")]
-pub(crate) struct PlanChangeShape<'a> {
+pub(crate) struct PlanChangeResponse<'a> {
     /// The subscription as it is now.
-    subscription: SubscriptionShape<'a>,
+    subscription: SubscriptionResponse<'a>,
     /// The id of the plan before.
     #[schemars(example = &"starter")]
     previous_plan: &'a str,
@@ -285,10 +285,10 @@ pub(crate) struct PlanChangeShape<'a> {
     new_plan: &'a str,
 }
 
-impl<'a> From<&'a PlanChange> for PlanChangeShape<'a> {
+impl<'a> From<&'a PlanChange> for PlanChangeResponse<'a> {
     fn from(change: &'a PlanChange) -> Self {
         Self {
-            subscription: SubscriptionShape::from(&change.subscription),
+            subscription: SubscriptionResponse::from(&change.subscription),
             previous_plan: &change.previous_plan,
             new_plan: &change.new_plan,
         }
@@ -298,7 +298,7 @@ impl<'a> From<&'a PlanChange> for PlanChangeShape<'a> {
 /// A cancelled subscription.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "CancelledSubscription")]
-pub(crate) struct CancelledShape {
+pub(crate) struct CancelledResponse {
     /// Always true.
     #[schemars(example = true)]
     cancelled: bool,
@@ -308,7 +308,7 @@ pub(crate) struct CancelledShape {
     effective_until: Option<OffsetDateTime>,
 }
 
-impl From<Cancelled> for CancelledShape {
+impl From<Cancelled> for CancelledResponse {
     fn from(cancelled: Cancelled) -> Self {
         Self {
             cancelled: true,
@@ -328,7 +328,7 @@ pub(crate) struct Receipt {
 /// A page of the payments.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentPage")]
-pub(crate) struct HistoryShape<'a> {
+pub(crate) struct HistoryResponse<'a> {
     /// The payments, newest first.
     items: Vec<HistoryRow<'a>>,
     /// How many payments there are, exactly.
@@ -398,7 +398,7 @@ impl<'a> From<&'a Payment> for HistoryRow<'a> {
     }
 }
 
-impl<'a> From<&'a Page<Payment>> for HistoryShape<'a> {
+impl<'a> From<&'a Page<Payment>> for HistoryResponse<'a> {
     fn from(page: &'a Page<Payment>) -> Self {
         Self {
             items: page.data.iter().map(HistoryRow::from).collect(),
@@ -412,7 +412,7 @@ impl<'a> From<&'a Page<Payment>> for HistoryShape<'a> {
 /// A payment as it stands at the payment gateway.
 #[derive(Serialize, JsonSchema)]
 #[schemars(rename = "PaymentStatus")]
-pub(crate) struct PaymentShape<'a> {
+pub(crate) struct PaymentResponse<'a> {
     /// Its status, in the gateway's word: `PENDING`, `CONFIRMED`, `RECEIVED`, `OVERDUE` or another.
     #[schemars(example = &"PENDING")]
     status: &'a str,
@@ -424,7 +424,7 @@ pub(crate) struct PaymentShape<'a> {
     invoice_url: Option<&'a str>,
 }
 
-impl<'a> From<&'a GatewayPayment> for PaymentShape<'a> {
+impl<'a> From<&'a GatewayPayment> for PaymentResponse<'a> {
     fn from(payment: &'a GatewayPayment) -> Self {
         Self {
             status: &payment.status,

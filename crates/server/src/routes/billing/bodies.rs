@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use crate::web::body::Change;
+use crate::web::body::PatchFields;
 use crate::web::secret::secret;
 
 /// A subscription to be made.
@@ -96,7 +96,7 @@ pub(crate) struct PlanChangeBody {
     cycle: Option<String>,
 }
 
-impl Change for PlanChangeBody {
+impl PatchFields for PlanChangeBody {
     const NEVER_NULL: &'static [&'static str] = &["cycle"];
 }
 

@@ -16,15 +16,16 @@ use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ApiError;
-use crate::spool;
+use crate::payment_event_buffer;
 use crate::web::body::JsonChange;
+use crate::web::extractors::{Authenticated, TenantContext};
 use crate::web::query::Params;
-use crate::web::reply;
+use crate::web::responses;
 use crate::web::secret::SecretJson;
-use crate::web::shape::{Caller, Proved};
 use crate::wiring::Services;
 pub(crate) use answers::{
-    CancelledShape, HistoryShape, PaymentShape, PlanChangeShape, PlanShape, Receipt, StandingShape, SubscribedShape,
+    CancelledResponse, HistoryResponse, PaymentResponse, PlanChangeResponse, PlanResponse, Receipt, SubscribedResponse,
+    SubscriptionOverviewResponse,
 };
 pub(crate) use bodies::{PlanChangeBody, SubscribeBody};
 
@@ -33,7 +34,7 @@ const TOKEN_HEADERS: [&str; 2] = ["gateway-access-token", "asaas-access-token"];
 
 /// The catalogue never changes: it is written once.
 static CATALOGUE: LazyLock<Bytes> = LazyLock::new(|| {
-    let plans: Vec<PlanShape> = PLANS.iter().map(PlanShape::from).collect();
+    let plans: Vec<PlanResponse> = PLANS.iter().map(PlanResponse::from).collect();
     Bytes::from(json!({ "data": plans }).to_string())
 });
 
@@ -47,58 +48,64 @@ pub(super) async fn plans() -> HttpResponse {
 /// `POST /api/billing/subscribe`
 pub(super) async fn subscribe(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     SecretJson(body): SecretJson<SubscribeBody>,
 ) -> Result<HttpResponse, ApiError> {
     let subscribed = services.billing.subscribe(&tenant, body.into()).await?;
-    Ok(reply::created(SubscribedShape::from(&subscribed)))
+    Ok(responses::created(SubscribedResponse::from(&subscribed)))
 }
 
 /// `GET /api/billing/subscription`
-pub(super) async fn subscription(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(super) async fn subscription(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
     let overview = services.billing.overview(&tenant).await?;
-    Ok(reply::ok(StandingShape::from(&overview)))
+    Ok(responses::ok(SubscriptionOverviewResponse::from(&overview)))
 }
 
 /// `PUT /api/billing/subscription`
 pub(super) async fn change(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     JsonChange(body): JsonChange<PlanChangeBody>,
 ) -> Result<HttpResponse, ApiError> {
     let change = services.billing.change(&tenant, &body.into()).await?;
-    Ok(reply::ok(PlanChangeShape::from(&change)))
+    Ok(responses::ok(PlanChangeResponse::from(&change)))
 }
 
 /// `POST /api/billing/cancel`
-pub(super) async fn cancel(services: Data<Services>, Proved(tenant): Caller) -> Result<HttpResponse, ApiError> {
+pub(super) async fn cancel(
+    services: Data<Services>,
+    Authenticated(tenant): TenantContext,
+) -> Result<HttpResponse, ApiError> {
     let cancelled = services.billing.cancel(&tenant).await?;
-    Ok(reply::ok(CancelledShape::from(cancelled)))
+    Ok(responses::ok(CancelledResponse::from(cancelled)))
 }
 
 /// `GET /api/billing/history`
 pub(super) async fn history(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     mut params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let page = params.page();
     params.check()?;
     let page = services.billing.history(&tenant, page).await?;
-    Ok(reply::ok(HistoryShape::from(&page)))
+    Ok(responses::ok(HistoryResponse::from(&page)))
 }
 
 /// `GET /api/billing/payment-status`
 pub(super) async fn payment_status(
     services: Data<Services>,
-    Proved(tenant): Caller,
+    Authenticated(tenant): TenantContext,
     params: Params,
 ) -> Result<HttpResponse, ApiError> {
     let id = params.text("payment_id");
     params.check()?;
     let id = id.ok_or_else(|| FieldErrors::one("payment_id", "is required"))?;
     let payment = services.billing.payment(&tenant, &id).await?;
-    Ok(reply::ok(PaymentShape::from(&payment)))
+    Ok(responses::ok(PaymentResponse::from(&payment)))
 }
 
 /// `POST /api/billing/webhook`: once the token is right, the answer is always the same.
@@ -110,7 +117,7 @@ pub(super) async fn callback(
     prove(&services, &request)?;
     let memory = &services.shared.callback_memory;
     let body = memory.read(&request, payload.into_inner()).await?;
-    spool::receive(services, GatewayEvent::read(&body)).await;
+    payment_event_buffer::receive(services, GatewayEvent::read(&body)).await;
     Ok(HttpResponse::Ok().json(Receipt { received: true }))
 }
 

@@ -14,7 +14,7 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttp
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
-use recado_gateways::http::{Http, Request};
+use recado_gateways::http::{GatewayRequest, Http};
 use tokio::runtime::Handle;
 use tracing::level_filters::LevelFilter;
 use tracing::{Span, Subscriber};
@@ -149,7 +149,7 @@ impl Client {
     async fn post(&self, message: opentelemetry_http::Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = message.into_parts();
         let length = u64::try_from(body.len())?;
-        let mut request = Request::post_stream(head.uri.to_string(), length, stream::iter([Ok(body)]).boxed());
+        let mut request = GatewayRequest::post_stream(head.uri.to_string(), length, stream::iter([Ok(body)]).boxed());
         for (name, value) in head.headers {
             if let Some(name) = name {
                 request = request.header(name, value);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use recado_postgres::{Census, Kind, KindFigures, PgQueues, PlatformPool, PoolConfig, Queue};
+use recado_postgres::{OwnerPool, PgQueues, PoolConfig, PoolLabels, PoolRegistry, PoolStats, Queue};
 use secrecy::SecretString;
 use tokio::sync::Mutex;
 
@@ -21,9 +21,9 @@ const ALTOGETHER: Duration = Duration::from_millis(1500);
 
 /// How the process stands by itself.
 #[derive(Clone, Debug, Default)]
-pub struct Standing {
+pub struct ProcessStats {
     /// Its pools.
-    pub pools: BTreeMap<Kind, KindFigures>,
+    pub pools: BTreeMap<PoolLabels, PoolStats>,
     /// Events of the payment gateway that wait in memory, and that it had no room for.
     pub gateway_events: (usize, u64),
     /// Open streams of notifications.
@@ -31,12 +31,12 @@ pub struct Standing {
 }
 
 /// Knows how the process stands, and how to ask its database.
-pub trait Standings: Send + Sync {
+pub trait ProcessStatsSource: Send + Sync {
     /// Now.
-    fn standing(&self) -> Standing;
+    fn process_stats(&self) -> ProcessStats;
 
     /// Where its database is.
-    fn database(&self) -> (SecretString, Census);
+    fn database(&self) -> (SecretString, PoolRegistry);
 }
 
 /// The queues, as the database tells of them; none where it does not.
@@ -47,14 +47,14 @@ pub(super) struct Queues {
 
 impl Queues {
     /// With a connection of its own. Belongs to the runtime that uses it.
-    pub(super) fn new(url: SecretString, census: &Census) -> anyhow::Result<Self> {
+    pub(super) fn new(url: SecretString, pool_registry: &PoolRegistry) -> anyhow::Result<Self> {
         let config = PoolConfig {
             wait_timeout: STATEMENT,
             statement_timeout: STATEMENT,
             lock_timeout: LOCK,
             ..PoolConfig::new(url, 1)
         };
-        let pool = PlatformPool::new(&config.counted(census, "metrics")).context("DATABASE_URL cannot be used")?;
+        let pool = OwnerPool::new(&config.counted(pool_registry, "metrics")).context("DATABASE_URL cannot be used")?;
         Ok(Self {
             store: PgQueues::new(pool),
             known: Mutex::default(),
@@ -82,7 +82,7 @@ impl Queues {
 }
 
 /// All of it in the format of Prometheus.
-pub(super) async fn exposed(standings: &dyn Standings, queues: &Queues) -> String {
+pub(super) async fn exposed(source: &dyn ProcessStatsSource, queues: &Queues) -> String {
     let mut text = Exposition::default();
     text.put("recado_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     let told = queues.read().await;
@@ -95,26 +95,26 @@ pub(super) async fn exposed(standings: &dyn Standings, queues: &Queues) -> Strin
         let oldest = queue.oldest.as_secs_f64();
         text.put("recado_queue_oldest_seconds", &[("queue", &queue.name)], oldest);
     }
-    let standing = standings.standing();
-    let (waiting, dropped) = standing.gateway_events;
+    let stats = source.process_stats();
+    let (waiting, dropped) = stats.gateway_events;
     text.put("recado_gateway_events_in_memory", &[], whole(waiting));
     text.put("recado_gateway_events_dropped_total", &[], whole(dropped));
-    text.put("recado_notification_streams", &[], whole(standing.streams));
-    pools(&mut text, &standing.pools);
+    text.put("recado_notification_streams", &[], whole(stats.streams));
+    pools(&mut text, &stats.pools);
     for (name, value) in machine::read() {
         text.put(name, &[], value);
     }
     text.into_text()
 }
 
-fn pools(text: &mut Exposition, pools: &BTreeMap<Kind, KindFigures>) {
-    type Value = fn(&KindFigures) -> f64;
+fn pools(text: &mut Exposition, pools: &BTreeMap<PoolLabels, PoolStats>) {
+    type Value = fn(&PoolStats) -> f64;
     let figures: [(&'static str, Value); 5] = [
         ("recado_pool_connections_max", |pool| whole(pool.usage.max)),
         ("recado_pool_connections_open", |pool| whole(pool.usage.open)),
         ("recado_pool_connections_idle", |pool| whole(pool.usage.idle)),
         ("recado_pool_waiting", |pool| whole(pool.usage.waiting)),
-        ("recado_pool_timeouts_total", |pool| whole(pool.waited_in_vain)),
+        ("recado_pool_timeouts_total", |pool| whole(pool.acquire_timeouts)),
     ];
     for (name, value) in figures {
         for (kind, pool) in pools {

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use recado_domain::accounts::{AccountStore, Accounts};
 use recado_domain::api_keys::ApiKeys;
 use recado_domain::team::Invites;
-use recado_postgres::{PgAccounts, PgApiKeys, PgInvites, PlatformPool};
+use recado_postgres::{OwnerPool, PgAccounts, PgApiKeys, PgInvites};
 
 use super::{Shared, Stores};
 use crate::web::auth::Authenticator;
+use crate::web::auth_cache::CachedMemberships;
 use crate::web::key_cache::CachedKeys;
 use crate::web::key_lookups::KeyLookups;
-use crate::web::memory::RememberedStandings;
 use crate::web::support::SupportCookies;
 
 pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
-    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.platform.clone()));
-    let store = Arc::new(RememberedStandings {
+    let store: Arc<dyn AccountStore> = Arc::new(PgAccounts::new(stores.owner.clone()));
+    let store = Arc::new(CachedMemberships {
         store,
-        memory: shared.memory.clone(),
+        auth_cache: shared.auth_cache.clone(),
     });
     let admins = &shared.config.platform_admin_emails;
     Arc::new(Accounts::new(store, shared.clock.clone(), shared.ids.clone(), admins))
@@ -26,7 +26,7 @@ pub(super) fn accounts(shared: &Shared, stores: &Stores) -> Arc<Accounts> {
 
 pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
     Invites::new(
-        Arc::new(PgInvites::new(stores.platform.clone())),
+        Arc::new(PgInvites::new(stores.owner.clone())),
         shared.secrets.clone(),
         shared.ids.clone(),
         shared.mailer.is_some().then(|| shared.cipher.clone()),
@@ -35,12 +35,12 @@ pub(super) fn invites(shared: &Shared, stores: &Stores) -> Invites {
 }
 
 /// Keys that were never seen are looked up on connections of their own.
-pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &PlatformPool) -> Arc<ApiKeys> {
+pub(super) fn api_keys(shared: &Shared, stores: &Stores, unseen: &OwnerPool) -> Arc<ApiKeys> {
     let store = Arc::new(CachedKeys {
-        store: Arc::new(PgApiKeys::new(stores.platform.clone())),
+        store: Arc::new(PgApiKeys::new(stores.owner.clone())),
         unseen: KeyLookups::new(Arc::new(PgApiKeys::new(unseen.clone()))),
         cache: shared.keys.clone(),
-        memory: shared.memory.clone(),
+        auth_cache: shared.auth_cache.clone(),
     });
     let (clock, ids, secrets) = (shared.clock.clone(), shared.ids.clone(), shared.secrets.clone());
     Arc::new(ApiKeys::new(store, clock, ids, secrets))
@@ -52,7 +52,7 @@ pub(super) fn authenticator(shared: &Shared, accounts: Arc<Accounts>, api_keys: 
         accounts,
         api_keys,
         clock: shared.clock.clone(),
-        memory: shared.memory.clone(),
+        auth_cache: shared.auth_cache.clone(),
         support: Arc::new(SupportCookies::new(
             &shared.config.app_secret,
             shared.config.cookie_secure,

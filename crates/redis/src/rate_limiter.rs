@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use recado_domain::limits::{CounterDown, Limit, RateCounter, Verdict};
+use recado_domain::limits::{Limit, RateLimitDecision, RateLimiter, RateLimiterUnavailable};
 use redis::aio::ConnectionManager;
 use redis::{Client, ErrorKind, RedisError, RedisResult, Script, ServerErrorKind};
 
-use crate::alarm::Alarm;
-use crate::link::Link;
+use crate::connection::SharedConnection;
+use crate::log_throttle::LogThrottle;
 
 /// How long a hit may take.
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -40,22 +40,22 @@ static HIT: LazyLock<Script> = LazyLock::new(|| Script::new(SOURCE));
 /// Exact sliding windows in Redis, shared by every server.
 ///
 /// Connects at the first hit, in the background: a missing Redis keeps no server from starting. After a failure
-/// everything is [`CounterDown`], and nobody waits, until a task of its own has found Redis answering again. What Redis
-/// itself refuses (a key of another type, no memory left) is [`CounterDown`] for that hit alone.
-pub struct RedisCounter {
-    link: Arc<Link>,
-    alarm: Alarm,
+/// everything is [`RateLimiterUnavailable`], and nobody waits, until a task of its own has found Redis answering again.
+/// What Redis itself refuses (a key of another type, no memory left) is [`RateLimiterUnavailable`] for that hit alone.
+pub struct RedisRateLimiter {
+    connection: Arc<SharedConnection>,
+    log_throttle: LogThrottle,
     timeout: Duration,
 }
 
-impl RedisCounter {
+impl RedisRateLimiter {
     /// `redis://[[user]:password@]host[:port][/database]`, or `unix://`. Connects to nothing; fails on a malformed
     /// address only, without quoting it: it may hold a password.
     pub fn new(url: &str) -> Result<Self, String> {
         let client = Client::open(url).map_err(|error| format!("the address of Redis is malformed: {error}"))?;
         Ok(Self {
-            link: Arc::new(Link::new(client)),
-            alarm: Alarm::new(TELL_EVERY),
+            connection: Arc::new(SharedConnection::new(client)),
+            log_throttle: LogThrottle::new(TELL_EVERY),
             timeout: TIMEOUT,
         })
     }
@@ -66,13 +66,13 @@ impl RedisCounter {
         Self { timeout, ..self }
     }
 
-    async fn counted(&self, key: &str, limit: Limit) -> Result<Verdict, String> {
-        let link = self.link.connection().map_err(|error| error.to_string())?;
-        let Some((mut connection, number)) = link else {
+    async fn counted(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, String> {
+        let shared = self.connection.connection().map_err(|error| error.to_string())?;
+        let Some((mut connection, number)) = shared else {
             return Err("Redis failed a moment ago".into());
         };
         match in_time(self.timeout, count(&mut connection, key, limit)).await {
-            Some(Ok((allowed, remaining, reset_at_ms, wait_ms))) => Ok(Verdict {
+            Some(Ok((allowed, remaining, reset_at_ms, wait_ms))) => Ok(RateLimitDecision {
                 allowed,
                 remaining,
                 reset_at_ms,
@@ -80,12 +80,12 @@ impl RedisCounter {
             }),
             Some(Err(error)) => {
                 if !is_refusal(&error) {
-                    self.link.failed(number, self.timeout);
+                    self.connection.failed(number, self.timeout);
                 }
                 Err(error.to_string())
             }
             None => {
-                self.link.failed(number, self.timeout);
+                self.connection.failed(number, self.timeout);
                 Err(format!("no answer within {:?}", self.timeout))
             }
         }
@@ -93,13 +93,13 @@ impl RedisCounter {
 }
 
 #[async_trait]
-impl RateCounter for RedisCounter {
-    async fn hit(&self, key: &str, limit: Limit) -> Result<Verdict, CounterDown> {
+impl RateLimiter for RedisRateLimiter {
+    async fn hit(&self, key: &str, limit: Limit) -> Result<RateLimitDecision, RateLimiterUnavailable> {
         self.counted(key, limit).await.map_err(|why| {
-            if let Some(missed) = self.alarm.missed(Instant::now()) {
+            if let Some(missed) = self.log_throttle.missed(Instant::now()) {
                 tracing::warn!(why, missed, "the rate counter is unavailable, requests go uncounted");
             }
-            CounterDown(why)
+            RateLimiterUnavailable(why)
         })
     }
 }

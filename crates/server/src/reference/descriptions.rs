@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::faults::Fault;
+use super::error_codes::ErrorCode;
 use crate::routes::{Access, RouteSpec};
 use crate::web::limit::{RateKey, RateRule};
 
@@ -98,21 +98,23 @@ fn rate(rule: RateRule) -> String {
 }
 
 /// What an operation is, who may call it, and how often.
-pub(super) fn description(spec: &RouteSpec, told: &str) -> String {
+pub(super) fn description(spec: &RouteSpec, text: &str) -> String {
     let rate = spec
         .rate
         .map(|rule| format!(" At most {}.", rate(rule)))
         .unwrap_or_default();
-    format!("{told}\n\n{}{rate}", callers(spec.access))
+    format!("{text}\n\n{}{rate}", callers(spec.access))
 }
 
 /// When a refusal is answered, here.
-pub(super) fn refusal(spec: &RouteSpec, fault: Fault, words: &[&str]) -> String {
-    let general = match (fault, spec.rate) {
-        (Fault::RateLimited, Some(rule)) => format!("More than {}; `Retry-After` says when to come again.", rate(rule)),
+pub(super) fn refusal(spec: &RouteSpec, error: ErrorCode, words: &[&str]) -> String {
+    let general = match (error, spec.rate) {
+        (ErrorCode::RateLimited, Some(rule)) => {
+            format!("More than {}; `Retry-After` says when to come again.", rate(rule))
+        }
         // A state that is in the way has no general words that would say more.
-        (Fault::Precondition, _) => String::new(),
-        _ => fault.description().to_owned(),
+        (ErrorCode::Precondition, _) => String::new(),
+        _ => error.description().to_owned(),
     };
     let words = words.iter().map(|words| (*words).to_owned());
     let parts: Vec<String> = [general]

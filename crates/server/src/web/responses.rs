@@ -26,7 +26,7 @@ pub fn accepted<T: Serialize>(data: T) -> HttpResponse {
 }
 
 /// 204.
-pub fn gone() -> HttpResponse {
+pub fn no_content() -> HttpResponse {
     HttpResponse::NoContent().finish()
 }
 

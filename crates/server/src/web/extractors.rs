@@ -53,17 +53,17 @@ impl FromRequest for Named {
     }
 }
 
-/// What the guard proved, for the handler.
-pub struct Proved<T>(pub T);
+/// What the access check proved, for the handler.
+pub struct Authenticated<T>(pub T);
 
-impl<T: Clone + 'static> FromRequest for Proved<T> {
+impl<T: Clone + 'static> FromRequest for Authenticated<T> {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let proved = request.extensions().get::<T>().cloned();
+        let authenticated = request.extensions().get::<T>().cloned();
         ready(
-            proved
+            authenticated
                 .map(Self)
                 .ok_or_else(|| ApiError::Internal("the route proves less than its handler needs".into())),
         )
@@ -71,7 +71,7 @@ impl<T: Clone + 'static> FromRequest for Proved<T> {
 }
 
 /// The account context of an account route.
-pub type Caller = Proved<Tenant>;
+pub type TenantContext = Authenticated<Tenant>;
 
 /// The session of a session route.
-pub type Person = Proved<Session>;
+pub type SessionUser = Authenticated<Session>;

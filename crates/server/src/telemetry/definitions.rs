@@ -27,7 +27,7 @@ impl Kind {
 
 /// One figure.
 #[derive(Clone, Copy, Debug)]
-pub struct Figure {
+pub struct MetricDefinition {
     /// Its name.
     pub name: &'static str,
     /// What it does.
@@ -36,23 +36,23 @@ pub struct Figure {
     pub help: &'static str,
 }
 
-const fn counter(name: &'static str, help: &'static str) -> Figure {
+const fn counter(name: &'static str, help: &'static str) -> MetricDefinition {
     let kind = Kind::Counter;
-    Figure { name, kind, help }
+    MetricDefinition { name, kind, help }
 }
 
-const fn gauge(name: &'static str, help: &'static str) -> Figure {
+const fn gauge(name: &'static str, help: &'static str) -> MetricDefinition {
     let kind = Kind::Gauge;
-    Figure { name, kind, help }
+    MetricDefinition { name, kind, help }
 }
 
-const fn histogram(name: &'static str, help: &'static str) -> Figure {
+const fn histogram(name: &'static str, help: &'static str) -> MetricDefinition {
     let kind = Kind::Histogram;
-    Figure { name, kind, help }
+    MetricDefinition { name, kind, help }
 }
 
 /// All of them.
-pub const FIGURES: &[Figure] = &[
+pub const METRIC_DEFINITIONS: &[MetricDefinition] = &[
     counter(
         "recado_http_requests_total",
         "Requests answered, by route, method and class of status",
@@ -149,17 +149,17 @@ pub const FIGURES: &[Figure] = &[
 ];
 
 /// The figure of this name.
-pub(super) fn figure(name: &str) -> Option<&'static Figure> {
-    FIGURES.iter().find(|figure| figure.name == name)
+pub(super) fn definition(name: &str) -> Option<&'static MetricDefinition> {
+    METRIC_DEFINITIONS.iter().find(|definition| definition.name == name)
 }
 
 /// Tells the recorder what its figures say.
 pub(super) fn describe() {
-    for figure in FIGURES {
-        match figure.kind {
-            Kind::Counter => describe_counter!(figure.name, figure.help),
-            Kind::Histogram => describe_histogram!(figure.name, figure.help),
-            Kind::Gauge => metrics::describe_gauge!(figure.name, figure.help),
+    for definition in METRIC_DEFINITIONS {
+        match definition.kind {
+            Kind::Counter => describe_counter!(definition.name, definition.help),
+            Kind::Histogram => describe_histogram!(definition.name, definition.help),
+            Kind::Gauge => metrics::describe_gauge!(definition.name, definition.help),
         }
     }
 }
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn names_are_of_the_field_and_each_is_there_once() {
-        let names: BTreeSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
-        assert_eq!(names.len(), FIGURES.len());
-        for Figure { name, kind, help } in FIGURES {
+        let names: BTreeSet<&str> = METRIC_DEFINITIONS.iter().map(|definition| definition.name).collect();
+        assert_eq!(names.len(), METRIC_DEFINITIONS.len());
+        for MetricDefinition { name, kind, help } in METRIC_DEFINITIONS {
             assert!(name.starts_with("recado_") || name.starts_with("process_"), "{name}");
             assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
             assert_eq!(name.ends_with("_duration_seconds"), *kind == Kind::Histogram, "{name}");

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 /// A kind of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum ErrorCode {
     Precondition,
     Auth,
     Forbidden,
@@ -25,7 +25,7 @@ pub enum Fault {
     Unavailable,
 }
 
-impl Fault {
+impl ErrorCode {
     /// Every one.
     pub const ALL: [Self; 18] = [
         Self::Precondition,
@@ -49,7 +49,7 @@ impl Fault {
     ];
 
     /// Status, code, and an example of its message.
-    pub fn told(self) -> (u16, &'static str, &'static str) {
+    pub fn spec(self) -> (u16, &'static str, &'static str) {
         match self {
             Self::Precondition => (
                 400,
@@ -82,12 +82,12 @@ impl Fault {
 
     /// Its status.
     pub fn status(self) -> u16 {
-        self.told().0
+        self.spec().0
     }
 
     /// Its code.
     pub fn code(self) -> &'static str {
-        self.told().1
+        self.spec().1
     }
 
     /// The name of its response among the shared ones.
@@ -150,7 +150,7 @@ impl Fault {
 
     /// An error of this kind.
     pub(super) fn example(self) -> Value {
-        let (_, code, message) = self.told();
+        let (_, code, message) = self.spec();
         let details = match self {
             Self::Invalid => json!({ "fields": { "name": ["must not be empty"] } }),
             _ => json!({}),
@@ -199,7 +199,7 @@ pub(super) fn headers() -> Value {
 
 /// The error envelope, with the closed list of codes.
 pub(super) fn error_schema() -> Value {
-    let mut codes: Vec<&str> = Fault::ALL.map(Fault::code).to_vec();
+    let mut codes: Vec<&str> = ErrorCode::ALL.map(ErrorCode::code).to_vec();
     codes.sort_unstable();
     codes.dedup();
     json!({

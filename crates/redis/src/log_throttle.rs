@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// How many hits were missed, and when that was last told.
 #[derive(Debug)]
-pub(crate) struct Alarm {
+pub(crate) struct LogThrottle {
     interval: Duration,
     state: Mutex<State>,
 }
@@ -16,7 +16,7 @@ struct State {
     missed: u64,
 }
 
-impl Alarm {
+impl LogThrottle {
     /// Silent so far.
     pub(crate) fn new(interval: Duration) -> Self {
         Self {
@@ -43,9 +43,9 @@ mod tests {
 
     #[test]
     fn the_first_is_told_at_once_and_the_others_together() {
-        let alarm = Alarm::new(Duration::from_secs(10));
+        let throttle = LogThrottle::new(Duration::from_secs(10));
         let start = Instant::now();
-        let at = |seconds| alarm.missed(start + Duration::from_secs(seconds));
+        let at = |seconds| throttle.missed(start + Duration::from_secs(seconds));
         assert_eq!(
             [at(0), at(0), at(9), at(10), at(10)],
             [Some(1), None, None, Some(3), None]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use redis::{Client, RedisResult};
 
-use crate::counter;
+use crate::rate_limiter;
 
 /// How long connecting may take; it goes on in the background when a hit has given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long nobody asks after a failure, and between two attempts to get a new connection.
 const PAUSE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Link {
+pub(crate) struct SharedConnection {
     client: Client,
     state: Mutex<State>,
 }
@@ -31,7 +31,7 @@ enum State {
     Down,
 }
 
-impl Link {
+impl SharedConnection {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             client,
@@ -58,7 +58,7 @@ impl Link {
                 let mut warming = connection.clone();
                 // A task of its own, so that the hits that give up on the connection do not keep it from coming about.
                 tokio::spawn(async move {
-                    if let Err(error) = counter::load(&mut warming).await {
+                    if let Err(error) = rate_limiter::load(&mut warming).await {
                         tracing::debug!(%error, "Redis cannot be reached");
                     }
                 });
@@ -88,25 +88,25 @@ impl Link {
     /// A new connection that answers what a hit asks, in the time that a hit has.
     async fn revived(&self, timeout: Duration) -> Option<ConnectionManager> {
         let mut connection = self.connect().ok()?;
-        match counter::load(&mut connection).await {
+        match rate_limiter::load(&mut connection).await {
             // Whoever refuses answers, too.
-            Err(error) if !counter::is_refusal(&error) => return None,
+            Err(error) if !rate_limiter::is_refusal(&error) => return None,
             _ => {}
         }
-        match counter::in_time(timeout, counter::probe(&mut connection)).await? {
-            Err(error) if !counter::is_refusal(&error) => None,
+        match rate_limiter::in_time(timeout, rate_limiter::probe(&mut connection)).await? {
+            Err(error) if !rate_limiter::is_refusal(&error) => None,
             _ => Some(connection),
         }
     }
 }
 
 /// Tries until there is a good connection, or nobody left who wants one.
-async fn replace(link: Weak<Link>, number: u64, timeout: Duration) {
+async fn replace(shared: Weak<SharedConnection>, number: u64, timeout: Duration) {
     loop {
         tokio::time::sleep(PAUSE).await;
-        let Some(link) = link.upgrade() else { return };
-        if let Some(connection) = link.revived(timeout).await {
-            *link.state() = State::Up { connection, number };
+        let Some(shared) = shared.upgrade() else { return };
+        if let Some(connection) = shared.revived(timeout).await {
+            *shared.state() = State::Up { connection, number };
             tracing::info!("Redis answers, requests are counted again");
             return;
         }

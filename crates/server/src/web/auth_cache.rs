@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use moka::sync;
-use recado_domain::accounts::{Account, AccountStore, Membership, Session, Standing};
+use recado_domain::accounts::{Account, AccountStore, Membership, MembershipAccess, Session};
 use recado_domain::shared::{AccountId, StoreError, UserId};
 use time::OffsetDateTime;
 
@@ -32,22 +32,22 @@ type Member = (UserId, AccountId);
 
 /// What is remembered.
 #[derive(Clone)]
-pub struct Memory {
+pub struct AuthCache {
     sessions: sync::Cache<String, Session>,
     recorded: sync::Cache<UserId, (String, Option<String>)>,
-    standings: RefreshingCache<Member, Standing>,
+    memberships: RefreshingCache<Member, MembershipAccess>,
     changed: sync::Cache<Member, ()>,
     changed_accounts: sync::Cache<AccountId, ()>,
 }
 
-impl Memory {
+impl AuthCache {
     /// What was changed in this process counts in it at once.
-    pub fn forget_standing(&self, user: UserId, account: AccountId) {
+    pub fn evict_membership(&self, user: UserId, account: AccountId) {
         self.changed.insert((user, account), ());
     }
 
     /// The same for everybody in an account.
-    pub fn forget_account(&self, account: AccountId) {
+    pub fn evict_account(&self, account: AccountId) {
         self.changed_accounts.insert(account, ());
     }
 
@@ -70,12 +70,12 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
+impl Default for AuthCache {
     fn default() -> Self {
         Self {
             sessions: remembered_for(RECORDED_FOR),
             recorded: remembered_for(RECORDED_FOR),
-            standings: RefreshingCache::new(REMEMBERED, FRESHNESS),
+            memberships: RefreshingCache::new(REMEMBERED, FRESHNESS),
             changed: remembered_for(CHANGED_FOR),
             changed_accounts: remembered_for(CHANGED_FOR),
         }
@@ -93,37 +93,37 @@ where
         .build()
 }
 
-/// An account store that trusts a standing for a moment. Only memberships that exist are remembered, so that a new one
-/// counts at once.
+/// An account store that trusts a membership access for a moment. Only memberships that exist are remembered, so that a
+/// new one counts at once.
 #[derive(Clone)]
-pub struct RememberedStandings {
+pub struct CachedMemberships {
     /// Where they come from.
     pub store: Arc<dyn AccountStore>,
     /// What is remembered.
-    pub memory: Memory,
+    pub auth_cache: AuthCache,
 }
 
-impl RememberedStandings {
+impl CachedMemberships {
     /// What is remembered, or what one look for all who wait for it brings.
-    async fn known(&self, (user, account): Member) -> Result<Option<Standing>, StoreError> {
+    async fn cached(&self, (user, account): Member) -> Result<Option<MembershipAccess>, StoreError> {
         let store = self.store.clone();
         let look = move || {
             let store = store.clone();
-            async move { store.standing(user, account).await }
+            async move { store.membership_access(user, account).await }
         };
-        self.memory.standings.get((user, account), look).await
+        self.auth_cache.memberships.get((user, account), look).await
     }
 }
 
 #[async_trait]
-impl AccountStore for RememberedStandings {
+impl AccountStore for CachedMemberships {
     async fn record_user(&self, session: &Session) -> Result<(), StoreError> {
         let seen = (session.email.clone(), session.name.clone());
-        if self.memory.recorded.get(&session.user_id).as_ref() == Some(&seen) {
+        if self.auth_cache.recorded.get(&session.user_id).as_ref() == Some(&seen) {
             return Ok(());
         }
         self.store.record_user(session).await?;
-        self.memory.recorded.insert(session.user_id, seen);
+        self.auth_cache.recorded.insert(session.user_id, seen);
         Ok(())
     }
 
@@ -131,15 +131,19 @@ impl AccountStore for RememberedStandings {
         self.store.memberships(user).await
     }
 
-    async fn standing(&self, user: UserId, account: AccountId) -> Result<Option<Standing>, StoreError> {
-        if self.memory.was_changed((user, account)) {
-            return self.store.standing(user, account).await;
+    async fn membership_access(
+        &self,
+        user: UserId,
+        account: AccountId,
+    ) -> Result<Option<MembershipAccess>, StoreError> {
+        if self.auth_cache.was_changed((user, account)) {
+            return self.store.membership_access(user, account).await;
         }
-        self.known((user, account)).await
+        self.cached((user, account)).await
     }
 
-    async fn latest_standing(&self, user: UserId) -> Result<Option<Standing>, StoreError> {
-        self.store.latest_standing(user).await
+    async fn latest_membership_access(&self, user: UserId) -> Result<Option<MembershipAccess>, StoreError> {
+        self.store.latest_membership_access(user).await
     }
 
     async fn create(&self, account: &Account, owner: UserId) -> Result<Account, StoreError> {
@@ -191,8 +195,8 @@ mod tests {
         }
     }
 
-    fn standing(role: Role) -> Standing {
-        Standing {
+    fn membership_access(role: Role) -> MembershipAccess {
+        MembershipAccess {
             account_id: MEMBER.1,
             role,
             status: AccountStatus::Active,
@@ -202,10 +206,10 @@ mod tests {
 
     #[async_trait]
     impl AccountStore for Looks {
-        async fn standing(&self, _: UserId, _: AccountId) -> Result<Option<Standing>, StoreError> {
+        async fn membership_access(&self, _: UserId, _: AccountId) -> Result<Option<MembershipAccess>, StoreError> {
             self.count.fetch_add(1, Ordering::Relaxed);
             self.may_answer.acquire().await.unwrap().forget();
-            Ok(self.found.lock().unwrap().map(standing))
+            Ok(self.found.lock().unwrap().map(membership_access))
         }
 
         async fn record_user(&self, _: &Session) -> Result<(), StoreError> {
@@ -216,7 +220,7 @@ mod tests {
             unreachable!()
         }
 
-        async fn latest_standing(&self, _: UserId) -> Result<Option<Standing>, StoreError> {
+        async fn latest_membership_access(&self, _: UserId) -> Result<Option<MembershipAccess>, StoreError> {
             unreachable!()
         }
 
@@ -229,22 +233,24 @@ mod tests {
         }
     }
 
-    fn remembering(looks: &Arc<Looks>) -> RememberedStandings {
-        RememberedStandings {
+    fn remembering(looks: &Arc<Looks>) -> CachedMemberships {
+        CachedMemberships {
             store: looks.clone(),
-            memory: Memory::default(),
+            auth_cache: AuthCache::default(),
         }
     }
 
-    async fn role(remembered: &RememberedStandings) -> Option<Role> {
-        let standing = remembered.standing(MEMBER.0, MEMBER.1).await.unwrap();
-        standing.map(|standing| standing.role)
+    async fn role(remembered: &CachedMemberships) -> Option<Role> {
+        let membership_access = remembered.membership_access(MEMBER.0, MEMBER.1).await.unwrap();
+        membership_access.map(|membership_access| membership_access.role)
     }
 
     /// As if somebody had looked so long ago, and found an owner.
-    async fn looked(remembered: &RememberedStandings, ago: Duration) {
-        let standings = &remembered.memory.standings;
-        standings.insert_aged(MEMBER, standing(Role::Owner), ago).await;
+    async fn looked(remembered: &CachedMemberships, ago: Duration) {
+        let memberships = &remembered.auth_cache.memberships;
+        memberships
+            .insert_aged(MEMBER, membership_access(Role::Owner), ago)
+            .await;
     }
 
     #[tokio::test]
@@ -300,7 +306,7 @@ mod tests {
         assert_eq!(role(&remembered).await, Some(Role::Viewer));
         looked(&remembered, Duration::ZERO).await;
         assert_eq!(role(&remembered).await, Some(Role::Owner));
-        remembered.memory.forget_account(MEMBER.1);
+        remembered.auth_cache.evict_account(MEMBER.1);
         assert_eq!(role(&remembered).await, Some(Role::Viewer));
         assert_eq!(looks.count(), 2);
     }

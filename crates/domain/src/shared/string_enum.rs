@@ -5,7 +5,7 @@ pub(crate) fn unknown(known: impl Iterator<Item = &'static str>) -> String {
     format!("must be one of {}", known.collect::<Vec<_>>().join(", "))
 }
 
-macro_rules! words {
+macro_rules! string_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
         #[derive(
             Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
@@ -41,9 +41,9 @@ macro_rules! words {
                     .iter()
                     .copied()
                     .find(|value| value.as_str() == word)
-                    .ok_or_else(|| $crate::shared::words::unknown(Self::ALL.iter().map(|value| value.as_str())))
+                    .ok_or_else(|| $crate::shared::string_enum::unknown(Self::ALL.iter().map(|value| value.as_str())))
             }
         }
     };
 }
-pub(crate) use words;
+pub(crate) use string_enum;

@@ -14,7 +14,7 @@ use crate::pool::{PoolUsage, usage};
 
 /// Pools that are read together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct PoolLabels {
     /// What they are for.
     pub purpose: &'static str,
     /// `tenant` or `platform`.
@@ -23,52 +23,52 @@ pub struct Kind {
 
 /// How they stand together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KindFigures {
+pub struct PoolStats {
     /// Their connections.
     pub usage: PoolUsage,
     /// How often somebody waited for one in vain.
-    pub waited_in_vain: u64,
+    pub acquire_timeouts: u64,
 }
 
 #[derive(Default)]
 struct Pools {
     pools: Vec<WeakPool<AsyncDieselConnectionManager<AsyncPgConnection>>>,
-    waited_in_vain: Arc<AtomicU64>,
+    acquire_timeouts: Arc<AtomicU64>,
 }
 
 /// The pools of a process. Clones are the same list.
 #[derive(Clone, Default)]
-pub struct Census(Arc<Mutex<BTreeMap<Kind, Pools>>>);
+pub struct PoolRegistry(Arc<Mutex<BTreeMap<PoolLabels, Pools>>>);
 
-impl Census {
+impl PoolRegistry {
     /// Takes a pool in, and returns what all of its kind count together.
-    pub(crate) fn enter(
+    pub(crate) fn register(
         &self,
         purpose: &'static str,
         role: &'static str,
         pool: &Pool<AsyncPgConnection>,
     ) -> Arc<AtomicU64> {
         let mut kinds = self.kinds();
-        let kind = kinds.entry(Kind { purpose, role }).or_default();
+        let kind = kinds.entry(PoolLabels { purpose, role }).or_default();
         kind.pools.retain(|known| known.upgrade().is_some());
         kind.pools.push(pool.weak());
-        kind.waited_in_vain.clone()
+        kind.acquire_timeouts.clone()
     }
 
     /// How each kind stands now.
-    pub fn figures(&self) -> BTreeMap<Kind, KindFigures> {
+    pub fn stats(&self) -> BTreeMap<PoolLabels, PoolStats> {
         let kinds = self.kinds();
-        kinds.iter().map(|(kind, pools)| (*kind, figures(pools))).collect()
+        kinds.iter().map(|(kind, pools)| (*kind, stats(pools))).collect()
     }
 
-    fn kinds(&self) -> MutexGuard<'_, BTreeMap<Kind, Pools>> {
+    fn kinds(&self) -> MutexGuard<'_, BTreeMap<PoolLabels, Pools>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn figures(pools: &Pools) -> KindFigures {
+fn stats(pools: &Pools) -> PoolStats {
     let all = pools.pools.iter().filter_map(WeakPool::upgrade);
-    KindFigures {
+    PoolStats {
         usage: all
             .map(|pool| usage(&pool))
             .fold(PoolUsage::default(), |sum, one| PoolUsage {
@@ -77,12 +77,12 @@ fn figures(pools: &Pools) -> KindFigures {
                 idle: sum.idle + one.idle,
                 waiting: sum.waiting + one.waiting,
             }),
-        waited_in_vain: pools.waited_in_vain.load(Ordering::Relaxed),
+        acquire_timeouts: pools.acquire_timeouts.load(Ordering::Relaxed),
     }
 }
 
-impl fmt::Debug for Census {
+impl fmt::Debug for PoolRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_map().entries(self.figures()).finish()
+        f.debug_map().entries(self.stats()).finish()
     }
 }

@@ -12,21 +12,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(super) use crate::logging::chain;
-use crate::telemetry::Worker;
+use crate::telemetry::WorkerMetrics;
 
 /// How long work that panicked rests.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// How a worker rests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rest {
+pub(super) struct Backoff {
     /// When there was nothing to do.
     pub(super) idle: Duration,
     /// After failures in a row, at the most.
     pub(super) longest: Duration,
 }
 
-impl Rest {
+impl Backoff {
     /// For work whose delay after a fault nobody was promised.
     pub(super) fn idle(idle: Duration) -> Self {
         let longest = Duration::from_secs(30);
@@ -35,12 +35,17 @@ impl Rest {
 }
 
 /// Starts a worker that nobody wakes.
-pub(super) fn spawn<F, Fut>(tasks: &TaskTracker, stop: &CancellationToken, name: &'static str, idle: Duration, round: F)
-where
+pub(super) fn spawn<F, Fut>(
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+    name: &'static str,
+    idle: Duration,
+    iteration: F,
+) where
     F: FnMut() -> Fut + Send + 'static,
     Fut: Future<Output = Result<bool, StoreError>> + Send + 'static,
 {
-    tasks.spawn(run(name, Rest::idle(idle), stop.clone(), None, round));
+    tasks.spawn(run(name, Backoff::idle(idle), stop.clone(), None, iteration));
 }
 
 /// The same, for work that fails in more ways than the store does.
@@ -48,72 +53,72 @@ pub(super) fn spawn_any<F, Fut, E>(
     tasks: &TaskTracker,
     stop: &CancellationToken,
     name: &'static str,
-    rest: Rest,
-    round: F,
+    backoff: Backoff,
+    iteration: F,
 ) where
     F: FnMut() -> Fut + Send + 'static,
     Fut: Future<Output = Result<bool, E>> + Send + 'static,
     E: std::error::Error + Send + 'static,
 {
-    tasks.spawn(run_any(name, rest, stop.clone(), None, round));
+    tasks.spawn(run_any(name, backoff, stop.clone(), None, iteration));
 }
 
-/// Runs `round` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left, rest, or
-/// until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
+/// Runs `iteration` until the server stops. `Ok(true)`: there may be more, go on at once. `Ok(false)`: nothing left,
+/// rest, or until woken. `Err`, or a panic: logged; the rest doubles with every failure in a row.
 pub(super) async fn run<F, Fut>(
     name: &'static str,
-    rest: Rest,
+    backoff: Backoff,
     stop: CancellationToken,
     wake: Option<Arc<Notify>>,
-    round: F,
+    iteration: F,
 ) where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<bool, StoreError>>,
 {
-    run_any(name, rest, stop, wake, round).await;
+    run_any(name, backoff, stop, wake, iteration).await;
 }
 
 async fn run_any<F, Fut, E>(
     name: &'static str,
-    rest: Rest,
+    backoff: Backoff,
     stop: CancellationToken,
     wake: Option<Arc<Notify>>,
-    mut round: F,
+    mut iteration: F,
 ) where
     F: FnMut() -> Fut,
     Fut: Future<Output = Result<bool, E>>,
     E: std::error::Error,
 {
-    let figures = Worker::of(name);
+    let metrics = WorkerMetrics::of(name);
     let mut failures: u32 = 0;
     while !stop.is_cancelled() {
-        match AssertUnwindSafe(async { round().await }).catch_unwind().await {
+        match AssertUnwindSafe(async { iteration().await }).catch_unwind().await {
             Ok(Ok(true)) => {
-                figures.worked();
+                metrics.worked();
                 failures = 0;
                 continue;
             }
             Ok(Ok(false)) => {
-                figures.idle();
+                metrics.idle();
                 failures = 0;
             }
             Ok(Err(error)) => {
-                figures.failed();
+                metrics.failed();
                 failures = failures.saturating_add(1);
                 tracing::warn!(worker = name, cause = %chain(&error), failures, "a round failed");
             }
             Err(_) => {
-                figures.panicked();
+                metrics.panicked();
                 failures = failures.saturating_add(1);
                 tracing::error!(worker = name, failures, "a round panicked");
             }
         }
         let pause = match failures {
-            0 => rest.idle,
-            failures => rest
+            0 => backoff.idle,
+            failures => backoff
                 .idle
                 .saturating_mul(2_u32.saturating_pow(failures.min(10)))
-                .min(rest.longest),
+                .min(backoff.longest),
         };
         let woken = async {
             match &wake {
@@ -129,10 +134,14 @@ async fn run_any<F, Fut, E>(
     }
 }
 
-/// Keeps up work that has rounds of its own: after a panic it begins anew.
-pub(super) async fn keep_up<Fut: Future<Output = ()>>(name: &'static str, figures: &Worker, work: impl Fn() -> Fut) {
+/// Keeps up work that has iterations of its own: after a panic it begins anew.
+pub(super) async fn keep_up<Fut: Future<Output = ()>>(
+    name: &'static str,
+    metrics: &WorkerMetrics,
+    work: impl Fn() -> Fut,
+) {
     while AssertUnwindSafe(work()).catch_unwind().await.is_err() {
-        figures.panicked();
+        metrics.panicked();
         tracing::error!(worker = name, "the work panicked, it begins anew");
         tokio::time::sleep(AFTER_PANIC).await;
     }
@@ -146,18 +155,18 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failing_round_is_tried_again_later_and_a_wake_ends_the_rest() {
-        let rounds = Arc::new(AtomicU32::new(0));
+        let iterations = Arc::new(AtomicU32::new(0));
         let (stop, wake) = (CancellationToken::new(), Arc::new(Notify::new()));
-        let counted = rounds.clone();
+        let counted = iterations.clone();
         let worker = run(
             "test",
-            Rest::idle(Duration::from_secs(1)),
+            Backoff::idle(Duration::from_secs(1)),
             stop.clone(),
             Some(wake.clone()),
             move || {
-                let round = counted.fetch_add(1, Ordering::SeqCst);
+                let iteration = counted.fetch_add(1, Ordering::SeqCst);
                 async move {
-                    match round {
+                    match iteration {
                         0 | 1 => Err(StoreError::Corrupt("x".into())),
                         2 => Ok(true),
                         _ => Ok(false),
@@ -168,7 +177,7 @@ mod tests {
         let worker = tokio::spawn(worker);
         let after = async |milliseconds: u64| {
             tokio::time::sleep(Duration::from_millis(milliseconds)).await;
-            rounds.load(Ordering::SeqCst)
+            iterations.load(Ordering::SeqCst)
         };
         assert_eq!(after(1000).await, 1);
         // Two seconds after the first failure, four after the second; then on at once to a rest of one second.
@@ -176,27 +185,27 @@ mod tests {
         assert_eq!(after(3500).await, 4);
         wake.notify_one();
         tokio::task::yield_now().await;
-        assert_eq!(rounds.load(Ordering::SeqCst), 5);
+        assert_eq!(iterations.load(Ordering::SeqCst), 5);
         stop.cancel();
         worker.await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_ends_a_round_and_no_worker() {
-        let (stop, mut rounds) = (CancellationToken::new(), 0);
+        let (stop, mut iterations) = (CancellationToken::new(), 0);
         let stopping = stop.clone();
-        run("test", Rest::idle(Duration::from_secs(1)), stop, None, move || {
-            rounds += 1;
-            let (round, stop) = (rounds, stopping.clone());
+        run("test", Backoff::idle(Duration::from_secs(1)), stop, None, move || {
+            iterations += 1;
+            let (iteration, stop) = (iterations, stopping.clone());
             async move {
-                assert!(round > 2, "the round panics");
+                assert!(iteration > 2, "the round panics");
                 stop.cancel();
                 Ok(false)
             }
         })
         .await;
         let tries = AtomicU32::new(0);
-        keep_up("test", &Worker::of("test"), || async {
+        keep_up("test", &WorkerMetrics::of("test"), || async {
             assert!(tries.fetch_add(1, Ordering::SeqCst) > 1, "the work panics");
         })
         .await;
@@ -207,14 +216,14 @@ mod tests {
     async fn no_rest_is_longer_than_the_longest() {
         let began = tokio::time::Instant::now();
         let stop = CancellationToken::new();
-        let (stopping, mut rounds) = (stop.clone(), 0);
-        let rest = Rest {
+        let (stopping, mut iterations) = (stop.clone(), 0);
+        let backoff = Backoff {
             idle: Duration::from_millis(500),
             longest: Duration::from_secs(1),
         };
-        run("test", rest, stop, None, move || {
-            rounds += 1;
-            if rounds == 21 {
+        run("test", backoff, stop, None, move || {
+            iterations += 1;
+            if iterations == 21 {
                 stopping.cancel();
             }
             async { Err(StoreError::Corrupt("x".into())) }

@@ -11,7 +11,7 @@ use crate::shared::{AccountId, Cipher, MailId, StoreError};
 const LEASE: Duration = Duration::minutes(2);
 
 /// How long a mail rests after each failed try; it is given up when these are used up.
-const RESTS: [Duration; 7] = [
+const RETRY_DELAYS: [Duration; 7] = [
     Duration::minutes(1),
     Duration::minutes(5),
     Duration::minutes(30),
@@ -24,12 +24,12 @@ const RESTS: [Duration; 7] = [
 /// How long a mail rests after so many failed tries; none: it is given up.
 pub fn retry_after(attempts: u32) -> Option<Duration> {
     let position = usize::try_from(attempts.checked_sub(1)?).ok()?;
-    RESTS.get(position).copied()
+    RETRY_DELAYS.get(position).copied()
 }
 
 /// What became of one round.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivery {
+pub enum MailOutcome {
     /// No mail is due.
     Nothing,
     /// One went out.
@@ -57,27 +57,27 @@ pub enum Delivery {
 }
 
 /// Carries mail out.
-pub struct Post {
+pub struct MailSender {
     queue: Arc<dyn MailQueue>,
     mailer: Arc<dyn Mailer>,
     cipher: Arc<dyn Cipher>,
 }
 
-impl Post {
+impl MailSender {
     pub fn new(queue: Arc<dyn MailQueue>, mailer: Arc<dyn Mailer>, cipher: Arc<dyn Cipher>) -> Self {
         Self { queue, mailer, cipher }
     }
 
     /// Sends the mail that is due longest. A crash between sending and forgetting sends it again; nothing loses it.
-    pub async fn deliver_next(&self) -> Result<Delivery, StoreError> {
+    pub async fn deliver_next(&self) -> Result<MailOutcome, StoreError> {
         let Some(claimed) = self.queue.claim(LEASE).await? else {
-            return Ok(Delivery::Nothing);
+            return Ok(MailOutcome::Nothing);
         };
         let id = claimed.mail.id;
         let cause = match self.send(&claimed).await {
             Ok(()) => {
                 self.queue.forget(id).await?;
-                return Ok(Delivery::Sent);
+                return Ok(MailOutcome::Sent);
             }
             Err(cause) => cause,
         };
@@ -88,11 +88,11 @@ impl Post {
         match delay {
             Some(delay) => {
                 self.queue.defer(id, claimed.attempts, delay).await?;
-                Ok(Delivery::Deferred { id, cause, delay })
+                Ok(MailOutcome::Deferred { id, cause, delay })
             }
             None => {
                 self.queue.forget(id).await?;
-                Ok(Delivery::GivenUp {
+                Ok(MailOutcome::GivenUp {
                     id,
                     account_id: claimed.account_id,
                     attempts: claimed.attempts,
@@ -166,9 +166,9 @@ mod tests {
         mailer
     }
 
-    async fn deliver(queue: MockMailQueue, mailer: MockMailer) -> Delivery {
-        let post = Post::new(Arc::new(queue), Arc::new(mailer), Arc::new(cipher()));
-        post.deliver_next().await.unwrap()
+    async fn deliver(queue: MockMailQueue, mailer: MockMailer) -> MailOutcome {
+        let sender = MailSender::new(Arc::new(queue), Arc::new(mailer), Arc::new(cipher()));
+        sender.deliver_next().await.unwrap()
     }
 
     #[test]
@@ -184,9 +184,9 @@ mod tests {
     async fn what_is_sent_is_forgotten() {
         let mut queue = queue(Some(claimed(1)));
         queue.expect_forget().times(1).returning(|_| Ok(()));
-        assert_eq!(deliver(queue, mailer(Ok(()))).await, Delivery::Sent);
+        assert_eq!(deliver(queue, mailer(Ok(()))).await, MailOutcome::Sent);
         let empty = MockMailer::new();
-        assert_eq!(deliver(self::queue(None), empty).await, Delivery::Nothing);
+        assert_eq!(deliver(self::queue(None), empty).await, MailOutcome::Nothing);
     }
 
     #[tokio::test]
@@ -198,7 +198,7 @@ mod tests {
             .withf(|id, attempts, delay| (*id, *attempts, *delay) == (ID, 2, Duration::minutes(5)))
             .times(1)
             .returning(|_, _, _| Ok(()));
-        let deferred = Delivery::Deferred {
+        let deferred = MailOutcome::Deferred {
             id: ID,
             cause: cause.clone(),
             delay: Duration::minutes(5),
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(deliver(second, mailer(Err(cause.clone()))).await, deferred);
         let mut last = queue(Some(claimed(8)));
         last.expect_forget().times(1).returning(|_| Ok(()));
-        let given_up = Delivery::GivenUp {
+        let given_up = MailOutcome::GivenUp {
             id: ID,
             account_id: ACCOUNT,
             attempts: 8,
@@ -220,10 +220,10 @@ mod tests {
         let mut unwritable = queue(Some(claimed(1)));
         unwritable.expect_forget().times(1).returning(|_| Ok(()));
         let cause = MailError::Unsendable("the address is none");
-        let delivery = deliver(unwritable, mailer(Err(cause))).await;
+        let outcome = deliver(unwritable, mailer(Err(cause))).await;
         assert!(
-            matches!(delivery, Delivery::GivenUp { attempts: 1, .. }),
-            "{delivery:?}"
+            matches!(outcome, MailOutcome::GivenUp { attempts: 1, .. }),
+            "{outcome:?}"
         );
 
         let foreign = ClaimedMail {
@@ -235,8 +235,8 @@ mod tests {
         };
         let mut unreadable = queue(Some(foreign));
         unreadable.expect_forget().times(1).returning(|_| Ok(()));
-        let delivery = deliver(unreadable, MockMailer::new()).await;
-        assert!(matches!(delivery, Delivery::GivenUp { .. }), "{delivery:?}");
+        let outcome = deliver(unreadable, MockMailer::new()).await;
+        assert!(matches!(outcome, MailOutcome::GivenUp { .. }), "{outcome:?}");
     }
 
     #[tokio::test]
@@ -245,7 +245,7 @@ mod tests {
         queue
             .expect_forget()
             .returning(|_| Err(StoreError::Corrupt("x".into())));
-        let post = Post::new(Arc::new(queue), Arc::new(mailer(Ok(()))), Arc::new(cipher()));
-        assert!(post.deliver_next().await.is_err());
+        let sender = MailSender::new(Arc::new(queue), Arc::new(mailer(Ok(()))), Arc::new(cipher()));
+        assert!(sender.deliver_next().await.is_err());
     }
 }

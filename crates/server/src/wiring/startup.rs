@@ -9,7 +9,7 @@ use recado_gateways::http::Http;
 use recado_gateways::mail::{SmtpFault, SmtpMailer};
 use recado_gateways::sessions::{Expected, Hs256Verifier, JwksVerifier};
 
-use crate::config::{Config, SessionProof};
+use crate::config::{Config, SessionVerification};
 
 /// Fails early on what would otherwise fail with the first mail.
 pub(super) fn mailer(config: &Config) -> anyhow::Result<Option<Arc<dyn Mailer>>> {
@@ -27,14 +27,14 @@ pub(super) fn verifier(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         issuer: config.session_issuer.clone(),
         audience: config.session_audience.clone(),
     };
-    match &config.session_proof {
-        SessionProof::Secret(secret) => {
+    match &config.session_verification {
+        SessionVerification::Secret(secret) => {
             let verifier = Hs256Verifier::new(secret, expected, clock);
             Ok(Arc::new(verifier.map_err(|fault| {
                 anyhow::anyhow!("configuration: SESSION_JWT_SECRET: {fault}")
             })?))
         }
-        SessionProof::Jwks(url) => {
+        SessionVerification::Jwks(url) => {
             let http = Http::new().map_err(anyhow::Error::msg)?;
             let verifier = JwksVerifier::new(http.counted("identity"), url, expected, clock);
             Ok(Arc::new(verifier.map_err(|fault| {

@@ -6,7 +6,7 @@ use recado_domain::analytics::{Analytics, Exports, Insights, Rfm, RfmWork};
 use recado_domain::automations::Automations;
 use recado_domain::ingestion::Ingestion;
 use recado_domain::links::{LinkStore, Links};
-use recado_postgres::{PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm, PlatformPool};
+use recado_postgres::{OwnerPool, PgAnalytics, PgAutomations, PgExports, PgIngestion, PgInsights, PgLinks, PgRfm};
 
 use super::{Shared, Stores};
 use crate::web::target_cache::CachedTargets;
@@ -19,7 +19,7 @@ impl Stores {
     }
 
     /// Short links, whose targets are looked up on the connections of anonymous requests.
-    pub(super) fn links(&self, shared: &Shared, anonymous: &PlatformPool) -> Links {
+    pub(super) fn links(&self, shared: &Shared, anonymous: &OwnerPool) -> Links {
         let store = CachedTargets {
             store: Arc::new(PgLinks::new(self.tenant.clone(), anonymous.clone())),
             cache: shared.targets.clone(),
@@ -29,7 +29,7 @@ impl Stores {
 
     /// Writes their clicks.
     pub fn click_writer(&self, shared: &Shared) -> Links {
-        let store = PgLinks::new(self.tenant.clone(), self.platform.clone());
+        let store = PgLinks::new(self.tenant.clone(), self.owner.clone());
         Self::links_in(shared, Arc::new(store))
     }
 
@@ -67,13 +67,13 @@ impl Stores {
 
     /// How good a customer somebody is.
     pub fn rfm(&self) -> Rfm {
-        let store = PgRfm::new(self.tenant.clone(), self.platform.clone());
+        let store = PgRfm::new(self.tenant.clone(), self.owner.clone());
         Rfm::new(Arc::new(store))
     }
 
     /// Calculating that.
     pub fn rfm_work(&self, shared: &Shared) -> RfmWork {
-        let store = PgRfm::new(self.tenant.clone(), self.platform.clone());
+        let store = PgRfm::new(self.tenant.clone(), self.owner.clone());
         let report = Arc::new(shared.reports.clone());
         RfmWork::new(Arc::new(store), report, shared.clock.clone(), shared.ids.clone())
     }

@@ -12,7 +12,7 @@ use actix_web::{Error, HttpMessage as _, ResponseError as _};
 use futures_util::FutureExt as _;
 use recado_domain::accounts::Session;
 use recado_domain::idempotency::{IdempotencyKey, Scope};
-use recado_domain::limits::Verdict;
+use recado_domain::limits::RateLimitDecision;
 use recado_domain::shared::Tenant;
 
 use crate::error::ApiError;
@@ -23,14 +23,14 @@ use crate::web::limit::{RateKey, RateRule, write_headers};
 use crate::wiring::Services;
 
 /// Whom a route let in.
-enum Admitted {
-    Anybody,
-    Person(Session),
+enum Principal {
+    Anonymous,
+    User(Session),
     Member(Tenant),
 }
 
 /// Lets a request through to its handler, with what was proved in its extensions; or answers for it.
-pub async fn guard<B: MessageBody + 'static>(
+pub async fn check_access<B: MessageBody + 'static>(
     spec: &'static RouteSpec,
     request: ServiceRequest,
     next: Next<B>,
@@ -38,19 +38,19 @@ pub async fn guard<B: MessageBody + 'static>(
     let Some(services) = request.app_data::<Data<Services>>().cloned() else {
         return Ok(request.error_response(ApiError::Internal("the services are not wired".into())));
     };
-    let admitted = match admit(spec, &services, &request).await {
-        Ok(admitted) => admitted,
+    let principal = match admit(spec, &services, &request).await {
+        Ok(principal) => principal,
         Err(error) => return Ok(request.error_response(error)),
     };
-    let verdict = match count(spec, &services, &request, &admitted).await {
-        Ok(verdict) => verdict,
-        Err((rule, verdict)) => {
-            let mut refused = request.error_response(ApiError::RateLimited(verdict));
-            write_headers(refused.headers_mut(), rule, verdict);
+    let decision = match count(spec, &services, &request, &principal).await {
+        Ok(decision) => decision,
+        Err((rule, decision)) => {
+            let mut refused = request.error_response(ApiError::RateLimited(decision));
+            write_headers(refused.headers_mut(), rule, decision);
             return Ok(refused);
         }
     };
-    let mut response = match scoped_key(&request, admitted) {
+    let mut response = match scoped_key(&request, principal) {
         Ok(None) => call(request, next).await,
         Ok(Some(scoped)) => once(services.clone(), scoped, request, next, call).await,
         Err(error) => request.error_response(error),
@@ -58,22 +58,22 @@ pub async fn guard<B: MessageBody + 'static>(
     if spec.access != Access::Read && spec.method != Method::GET {
         services.shared.relays.wake();
     }
-    if let Some((rule, verdict)) = verdict {
-        write_headers(response.headers_mut(), rule, verdict);
+    if let Some((rule, decision)) = decision {
+        write_headers(response.headers_mut(), rule, decision);
     }
     Ok(response)
 }
 
 /// Leaves in the request what was proved, and tells its idempotency key with whom it means one request.
-fn scoped_key(request: &ServiceRequest, admitted: Admitted) -> Result<Option<(Scope, IdempotencyKey)>, ApiError> {
-    let scope: Scope = match admitted {
-        Admitted::Anybody => return Ok(None),
-        Admitted::Person(session) => {
+fn scoped_key(request: &ServiceRequest, principal: Principal) -> Result<Option<(Scope, IdempotencyKey)>, ApiError> {
+    let scope: Scope = match principal {
+        Principal::Anonymous => return Ok(None),
+        Principal::User(session) => {
             let scope = session.user_id.into();
             request.extensions_mut().insert(session);
             scope
         }
-        Admitted::Member(tenant) => {
+        Principal::Member(tenant) => {
             let scope = tenant.account_id.into();
             request.extensions_mut().insert(tenant);
             scope
@@ -93,28 +93,28 @@ async fn call<B: MessageBody + 'static>(request: ServiceRequest, next: Next<B>) 
 }
 
 /// Who asks, and whether the route is open to them.
-async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Admitted, ApiError> {
+async fn admit(spec: &RouteSpec, services: &Services, request: &ServiceRequest) -> Result<Principal, ApiError> {
     let authenticator = &services.authenticator;
-    let (admitted, by_cookie) = match spec.access {
-        Access::Public => (Admitted::Anybody, false),
+    let (principal, by_cookie) = match spec.access {
+        Access::Public => (Principal::Anonymous, false),
         Access::Session => {
-            let proof = authenticator.session(request.request()).await?;
-            (Admitted::Person(proof.who), proof.by_cookie)
+            let caller = authenticator.session(request.request()).await?;
+            (Principal::User(caller.who), caller.by_cookie)
         }
         Access::Administrator => {
-            let proof = authenticator.admin(request.request()).await?;
-            (Admitted::Person(proof.who), proof.by_cookie)
+            let caller = authenticator.admin(request.request()).await?;
+            (Principal::User(caller.who), caller.by_cookie)
         }
         Access::Read | Access::Write | Access::Manage => {
-            let proof = authenticator.tenant(request.request()).await?;
-            permit(spec.access, &proof.who)?;
-            (Admitted::Member(proof.who), proof.by_cookie)
+            let caller = authenticator.tenant(request.request()).await?;
+            permit(spec.access, &caller.who)?;
+            (Principal::Member(caller.who), caller.by_cookie)
         }
     };
     if by_cookie && services.origins.is_foreign_change(request.method(), request.headers()) {
         return Err(ApiError::Forbidden("This request comes from a foreign site"));
     }
-    Ok(admitted)
+    Ok(principal)
 }
 
 /// Whether the caller's role suffices.
@@ -134,29 +134,29 @@ async fn count(
     spec: &RouteSpec,
     services: &Services,
     request: &ServiceRequest,
-    admitted: &Admitted,
-) -> Result<Option<(RateRule, Verdict)>, (RateRule, Verdict)> {
+    principal: &Principal,
+) -> Result<Option<(RateRule, RateLimitDecision)>, (RateRule, RateLimitDecision)> {
     let Some(rule) = spec.rate else {
         return Ok(None);
     };
-    let key = match (rule.key, admitted) {
-        (RateKey::Account(name), Admitted::Member(tenant)) => format!("{name}:{}", tenant.account_id),
-        (RateKey::Person(name), Admitted::Person(session)) => format!("{name}:{}", session.user_id),
-        (RateKey::Person(name), Admitted::Member(tenant)) => format!("{name}:{}", tenant.actor.user_id),
+    let key = match (rule.key, principal) {
+        (RateKey::Account(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.account_id),
+        (RateKey::Person(name), Principal::User(session)) => format!("{name}:{}", session.user_id),
+        (RateKey::Person(name), Principal::Member(tenant)) => format!("{name}:{}", tenant.actor.user_id),
         // A rule that cannot tell whom it counts counts the address.
         (RateKey::Account(name) | RateKey::Person(name) | RateKey::Address(name), _) => {
             let address = services.authenticator.address(request.request());
             format!("{name}:{}", address.unwrap_or_default())
         }
     };
-    match services.counter.hit(&key, rule.limit).await {
-        Ok(verdict) if verdict.allowed => {
+    match services.rate_limiter.hit(&key, rule.limit).await {
+        Ok(decision) if decision.allowed => {
             limited(Counted::Allowed);
-            Ok(Some((rule, verdict)))
+            Ok(Some((rule, decision)))
         }
-        Ok(verdict) => {
+        Ok(decision) => {
             limited(Counted::Refused);
-            Err((rule, verdict))
+            Err((rule, decision))
         }
         Err(down) => {
             limited(Counted::Uncounted);

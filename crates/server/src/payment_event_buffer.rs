@@ -23,30 +23,30 @@ const KEEP_TIME: Duration = Duration::from_secs(4);
 const APPLY_TIME: Duration = Duration::from_secs(4);
 
 /// An event, and when it arrived.
-type Arrived = (GatewayEvent, OffsetDateTime);
+type ReceivedEvent = (GatewayEvent, OffsetDateTime);
 
 /// Events that wait for the database.
 #[derive(Clone, Default)]
-pub struct EventSpool(Arc<Spool>);
+pub struct PaymentEventBuffer(Arc<Inner>);
 
 #[derive(Default)]
-struct Spool {
-    waiting: Mutex<VecDeque<Arrived>>,
+struct Inner {
+    waiting: Mutex<VecDeque<ReceivedEvent>>,
     dropped: AtomicU64,
     wake: Arc<Notify>,
 }
 
-impl EventSpool {
+impl PaymentEventBuffer {
     /// Takes an event in behind those that wait.
-    fn put(&self, arrived: Arrived) {
+    fn put(&self, received_event: ReceivedEvent) {
         let mut waiting = self.waiting();
         if waiting.len() >= CAPACITY {
-            let event = arrived.0.event;
+            let event = received_event.0.event;
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
             tracing::error!(event, "an event of the payment gateway was dropped: too many wait");
             return;
         }
-        waiting.push_back(arrived);
+        waiting.push_back(received_event);
         drop(waiting);
         self.0.wake.notify_one();
     }
@@ -68,18 +68,18 @@ impl EventSpool {
 
     /// Keeps the first event that waits; false when there is none.
     pub async fn flush_next(&self, events: &GatewayEvents) -> Result<bool, StoreError> {
-        let Some(arrived) = self.waiting().front().cloned() else {
+        let Some(received_event) = self.waiting().front().cloned() else {
             return Ok(false);
         };
-        events.keep(&arrived.0, arrived.1).await?;
+        events.keep(&received_event.0, received_event.1).await?;
         let mut waiting = self.waiting();
-        if waiting.front() == Some(&arrived) {
+        if waiting.front() == Some(&received_event) {
             waiting.pop_front();
         }
         Ok(true)
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<Arrived>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, VecDeque<ReceivedEvent>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -87,36 +87,36 @@ impl EventSpool {
 /// Keeps an event and applies it, as far as that can be done at once. Whoever called may hang up: it is done all the
 /// same.
 pub async fn receive(services: Data<Services>, event: GatewayEvent) {
-    let arrived = (event, services.shared.clock.now());
-    let (spool, copy) = (services.shared.spool.clone(), arrived.clone());
-    or_spooled(&spool, copy, async move { take_in(&services, arrived).await }).await;
+    let received_event = (event, services.shared.clock.now());
+    let (buffer, copy) = (services.shared.payment_event_buffer.clone(), received_event.clone());
+    or_buffered(&buffer, copy, async move { take_in(&services, received_event).await }).await;
 }
 
 /// Does the work to its end. An event whose work panics waits for the database like any other.
-async fn or_spooled(spool: &EventSpool, event: Arrived, work: impl Future<Output = ()> + 'static) {
+async fn or_buffered(buffer: &PaymentEventBuffer, event: ReceivedEvent, work: impl Future<Output = ()> + 'static) {
     if let Err(error) = actix_web::rt::spawn(work).await {
         tracing::error!(%error, "taking in an event of the payment gateway failed");
-        spool.put(event);
+        buffer.put(event);
     }
 }
 
-async fn take_in(services: &Services, arrived: Arrived) {
-    let spool = &services.shared.spool;
+async fn take_in(services: &Services, received_event: ReceivedEvent) {
+    let buffer = &services.shared.payment_event_buffer;
     // Nothing overtakes what waits.
-    if !spool.is_empty() {
-        return spool.put(arrived);
+    if !buffer.is_empty() {
+        return buffer.put(received_event);
     }
-    let (event, at) = &arrived;
+    let (event, at) = &received_event;
     let events = &services.gateway_events;
     let received = match tokio::time::timeout(KEEP_TIME, events.receive(event, *at)).await {
         Ok(Ok(received)) => received,
         Ok(Err(error)) => {
             tracing::warn!(cause = %error, event = event.event, "an event of the payment gateway waits in memory");
-            return spool.put(arrived);
+            return buffer.put(received_event);
         }
         Err(_) => {
             tracing::warn!(event = event.event, "an event of the payment gateway waits in memory");
-            return spool.put(arrived);
+            return buffer.put(received_event);
         }
     };
     let Some(subject) = event.subject.as_deref() else {
@@ -136,26 +136,29 @@ async fn take_in(services: &Services, arrived: Arrived) {
 mod tests {
     use super::*;
 
-    fn arrived(body: &[u8]) -> Arrived {
+    fn received_event(body: &[u8]) -> ReceivedEvent {
         (GatewayEvent::read(body), OffsetDateTime::UNIX_EPOCH)
     }
 
     #[actix_web::test]
     async fn an_event_whose_work_panics_is_kept_behind_those_that_wait() {
-        let spool = EventSpool::default();
-        let (first, second) = (arrived(br#"{"event":"FIRST"}"#), arrived(br#"{"event":"SECOND"}"#));
-        spool.put(first.clone());
-        or_spooled(&spool, second.clone(), async { panic!("injected") }).await;
-        assert_eq!(*spool.waiting(), [first, second]);
-        let spool = EventSpool::default();
-        or_spooled(&spool, arrived(b"{}"), async {}).await;
-        assert!(spool.is_empty(), "what was done is not kept");
+        let buffer = PaymentEventBuffer::default();
+        let (first, second) = (
+            received_event(br#"{"event":"FIRST"}"#),
+            received_event(br#"{"event":"SECOND"}"#),
+        );
+        buffer.put(first.clone());
+        or_buffered(&buffer, second.clone(), async { panic!("injected") }).await;
+        assert_eq!(*buffer.waiting(), [first, second]);
+        let buffer = PaymentEventBuffer::default();
+        or_buffered(&buffer, received_event(b"{}"), async {}).await;
+        assert!(buffer.is_empty(), "what was done is not kept");
     }
 
     #[test]
     fn no_flood_of_events_takes_more_than_its_room() {
-        let spool = EventSpool::default();
-        (0..CAPACITY + 10).for_each(|_| spool.put(arrived(b"{}")));
-        assert_eq!(spool.waiting().len(), CAPACITY);
+        let buffer = PaymentEventBuffer::default();
+        (0..CAPACITY + 10).for_each(|_| buffer.put(received_event(b"{}")));
+        assert_eq!(buffer.waiting().len(), CAPACITY);
     }
 }

@@ -5,7 +5,7 @@ use recado_domain::campaigns::SendOutcome;
 
 /// The figures of one kind of message; clones are the same.
 #[derive(Clone)]
-pub(super) struct Sends {
+pub(super) struct SendMetrics {
     accepted: Counter,
     failed: Counter,
     throttled: Counter,
@@ -13,7 +13,7 @@ pub(super) struct Sends {
     unknown: Counter,
 }
 
-impl Sends {
+impl SendMetrics {
     pub(super) fn of(kind: &'static str) -> Self {
         let count = |outcome: &'static str| counter!("recado_messages_total", "kind" => kind, "outcome" => outcome);
         Self {

@@ -1,0 +1,21 @@
+//! How the process stands, for whoever asks.
+
+use recado_postgres::PoolRegistry;
+use secrecy::SecretString;
+
+use super::Shared;
+use crate::telemetry::{ProcessStats, ProcessStatsSource};
+
+impl ProcessStatsSource for Shared {
+    fn process_stats(&self) -> ProcessStats {
+        ProcessStats {
+            pools: self.pool_registry.stats(),
+            gateway_events: self.payment_event_buffer.figures(),
+            streams: self.streams.open(),
+        }
+    }
+
+    fn database(&self) -> (SecretString, PoolRegistry) {
+        (self.config.database_url.clone(), self.pool_registry.clone())
+    }
+}
