@@ -3,7 +3,7 @@
 //! Two kinds of connections, two types: [`TenantPool`] connects as a role that row-level security binds to the one
 //! account named when a transaction begins; [`OwnerPool`] connects as the owner and is used where a tenant is still to
 //! be found (sessions, keys, callbacks, the queue of runs, the outbox), and for a known one by [`PgAudit`],
-//! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and the turn of a run (`turn.sql`), where every condition names the
+//! [`PgApiKeys`], [`PgMembers`], [`PgInvites`] and `record_and_start.sql`, where every condition names the
 //! account. No transaction leaves this crate.
 #![deny(clippy::disallowed_methods)]
 
@@ -55,7 +55,7 @@ pub use audit::PgAudit;
 pub use automations::PgAutomations;
 pub use billing::{PgBillingWork, PgGatewayEvents, PgSubscriptions};
 pub use brand::PgBrand;
-pub use campaigns::{PgCampaigns, PgPaces, PgRuns, PgTrials};
+pub use campaigns::{PgCampaigns, PgRuns, PgSendSlots, PgTestSends};
 pub use contacts::{PgContacts, PgTags};
 pub use conversations::{PgConversations, PgInbox};
 pub use folders::PgFolders;

@@ -10,7 +10,7 @@ use recado_domain::api_keys::ApiKeyError;
 use recado_domain::audit::AuditError;
 use recado_domain::billing::{Description, GatewayFault};
 use recado_domain::brand::ExtractError;
-use recado_domain::campaigns::{CampaignError, Refusal, TrialError};
+use recado_domain::campaigns::{CampaignError, Refusal, TestSendError};
 use recado_domain::contacts::ContactError;
 use recado_domain::conversations::ConversationError;
 use recado_domain::folders::FolderError;
@@ -429,17 +429,17 @@ impl From<TeamError> for ApiError {
     }
 }
 
-impl From<TrialError> for ApiError {
-    fn from(error: TrialError) -> Self {
+impl From<TestSendError> for ApiError {
+    fn from(error: TestSendError) -> Self {
         match error {
-            TrialError::NotFound => Self::NotFound,
-            TrialError::Invalid(errors) => errors.into(),
-            TrialError::Refused(refusal) => Self::Refused(refusal),
-            TrialError::Unready(message) => Self::Precondition(message),
-            TrialError::Media(error) => Self::Storage(error),
-            TrialError::Platform(error) => Self::Whatsapp(error),
-            TrialError::Unknown => Self::Unconfirmed(error.to_string()),
-            TrialError::Store(error) => error.into(),
+            TestSendError::NotFound => Self::NotFound,
+            TestSendError::Invalid(errors) => errors.into(),
+            TestSendError::Refused(refusal) => Self::Refused(refusal),
+            TestSendError::Unready(message) => Self::Precondition(message),
+            TestSendError::Media(error) => Self::Storage(error),
+            TestSendError::Platform(error) => Self::Whatsapp(error),
+            TestSendError::Unknown => Self::Unconfirmed(error.to_string()),
+            TestSendError::Store(error) => error.into(),
         }
     }
 }

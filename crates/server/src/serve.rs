@@ -18,7 +18,7 @@ use crate::telemetry::traces::Traces;
 use crate::web::cors::cors;
 use crate::web::request::request_context;
 use crate::wiring::{Services, Shared};
-use crate::workers::{self, RunDesk};
+use crate::workers::{self, RunSubmitter};
 use crate::{app, logging, reference};
 
 /// How long a client may take over its request head, and be idle between requests.
@@ -68,8 +68,8 @@ async fn live(config: Config, role: ProcessRole, counting: Option<telemetry::Cou
     // From here on, whoever asks for the end gets an orderly one.
     let signals = Signals::heard()?;
     let tasks = TaskTracker::new();
-    let desk = RunDesk::new(role != ProcessRole::Routes, stop.clone());
-    let shared = Shared::new(config, desk, Streams::new(stop.clone()))?;
+    let run_submitter = RunSubmitter::new(role != ProcessRole::Routes, stop.clone());
+    let shared = Shared::new(config, run_submitter, Streams::new(stop.clone()))?;
     let figures = counting
         .map(|counting| counting.serve(Arc::new(shared.clone())))
         .transpose()?;

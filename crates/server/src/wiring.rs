@@ -10,7 +10,7 @@ use recado_domain::audit::AuditLogs;
 use recado_domain::automations::Automations;
 use recado_domain::billing::{Billing, GatewayEvents, Settlement};
 use recado_domain::brand::Brand;
-use recado_domain::campaigns::{Campaigns, Trials};
+use recado_domain::campaigns::{Campaigns, TestSends};
 use recado_domain::contacts::{Contacts, Tags};
 use recado_domain::conversations::Conversations;
 use recado_domain::folders::Folders;
@@ -33,9 +33,9 @@ use recado_gateways::payment::PaymentApi;
 use recado_gateways::whatsapp::CloudApi;
 use recado_postgres::{
     OwnerPool, PgBillingWork, PgCallbacks, PgCampaigns, PgContacts, PgConversations, PgDeliveries, PgFileIds,
-    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed, PgPaces,
-    PgProfiles, PgRuns, PgSegments, PgSubscriptions, PgTags, PgTemplates, PgTrials, PoolConfig, PoolRegistry,
-    TenantPool,
+    PgFolders, PgGatewayEvents, PgIdempotency, PgInbox, PgInvites, PgMailQueue, PgMembers, PgNotificationFeed,
+    PgProfiles, PgRuns, PgSegments, PgSendSlots, PgSubscriptions, PgTags, PgTemplates, PgTestSends, PoolConfig,
+    PoolRegistry, TenantPool,
 };
 use recado_redis::RedisRateLimiter;
 use secrecy::ExposeSecret as _;
@@ -63,7 +63,7 @@ use crate::web::key_cache::KeyCache;
 use crate::web::origin::{Origin, OwnOrigins};
 use crate::web::shares::Shares;
 use crate::web::target_cache::TargetCache;
-use crate::workers::{Relays, RunDesk};
+use crate::workers::{Relays, RunSubmitter};
 use administration::AdminServices;
 use pools::readiness;
 
@@ -108,7 +108,7 @@ pub struct Shared {
     /// The counter, where it is in this process; one connection a thread otherwise.
     in_process: Arc<InProcessRateLimiter>,
     /// Where runs are carried out.
-    pub desk: RunDesk,
+    pub run_submitter: RunSubmitter,
     /// Streams of notifications.
     pub streams: Streams,
     /// Wakes whoever carries mail out.
@@ -127,7 +127,7 @@ pub struct Shared {
 
 impl Shared {
     /// Checks what can be checked without a connection.
-    pub fn new(config: Config, desk: RunDesk, streams: Streams) -> anyhow::Result<Self> {
+    pub fn new(config: Config, run_submitter: RunSubmitter, streams: Streams) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let config = Arc::new(config);
         let pool_registry = PoolRegistry::default();
@@ -153,7 +153,7 @@ impl Shared {
             pool_registry,
             config,
             clock,
-            desk,
+            run_submitter,
             streams,
         })
     }
@@ -286,9 +286,9 @@ impl Stores {
     }
 
     /// Tests of campaigns.
-    pub fn trials(&self, shared: &Shared) -> anyhow::Result<Trials> {
-        Ok(Trials::new(
-            Arc::new(PgTrials::new(self.tenant.clone())),
+    pub fn test_sends(&self, shared: &Shared) -> anyhow::Result<TestSends> {
+        Ok(TestSends::new(
+            Arc::new(PgTestSends::new(self.tenant.clone())),
             Arc::new(shared.whatsapp()?),
             self.message_files(shared)?,
             shared.cipher.clone(),
@@ -307,9 +307,9 @@ impl Stores {
         PgRuns::new(self.tenant.clone(), self.owner.clone())
     }
 
-    /// The pace of numbers.
-    pub fn paces(&self) -> PgPaces {
-        PgPaces::new(self.owner.clone())
+    /// The send slots of numbers.
+    pub fn send_slots(&self) -> PgSendSlots {
+        PgSendSlots::new(self.owner.clone())
     }
 }
 
@@ -354,7 +354,7 @@ pub struct Services {
     /// Campaigns.
     pub campaigns: Campaigns,
     /// Tests of campaigns.
-    pub trials: Trials,
+    pub test_sends: TestSends,
     /// What is told of customers.
     pub ingestion: Ingestion,
     /// Short links.
@@ -455,7 +455,7 @@ impl Services {
             feed: PgNotificationFeed::new(stores.owner.clone()),
             stream_checks: Semaphore::new(1),
             campaigns: stores.campaigns(shared),
-            trials: stores.trials(shared)?,
+            test_sends: stores.test_sends(shared)?,
             members: Members::new(Arc::new(PgMembers::new(stores.owner.clone()))),
             invites: identity::invites(shared, &stores),
             invitations: Invitations::new(Arc::new(PgInvites::new(stores.owner.clone()))),

@@ -23,7 +23,7 @@ const NUMBER: &str = "106540352242923";
 const PART: usize = 25;
 
 /// The statement that a run consists of.
-pub(super) const TURN: &str = include_str!("../../../crates/postgres/src/campaigns/turn.sql");
+pub(super) const RECORD_AND_START: &str = include_str!("../../../crates/postgres/src/campaigns/record_and_start.sql");
 
 /// The longest that a campaign may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
@@ -63,7 +63,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
         let pair = Pair {
             whole: rate(stage, &sender.send(PATIENCE)?)?,
             platform: wrk.run(&platform.base, options.seconds)?,
-            statements: replayed(stage, &account, TURN, CONTACTS)?,
+            statements: replayed(stage, &account, RECORD_AND_START, CONTACTS)?,
         };
         println!(
             "{round}/{}: {:.0} messages a second; the stand-in {:.0}; statements {:.0}; {:.2} of the limit",
@@ -206,10 +206,10 @@ fn settle() {
 }
 
 /// Messages per second of the statements alone: those of a run, in the order of a run, without anybody to send to.
-pub(super) fn replayed(stage: &Stage, account: &str, turn: &str, contacts: u32) -> Result<f64> {
+pub(super) fn replayed(stage: &Stage, account: &str, statement: &str, contacts: u32) -> Result<f64> {
     let mut client = connect(&stage.database())?;
-    let turn = client
-        .prepare(&typed(turn))
+    let statement = client
+        .prepare(&typed(statement))
         .context(|| "cannot prepare the statement of a run".to_owned())?;
     let campaign = frozen(stage, account, true)?;
     let sends = client.query(
@@ -227,7 +227,7 @@ pub(super) fn replayed(stage: &Stage, account: &str, turn: &str, contacts: u32) 
     for part in sends.chunks(PART) {
         let next = part.to_vec();
         let started = client
-            .query_one(&turn, &[&account, &campaign, &campaign, &next, &last, &named])
+            .query_one(&statement, &[&account, &campaign, &campaign, &next, &last, &named])
             .and_then(|row| row.try_get::<_, i64>("started"));
         match started {
             Ok(started) if usize::try_from(started) == Ok(part.len()) => {}
@@ -246,8 +246,8 @@ pub(super) fn replayed(stage: &Stage, account: &str, turn: &str, contacts: u32) 
 }
 
 /// The statement with parameters that are text, and with the number of what it started.
-fn typed(turn: &str) -> String {
-    let mut text = turn.replace("$7", "6000000::bigint").replace("$6", "$6::text[]");
+fn typed(statement: &str) -> String {
+    let mut text = statement.replace("$7", "6000000::bigint").replace("$6", "$6::text[]");
     for parameter in ["$1", "$2", "$3"] {
         text = text.replace(parameter, &format!("{parameter}::text::uuid"));
     }
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn the_statement_is_the_servers_own() {
-        let text = typed(TURN);
+        let text = typed(RECORD_AND_START);
         assert!(text.contains("(SELECT count(*) FROM started) AS started") && !text.contains("$7"));
         assert!(text.contains("= $1::text::uuid") && text.contains("$4::text[]::uuid[]"));
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::Options;
 use super::data::accounts;
-use super::dispatch::{PATIENCE, TURN, rate, replayed};
+use super::dispatch::{PATIENCE, RECORD_AND_START, rate, replayed};
 use super::figures::{Figure, median_and_spread};
 use super::sending::{Platform, Sender, people};
 use super::stage::Stage;
@@ -21,7 +21,7 @@ const NUMBERS: [&str; 2] = ["106540352242931", "106540352242932"];
 const COUNTS: [&str; 2] = ["), counted AS (", "), rivals AS MATERIALIZED ("];
 
 pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
-    let without = without_counts(TURN)?;
+    let without = without_counts(RECORD_AND_START)?;
     let mut names = accounts().into_iter().skip(14);
     let (counting, silent) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
     let platform = Platform::start(stage, OTHER_LOG)?;
@@ -34,7 +34,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     // Contacts and numbers were made by SQL and by a server: counted from here on.
     process::quietly(&mut task(stage, "rebuild", &counting), "recado rollups rebuild")?;
     // Both accounts are known to the planner before anything is measured: the statement is prepared anew each time.
-    replayed(stage, &counting, TURN, CONTACTS)?;
+    replayed(stage, &counting, RECORD_AND_START, CONTACTS)?;
     replayed(stage, &silent, &without, CONTACTS)?;
     connect(&stage.database())?
         .batch_execute("ANALYZE campaign_sends")
@@ -43,7 +43,7 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
     let (mut runs, mut statements) = (Vec::new(), Vec::new());
     for number in 1..=options.pairs {
         let whole = rate(stage, &sender.send(PATIENCE)?)?;
-        let with = replayed(stage, &counting, TURN, CONTACTS)?;
+        let with = replayed(stage, &counting, RECORD_AND_START, CONTACTS)?;
         let alone = replayed(stage, &silent, &without, CONTACTS)?;
         println!(
             "{number}/{}: {whole:.0} messages a second; the statement {with:.0}, {alone:.0} without counting",
@@ -74,9 +74,9 @@ pub(super) fn run(stage: &Stage, options: Options) -> Result<Vec<Figure>> {
 }
 
 /// The statement without what it counts.
-fn without_counts(turn: &str) -> Result<String> {
+fn without_counts(statement: &str) -> Result<String> {
     let [begin, end] = COUNTS;
-    let parts = turn
+    let parts = statement
         .split_once(begin)
         .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
     match parts {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn nothing_but_the_counts_is_left_out() {
-        let text = without_counts(TURN).unwrap();
+        let text = without_counts(RECORD_AND_START).unwrap();
         assert!(!text.contains("campaign_counter_slots") && !text.contains("message_usage_slots"));
         assert!(text.contains("sent_messages") && text.contains("rivals AS MATERIALIZED ("));
         assert!(without_counts("SELECT 1").is_err());

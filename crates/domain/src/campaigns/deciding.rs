@@ -65,8 +65,8 @@ mod tests {
             .expect_delete()
             .returning(move |campaign, _, _| Ok(write(&life, &log, campaign)));
         let (life, log) = (lives, written.clone());
-        runs.expect_announce()
-            .returning(move |announcement| Ok(write(&life, &log, &announcement.campaign)));
+        runs.expect_enqueue_start()
+            .returning(move |start_request| Ok(write(&life, &log, &start_request.campaign)));
         let mut clock = MockClock::new();
         clock.expect_now().return_const(NOW);
         let mut ids = MockIds::new();
@@ -98,7 +98,7 @@ mod tests {
             Command::Edit => campaigns.update(&tenant, ID, named("Outro")).await.map(drop),
             Command::Schedule => campaigns.schedule(&tenant, ID, Some(later)).await.map(drop),
             Command::Unschedule => campaigns.unschedule(&tenant, ID).await.map(drop),
-            Command::Start => campaigns.announce(&tenant, ID).await.map(drop),
+            Command::Start => campaigns.enqueue_start(&tenant, ID).await.map(drop),
             Command::PauseOrResume => campaigns.pause(&tenant, ID).await.map(drop),
             Command::Cancel => campaigns.cancel(&tenant, ID).await.map(drop),
             Command::Delete => campaigns.delete(&tenant, ID).await,
@@ -189,17 +189,17 @@ mod tests {
         store
             .expect_update()
             .times(1)
-            .withf(|_, decided_on, _| decided_on.status == CampaignStatus::Scheduled)
+            .withf(|_, expected, _| expected.status == CampaignStatus::Scheduled)
             .returning(|_, _, _| Ok(Write::Stale(CampaignStatus::Sending)));
         store
             .expect_update()
             .times(1)
-            .withf(|_, decided_on, events| {
+            .withf(|_, expected, events| {
                 let previous = |events: &[Event]| match events.first() {
                     Some(Event::Audit(audit)) => audit.changes.clone(),
                     _ => None,
                 };
-                decided_on.status == CampaignStatus::Sending
+                expected.status == CampaignStatus::Sending
                     && previous(events) == Some(serde_json::json!({ "previousStatus": "sending" }))
             })
             .returning(|_, _, _| Ok(Write::Done));

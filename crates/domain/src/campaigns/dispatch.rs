@@ -15,13 +15,13 @@ use time::Duration;
 use uuid::Uuid;
 
 use super::deciding::ATTEMPTS;
-use super::flights::{Flights, Part, Settled};
+use super::in_flight::{CompletedCall, InFlightSends, SendBatch};
 use super::postponement::next_delay;
 use super::run::abort_notification;
-use super::script::{Script, file_sources};
+use super::run_context::{RunContext, file_sources};
 use super::{
-    Announced, Claim, ClaimedSend, Command, Halt, Moment, Pace, Pacer, Portion, QueuedRun, RunMaterial, RunReport,
-    RunStore, SendOutcome, SendResult, StartOutcome, pause_notification, prepare, settle, transition,
+    Burst, Claim, ClaimedSend, Command, QueuedRun, QueuedStart, RunBlock, RunInputs, RunReport, RunStore, SendOutcome,
+    SendRate, SendRateLimiter, SendResult, SlotTime, StartOutcome, pause_notification, prepare, settle, transition,
 };
 use crate::shared::{Cipher, Event, SendId, StoreError, TemplateId, Write};
 use crate::templates::{MetaStatus, TemplateStore, verdict_events, with_verdict};
@@ -33,7 +33,7 @@ const CLAIM: i64 = 1000;
 /// Sends are marked as started so long before they may leave, so that none is late because of that.
 const START_LEAD: Duration = Duration::milliseconds(100);
 
-/// A place may be missed by a little ([`Pace::portion`]): so much of that may be ours, the rest is the network's.
+/// A slot may be missed by a little ([`SendRate::burst`]): so much of that may be ours, the rest is the network's.
 const MISSED: Duration = Duration::milliseconds(10);
 
 /// How long a run may go, or rest, before it looks again whether it was cancelled, and shows that its worker lives.
@@ -63,7 +63,7 @@ pub struct Worker {
     /// Names it among all. A process is another worker for every run that it takes: under one name, a process that stood
     /// still for longer than its lease and takes its own run again would pass for the one whose calls are under way.
     pub id: Uuid,
-    /// The pace of numbers without one of their own.
+    /// The send rate of numbers without one of their own.
     pub delay: Duration,
 }
 
@@ -75,7 +75,7 @@ pub struct Dispatcher {
     gateway: Arc<dyn WhatsappGateway>,
     files: MessageFiles,
     cipher: Arc<dyn Cipher>,
-    pacer: Arc<dyn Pacer>,
+    limiter: Arc<dyn SendRateLimiter>,
     worker: Uuid,
     delay: Duration,
     lease: Duration,
@@ -88,7 +88,7 @@ impl Dispatcher {
         gateway: Arc<dyn WhatsappGateway>,
         files: MessageFiles,
         cipher: Arc<dyn Cipher>,
-        pacer: Arc<dyn Pacer>,
+        limiter: Arc<dyn SendRateLimiter>,
         worker: Worker,
     ) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl Dispatcher {
             gateway,
             files,
             cipher,
-            pacer,
+            limiter,
             worker: worker.id,
             delay: worker.delay,
             lease: super::service::RUN_LEASE,
@@ -118,26 +118,26 @@ impl Dispatcher {
     /// Carries out a run that this worker holds. After an error it may be called again, while the worker holds the run;
     /// else the lease runs out, and another worker goes on.
     pub async fn carry_out(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        if let Some(announced) = self.runs.announced(run).await?
-            && !self.prepare(run, announced).await?
+        if let Some(queued_start) = self.runs.queued_start(run).await?
+            && !self.prepare(run, queued_start).await?
         {
-            return self.standing(run).await;
+            return self.end_report(run).await;
         }
-        let Some(material) = self.runs.material(run).await? else {
+        let Some(inputs) = self.runs.inputs(run).await? else {
             return Ok(RunEnd::Gone);
         };
-        let script = match self.script(run, material).await? {
-            Ok(script) => script,
+        let context = match self.run_context(run, inputs).await? {
+            Ok(context) => context,
             Err(end) => return Ok(end),
         };
-        let mut flights = Flights::default();
+        let mut in_flight = InFlightSends::default();
         loop {
-            match self.step(run, &script, &mut flights).await {
+            match self.step(run, &context, &mut in_flight).await {
                 Ok(None) => {}
                 Ok(Some(end)) => return Ok(end),
                 Err(error) => {
                     // What left is recorded if it can be, whatever went wrong.
-                    let results = flights.land().await;
+                    let results = in_flight.drain().await;
                     self.record(run, &results).await?;
                     return Err(error);
                 }
@@ -154,40 +154,40 @@ impl Dispatcher {
     async fn step<'a>(
         &'a self,
         run: QueuedRun,
-        script: &'a Script,
-        flights: &mut Flights<'a>,
+        context: &'a RunContext,
+        in_flight: &mut InFlightSends<'a>,
     ) -> Result<Option<RunEnd>, StoreError> {
-        if self.pacer.stopping() || self.pacer.crowded() {
-            return self.hand_over(run, flights).await.map(Some);
+        if self.limiter.stopping() || self.limiter.should_yield() {
+            return self.hand_over(run, in_flight).await.map(Some);
         }
-        if let Some(halt) = flights.halt() {
-            self.land(run, flights).await?;
-            self.halt(run, &script.material, &halt).await?;
+        if let Some(block) = in_flight.block() {
+            self.drain(run, in_flight).await?;
+            self.block_run(run, &context.inputs, &block).await?;
             return self.leave(run).await.map(Some);
         }
-        if flights.take_throttled()
-            && let Some(line) = &script.line
+        if in_flight.take_throttled()
+            && let Some(line) = &context.line
         {
-            let slowing = self.pacer.slow_down(&line.phone_number_id, script.pace.rate());
-            flights.meanwhile(slowing).await?;
+            let slowing = self.limiter.slow_down(&line.phone_number_id, context.send_rate.rate());
+            in_flight.meanwhile(slowing).await?;
         }
-        if !flights.is_empty() {
-            self.start_part(run, script, flights).await?;
+        if !in_flight.is_empty() {
+            self.start_batch(run, context, in_flight).await?;
             return Ok(None);
         }
-        let size = self.pace(script).portion().claim(LOOK_AGAIN, CLAIM);
+        let size = self.send_rate(context).burst().claim(LOOK_AGAIN, CLAIM);
         let (worker, lease) = (self.worker, self.lease);
-        let claim = self.runs.claim(run, worker, flights.after(), size, lease);
-        match flights.meanwhile(claim).await? {
-            Claim::Sends(sends) => flights.line_up(sends),
+        let claim = self.runs.claim(run, worker, in_flight.after(), size, lease);
+        match in_flight.meanwhile(claim).await? {
+            Claim::Sends(sends) => in_flight.enqueue(sends),
             // What is under way may make some due again; and it is recorded in any case.
-            _ if flights.are_open() => self.land(run, flights).await?,
+            _ if in_flight.are_open() => self.drain(run, in_flight).await?,
             Claim::Wait(time) => {
-                self.pacer.rest(time.min(LOOK_AGAIN)).await;
+                self.limiter.rest(time.min(LOOK_AGAIN)).await;
             }
             Claim::Exhausted => {
                 self.runs.finish(run).await?;
-                return self.standing(run).await.map(Some);
+                return self.end_report(run).await.map(Some);
             }
             // Whoever lets it go on finds it free.
             Claim::Stopped => return self.leave(run).await.map(Some),
@@ -196,19 +196,19 @@ impl Dispatcher {
         Ok(None)
     }
 
-    async fn hand_over(&self, run: QueuedRun, flights: &mut Flights<'_>) -> Result<RunEnd, StoreError> {
-        self.land(run, flights).await?;
+    async fn hand_over(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<RunEnd, StoreError> {
+        self.drain(run, in_flight).await?;
         self.runs.release(run, self.worker).await?;
         Ok(RunEnd::HandedOver)
     }
 
     async fn leave(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         self.runs.release(run, self.worker).await?;
-        self.standing(run).await
+        self.end_report(run).await
     }
 
-    /// Prepares an announced run. False: it does not take place, or not now; the campaign may be a draft again.
-    async fn prepare(&self, run: QueuedRun, announced: Announced) -> Result<bool, StoreError> {
+    /// Prepares a queued start. False: it does not take place, or not now; the campaign may be a draft again.
+    async fn prepare(&self, run: QueuedRun, queued_start: QueuedStart) -> Result<bool, StoreError> {
         for _ in 0..ATTEMPTS {
             let Some(facts) = self.runs.facts(run.account_id, run.campaign_id).await? else {
                 return Ok(false);
@@ -217,7 +217,7 @@ impl Dispatcher {
             if campaign.paused_at.is_some() {
                 break;
             }
-            let outcome = match prepare(facts, Command::Prepare, announced.clone()) {
+            let outcome = match prepare(facts, Command::Prepare, queued_start.clone()) {
                 Ok(start) => self.runs.start(&start, Some(self.worker), self.lease).await?,
                 Err(refusal) => StartOutcome::Refused(refusal),
             };
@@ -231,7 +231,7 @@ impl Dispatcher {
                         return Ok(false);
                     };
                     let told = Event::Notification(abort_notification(&campaign, &refusal));
-                    self.runs.give_up(run, status, &[told]).await?;
+                    self.runs.abort_start(run, status, &[told]).await?;
                     return Ok(false);
                 }
             }
@@ -242,166 +242,167 @@ impl Dispatcher {
     }
 
     /// What the run sends; or how this worker's part in it ends, if it cannot begin.
-    async fn script(&self, run: QueuedRun, material: RunMaterial) -> Result<Result<Script, RunEnd>, StoreError> {
-        if material.campaign.simulated {
-            return Ok(Ok(Script {
-                material,
+    async fn run_context(&self, run: QueuedRun, inputs: RunInputs) -> Result<Result<RunContext, RunEnd>, StoreError> {
+        if inputs.campaign.simulated {
+            return Ok(Ok(RunContext {
+                inputs,
                 line: None,
-                pace: Pace::Delay(Duration::ZERO),
+                send_rate: SendRate::Delay(Duration::ZERO),
                 files: HashMap::new(),
             }));
         }
-        let line = material
+        let line = inputs
             .profile
             .as_ref()
             .and_then(|profile| profile.line(self.cipher.as_ref()));
         let Some(line) = line else {
-            self.pause(run, &material, "the WhatsApp number is not connected any more")
+            self.pause(run, &inputs, "the WhatsApp number is not connected any more")
                 .await?;
             return self.leave(run).await.map(Err);
         };
-        let rate = material
+        let rate = inputs
             .profile
             .as_ref()
             .and_then(|stored| stored.profile.messages_per_second);
-        let pace = match rate.and_then(|rate| u32::try_from(rate).ok()) {
-            Some(rate) => Pace::PerSecond(rate),
-            None => Pace::Delay(self.delay),
+        let send_rate = match rate.and_then(|rate| u32::try_from(rate).ok()) {
+            Some(rate) => SendRate::PerSecond(rate),
+            None => SendRate::Delay(self.delay),
         };
         let gateway = self.gateway.as_ref();
-        match file_sources(&self.files, gateway, run.account_id, &line, &material.template).await {
-            Ok(files) => Ok(Ok(Script {
-                material,
+        match file_sources(&self.files, gateway, run.account_id, &line, &inputs.template).await {
+            Ok(files) => Ok(Ok(RunContext {
+                inputs,
                 line: Some(line),
-                pace,
+                send_rate,
                 files,
             })),
             Err(FileFault::Store(error)) => Err(error),
-            Err(fault) => self.without_files(run, &material, &fault).await.map(Err),
+            Err(fault) => self.without_files(run, &inputs, &fault).await.map(Err),
         }
     }
 
     /// Exponential backoff: postpones a run whose files are not available. A file that is missing or refused, or not
     /// available for hours, pauses the run.
-    async fn without_files(
-        &self,
-        run: QueuedRun,
-        material: &RunMaterial,
-        fault: &FileFault,
-    ) -> Result<RunEnd, StoreError> {
+    async fn without_files(&self, run: QueuedRun, inputs: &RunInputs, fault: &FileFault) -> Result<RunEnd, StoreError> {
         let reason = fault.to_string();
         let delay = match fault.is_temporary() {
             true => next_delay(self.runs.postponed(run).await?),
             false => None,
         };
         let Some(delay) = delay else {
-            self.pause(run, material, &reason).await?;
+            self.pause(run, inputs, &reason).await?;
             return self.leave(run).await;
         };
         self.runs.postpone(run, self.worker, delay).await?;
         Ok(RunEnd::Postponed { delay, reason })
     }
 
-    /// Starts the next sends, and lets their requests leave when the number has places for them.
-    async fn start_part<'a>(
+    /// Starts the next sends, and lets their requests leave when the number has slots for them.
+    async fn start_batch<'a>(
         &'a self,
         run: QueuedRun,
-        script: &'a Script,
-        flights: &mut Flights<'a>,
+        context: &'a RunContext,
+        in_flight: &mut InFlightSends<'a>,
     ) -> Result<(), StoreError> {
-        let portion = self.pace(script).portion();
-        let Some(Part { sends, results }) = flights.next_part(script.together(portion)) else {
-            flights.one().await;
+        let burst = self.send_rate(context).burst();
+        let Some(SendBatch { sends, results }) = in_flight.next_batch(context.together(burst)) else {
+            in_flight.one().await;
             return Ok(());
         };
-        let moment = match self.moment(script, portion, flights).await {
-            Ok(moment) => moment,
+        let slot_time = match self.slot_time(context, burst, in_flight).await {
+            Ok(slot_time) => slot_time,
             Err(error) => {
-                flights.settle(results);
+                in_flight.settle(results);
                 return Err(error);
             }
         };
-        if let Some(moment) = moment
-            && !flights.meanwhile(self.pacer.until(moment, START_LEAD)).await
+        if let Some(slot_time) = slot_time
+            && !in_flight.meanwhile(self.limiter.until(slot_time, START_LEAD)).await
         {
-            flights.settle(results);
+            in_flight.settle(results);
             return Ok(());
         }
         let ids: Vec<SendId> = sends.iter().map(|send| send.id).collect();
         let starting = self.runs.record_and_start(run, self.worker, &results, &ids);
-        let started = match flights.meanwhile(starting).await {
+        let started = match in_flight.meanwhile(starting).await {
             Ok(started) => started,
             Err(error) => {
                 use SendResult::{Failed, Sent, Unknown};
                 let lasting = |result: &SendResult| matches!(result, Sent { .. } | Failed { .. } | Unknown);
-                flights.settle(results.into_iter().filter(|(_, result)| lasting(result)));
+                in_flight.settle(results.into_iter().filter(|(_, result)| lasting(result)));
                 return Err(error);
             }
         };
         if !started.goes_on {
             // The next claim says why.
-            flights.forget_waiting();
+            in_flight.forget_waiting();
         }
-        if let Some(moment) = moment
-            && !self.departs(moment, script, portion, flights).await
+        if let Some(slot_time) = slot_time
+            && !self.departs(slot_time, context, burst, in_flight).await
         {
-            flights.settle(started.sends.into_iter().map(|send| (send, SendResult::Released)));
+            in_flight.settle(started.sends.into_iter().map(|send| (send, SendResult::Released)));
             return Ok(());
         }
         let leaving = sends.into_iter().filter(|send| started.sends.contains(&send.id));
         let calls = leaving.map(|mut send| {
             send.recipient.take_if(|_| started.unreachable.contains(&send.id));
-            self.send_one(script, send).boxed()
+            self.send_one(context, send).boxed()
         });
-        flights.launch(calls).await;
+        in_flight.launch(calls).await;
         Ok(())
     }
 
-    /// The pace of the run's number, which throttling may have slowed down.
-    fn pace(&self, script: &Script) -> Pace {
-        let limit = script
+    /// The send rate of the run's number, which throttling may have slowed down.
+    fn send_rate(&self, context: &RunContext) -> SendRate {
+        let limit = context
             .line
             .as_ref()
-            .and_then(|line| self.pacer.limit(&line.phone_number_id));
-        script.pace.limited(limit)
+            .and_then(|line| self.limiter.limit(&line.phone_number_id));
+        context.send_rate.limited(limit)
     }
 
-    /// When the next portion may leave; none: at once.
-    async fn moment(
+    /// When the next burst may leave; none: at once.
+    async fn slot_time(
         &self,
-        script: &Script,
-        portion: Portion,
-        flights: &mut Flights<'_>,
-    ) -> Result<Option<Moment>, StoreError> {
-        let Some(line) = script.line.as_ref().filter(|_| portion.time.is_positive()) else {
+        context: &RunContext,
+        burst: Burst,
+        in_flight: &mut InFlightSends<'_>,
+    ) -> Result<Option<SlotTime>, StoreError> {
+        let Some(line) = context.line.as_ref().filter(|_| burst.time.is_positive()) else {
             return Ok(None);
         };
-        let reserving = self.pacer.reserve(&line.phone_number_id, portion);
-        flights.meanwhile(reserving).await.map(Some)
+        let reserving = self.limiter.reserve(&line.phone_number_id, burst);
+        in_flight.meanwhile(reserving).await.map(Some)
     }
 
-    /// Waits for the moment, or another one where a slow start or a busy machine missed it: two portions close together
-    /// are too many for their second. Not where places are far apart: what was started would wait beyond lease and cancel.
+    /// Waits for the slot, or another one where a slow start or a busy machine missed it: two bursts close together
+    /// are too many for their second. Not where slots are far apart: what was started would wait beyond lease and cancel.
     /// False: the server stops, nothing may leave.
-    async fn departs(&self, mut moment: Moment, script: &Script, portion: Portion, flights: &mut Flights<'_>) -> bool {
-        let far = portion.time > START_LEAD + MISSED;
+    async fn departs(
+        &self,
+        mut slot_time: SlotTime,
+        context: &RunContext,
+        burst: Burst,
+        in_flight: &mut InFlightSends<'_>,
+    ) -> bool {
+        let far = burst.time > START_LEAD + MISSED;
         let mut others = if far { 0 } else { 2 };
-        while flights.meanwhile(self.pacer.until(moment, Duration::ZERO)).await {
+        while in_flight.meanwhile(self.limiter.until(slot_time, Duration::ZERO)).await {
             // What was started leaves in the end, even if the store fails now.
-            if others == 0 || self.pacer.since(moment) <= MISSED {
+            if others == 0 || self.limiter.since(slot_time) <= MISSED {
                 return true;
             }
-            let Ok(Some(another)) = self.moment(script, portion, flights).await else {
+            let Ok(Some(another)) = self.slot_time(context, burst, in_flight).await else {
                 return true;
             };
-            (moment, others) = (another, others - 1);
+            (slot_time, others) = (another, others - 1);
         }
         false
     }
 
     /// Waits for all calls, and writes what came of them.
-    async fn land(&self, run: QueuedRun, flights: &mut Flights<'_>) -> Result<(), StoreError> {
-        let results = flights.land().await;
+    async fn drain(&self, run: QueuedRun, in_flight: &mut InFlightSends<'_>) -> Result<(), StoreError> {
+        let results = in_flight.drain().await;
         self.record(run, &results).await
     }
 
@@ -412,7 +413,7 @@ impl Dispatcher {
         self.runs.record(run, results).await
     }
 
-    async fn send_one(&self, script: &Script, send: ClaimedSend) -> Settled {
+    async fn send_one(&self, context: &RunContext, send: ClaimedSend) -> CompletedCall {
         let failed = |message: &str| {
             let message = message.to_owned();
             (send.id, SendResult::Failed { code: None, message }, None)
@@ -420,11 +421,11 @@ impl Dispatcher {
         let Some(recipient) = &send.recipient else {
             return failed("the contact was deleted, or opted out, before the message left");
         };
-        let values = script.values(recipient);
+        let values = context.values(recipient);
         if values.iter().any(String::is_empty) {
             return failed("a placeholder is empty for this contact");
         }
-        match &script.line {
+        match &context.line {
             None => (
                 send.id,
                 SendResult::Sent {
@@ -434,7 +435,7 @@ impl Dispatcher {
                 None,
             ),
             Some(line) => {
-                let message = script.message(send.id, recipient, &values);
+                let message = context.message(send.id, recipient, &values);
                 let mut outcome = self.gateway.send_template(line, &message).await;
                 if let SendOutcome::Accepted { wa_id, .. } = &mut outcome {
                     // Only what is new: most recipients' id is their number.
@@ -446,19 +447,19 @@ impl Dispatcher {
         }
     }
 
-    async fn pause(&self, run: QueuedRun, material: &RunMaterial, reason: &str) -> Result<(), StoreError> {
-        let notification = pause_notification(material.campaign.id, &material.campaign.name, reason);
+    async fn pause(&self, run: QueuedRun, inputs: &RunInputs, reason: &str) -> Result<(), StoreError> {
+        let notification = pause_notification(inputs.campaign.id, &inputs.campaign.name, reason);
         self.runs.pause(run, reason, &[Event::Notification(notification)]).await
     }
 
     /// Lets a run wait that the platform has stopped, and where that is because of its template, whoever else sends it.
-    async fn halt(&self, run: QueuedRun, material: &RunMaterial, halt: &Halt) -> Result<(), StoreError> {
-        if let Some(verdict) = halt.verdict {
-            self.judge(run, material.template.id, verdict).await?;
+    async fn block_run(&self, run: QueuedRun, inputs: &RunInputs, block: &RunBlock) -> Result<(), StoreError> {
+        if let Some(verdict) = block.verdict {
+            self.judge(run, inputs.template.id, verdict).await?;
         }
-        self.pause(run, material, &halt.reason).await?;
-        if let Some(reason) = halt.verdict.and_then(MetaStatus::stops) {
-            let template = material.template.id;
+        self.pause(run, inputs, &block.reason).await?;
+        if let Some(reason) = block.verdict.and_then(MetaStatus::stops) {
+            let template = inputs.template.id;
             self.runs.pause_template(run.account_id, template, reason).await?;
         }
         Ok(())
@@ -486,7 +487,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    async fn standing(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+    async fn end_report(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
         Ok(self.runs.report(run).await?.map_or(RunEnd::Gone, RunEnd::Over))
     }
 }

@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(told, wanted.map(|(kind, ids)| (kind, ids.to_owned())));
     }
 
-    /// The statement of a run's turn writes this form itself.
+    /// The statement `record_and_start.sql` writes this form itself.
     #[test]
     fn the_form_of_a_message() {
         let told = MessageNews::events(&[news(1, SendStatus::Sent)]);

@@ -10,8 +10,8 @@
 //! **A run** is begun by [`Campaigns::start`], once [`prepare`] found nothing against it: it freezes the audience into
 //! one send a contact, freezes what they say ([`RunContent`]) and reserves the month's quota for all of them, or does not
 //! happen at all. `send` and a schedule
-//! only announce it ([`Campaigns::announce`]): the campaign is sending at once, and the worker that takes it up does the
-//! same, or makes it a draft again and says why. It waits in a queue
+//! only announce it ([`Campaigns::enqueue_start`]): the campaign is sending at once, and the worker that takes it up
+//! does the same, or makes it a draft again and says why. It waits in a queue
 //! where any server can pick it up; one *worker* at a time holds it, by a *lease* that it has to renew. The worker's
 //! [`Dispatcher`] claims some sends, marks them started, calls the platform, records what came of it, and so on until
 //! none is left; [`finish`] then concludes. A run *pauses* (still `sending`, with `paused_at`) when something concerns
@@ -27,8 +27,8 @@
 //! a failure may be tried again at once, later or never ([`Failure::class`]); what is left out is reported with its reason.
 //!
 //! **A preview** ([`preview`]) says who a run would go to, what the first of them would read, and everything that speaks
-//! against it; it changes nothing. **A test** ([`Trials`]) is one message of the campaign to one phone, outside its
-//! statistics; it costs one of the month's messages and is called a trial in the code, where tests are something else.
+//! against it; it changes nothing. **A test** ([`TestSends`]) is one message of the campaign to one phone, outside its
+//! statistics; it costs one of the month's messages and is called a test send in the code.
 //!
 //! Owns campaigns, sends and runs. Does not own templates, contacts, plans, or the platform's wire form.
 
@@ -41,11 +41,9 @@ mod dispatch_tests;
 mod events;
 mod failure;
 mod finish;
-mod flights;
-mod launch;
+mod in_flight;
 mod model;
 mod outcome;
-mod pace;
 mod ports;
 mod postponement;
 mod preconditions;
@@ -54,13 +52,15 @@ mod pricing;
 mod refusals;
 mod retry;
 mod run;
-mod script;
+mod run_context;
 mod send;
+mod send_rate;
 mod service;
+mod start;
 mod status;
-mod trial;
+mod test_send;
 #[cfg(test)]
-mod trial_tests;
+mod test_send_tests;
 mod variables;
 
 pub use audience::{Audience, SegmentConfig};
@@ -70,21 +70,21 @@ pub use events::{MessageNews, started_event};
 pub use failure::{Failure, FailureClass, LeftOut, LeftOutReason, NO_CODE, RETRY_RULES, RetryReport, RetryRule};
 pub use finish::finish;
 pub use model::*;
-pub use outcome::{Halt, SendOutcome, SendResult, settle};
-pub use pace::{LOWEST_RATE, PAIR_INTERVAL, Pace, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, ThrottledRate};
+pub use outcome::{RunBlock, SendOutcome, SendResult, settle};
 pub use ports::*;
-pub use preconditions::{blanks, may_be_sent, objections};
-pub use preview::{Preview, PreviewContact, PreviewMessage, PreviewRefusal, Survey, SurveyedContact, preview};
+pub use preconditions::{failed_preconditions, may_be_sent, required_placeholders};
+pub use preview::{Preview, PreviewContact, PreviewFacts, PreviewMessage, PreviewRecipient, PreviewRefusal, preview};
 pub use pricing::{Pricing, PricingSource, StatusPricing};
 pub use retry::{DueRetry, RetriedCampaign, RetryRequest, RetrySchedule};
 pub use run::{
-    Announced, Announcement, ResumeFacts, RetryOutcome, RunFacts, RunMaterial, RunQuota, RunRetry, RunStart,
+    EnqueueStart, QueuedStart, ResumeFacts, RetryOutcome, RunFacts, RunInputs, RunQuota, RunRetry, RunStart,
     StartOutcome, Trigger, pause_notification, prepare, prepare_retry,
 };
 pub use send::{CampaignSend, CounterChange, NEVER_CONFIRMED, Recipient, SendContact, SendCounts, SendStatus};
+pub use send_rate::{Burst, LOWEST_RATE, PAIR_INTERVAL, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendRate, ThrottledRate};
 pub use service::Campaigns;
 pub use status::{CampaignStatus, Command, Refusal, transition};
-pub use trial::{TrialContact, TrialError, TrialFacts, TrialReport, Trials};
-pub use variables::{Blank, Field, Variables};
+pub use test_send::{TestSendContact, TestSendError, TestSendFacts, TestSendReport, TestSends};
+pub use variables::{Field, RequiredPlaceholder, Variables};
 
 pub use crate::segments::AudienceFilters;

@@ -63,7 +63,7 @@ pub struct Campaign {
     #[serde(with = "timestamp::option")]
     pub paused_at: Option<OffsetDateTime>,
     /// Why its run is paused; null when it is not.
-    #[schemars(example = &super::launch::PAUSED_BY_HAND)]
+    #[schemars(example = &super::start::PAUSED_BY_HAND)]
     pub pause_reason: Option<String>,
     /// When its failed sends are to be tried again; null when no retry is scheduled.
     #[schemars(with = "Option<Timestamp>")]

@@ -41,7 +41,7 @@ pub enum SendOutcome {
         retry_after: Option<Duration>,
     },
     /// Refused in a way that every other send of the run would be: token, permission, template, account.
-    Halted {
+    RunBlocked {
         /// The platform's code.
         code: i64,
         /// The platform's words.
@@ -54,7 +54,7 @@ pub enum SendOutcome {
     },
     /// Perhaps processed, and no other send of the run would fare better: the answer says no, and not in the platform's
     /// words, as a proxy's does, or whoever answers at a wrong address. Never sent again.
-    Barred {
+    OpaqueRejection {
         /// What happened.
         detail: String,
     },
@@ -65,9 +65,9 @@ redacted_debug!(
         Accepted,
         Failed,
         Throttled,
-        Halted,
+        RunBlocked,
         Unknown,
-        Barred,
+        OpaqueRejection,
     }
 );
 
@@ -75,9 +75,9 @@ impl SendOutcome {
     /// What somebody who waits for the answer is told of a message that surely did not leave; nothing of any other one.
     pub fn refusal(&self) -> Option<GatewayError> {
         match self {
-            Self::Accepted { .. } | Self::Unknown { .. } | Self::Barred { .. } => None,
+            Self::Accepted { .. } | Self::Unknown { .. } | Self::OpaqueRejection { .. } => None,
             Self::Failed { code, message }
-            | Self::Halted { code, message }
+            | Self::RunBlocked { code, message }
             | Self::Throttled {
                 code: Some(code),
                 message,
@@ -141,7 +141,7 @@ redacted_debug!(
 
 /// Why a run has to wait for somebody.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Halt {
+pub struct RunBlock {
     /// In words.
     pub reason: String,
     /// What the platform has done to the template, where it is that.
@@ -149,8 +149,8 @@ pub struct Halt {
 }
 
 /// What follows from an outcome for the send (tried `attempts` times before) and, where it has to wait, for the run.
-pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<Halt>) {
-    let (result, halt) = match outcome {
+pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, SendResult, Option<RunBlock>) {
+    let (result, block) = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => (
             SendResult::Sent {
                 message_id: Some(message_id),
@@ -188,18 +188,18 @@ pub fn settle(send: SendId, attempts: u32, outcome: SendOutcome) -> (SendId, Sen
             },
             None,
         ),
-        SendOutcome::Halted { code, message } => {
+        SendOutcome::RunBlocked { code, message } => {
             let reason = format!("{message} (code {code})");
             let verdict = verdict(code);
-            (SendResult::Released, Some(Halt { reason, verdict }))
+            (SendResult::Released, Some(RunBlock { reason, verdict }))
         }
         SendOutcome::Unknown { .. } => (SendResult::Unknown, None),
-        SendOutcome::Barred { detail } => {
+        SendOutcome::OpaqueRejection { detail } => {
             let reason = format!("the messaging platform cannot be reached: {detail}");
-            (SendResult::Unknown, Some(Halt { reason, verdict: None }))
+            (SendResult::Unknown, Some(RunBlock { reason, verdict: None }))
         }
     };
-    (send, result, halt)
+    (send, result, block)
 }
 
 /// What a code says of the template.
@@ -233,9 +233,9 @@ mod tests {
 
     use super::*;
 
-    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<Halt>) {
-        let (_, result, halt) = settle(SendId(Uuid::nil()), attempts, outcome);
-        (result, halt)
+    fn settled(attempts: u32, outcome: SendOutcome) -> (SendResult, Option<RunBlock>) {
+        let (_, result, block) = settle(SendId(Uuid::nil()), attempts, outcome);
+        (result, block)
     }
 
     fn throttled(code: i64, retry_after: Option<Duration>) -> SendOutcome {
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn a_number_over_its_rate_costs_no_send_an_attempt() {
         for attempts in [0, 3, 5, 4_000_000_000] {
-            let (result, halt) = settled(attempts, throttled(130_429, None));
-            assert_eq!(halt, None);
+            let (result, block) = settled(attempts, throttled(130_429, None));
+            assert_eq!(block, None);
             assert_eq!(
                 result,
                 SendResult::Throttled {
@@ -321,9 +321,9 @@ mod tests {
         for (outcome, told) in [
             (SendOutcome::Accepted { message_id, wa_id }, None),
             (SendOutcome::Unknown { detail: words() }, None),
-            (SendOutcome::Barred { detail: words() }, None),
+            (SendOutcome::OpaqueRejection { detail: words() }, None),
             (SendOutcome::Failed { code, message: words() }, Some(refused)),
-            (SendOutcome::Halted { code, message: words() }, Some(refused)),
+            (SendOutcome::RunBlocked { code, message: words() }, Some(refused)),
             (throttled(Some(code)), Some(refused)),
             (throttled(None), Some("the outside system is unavailable: not a number")),
         ] {
@@ -341,21 +341,21 @@ mod tests {
             },
         );
         assert_eq!((result, pause), (SendResult::Unknown, None));
-        let (result, halt) = settled(
+        let (result, block) = settled(
             0,
-            SendOutcome::Barred {
+            SendOutcome::OpaqueRejection {
                 detail: "HTTP 403".into(),
             },
         );
         assert_eq!(result, SendResult::Unknown);
-        assert!(halt.unwrap().reason.contains("HTTP 403"));
+        assert!(block.unwrap().reason.contains("HTTP 403"));
     }
 
     #[test]
     fn what_concerns_the_run_stops_it_and_costs_the_send_nothing() {
         let (result, pause) = settled(
             0,
-            SendOutcome::Halted {
+            SendOutcome::RunBlocked {
                 code: 190,
                 message: "token expired".into(),
             },
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(result, SendResult::Released);
         assert_eq!(
             pause.unwrap(),
-            Halt {
+            RunBlock {
                 reason: "token expired (code 190)".into(),
                 verdict: None
             }
@@ -374,8 +374,8 @@ mod tests {
             (132_001, None),
         ] {
             let message = "template".into();
-            let (_, halt) = settled(0, SendOutcome::Halted { code, message });
-            assert_eq!(halt.unwrap().verdict, verdict);
+            let (_, block) = settled(0, SendOutcome::RunBlocked { code, message });
+            assert_eq!(block.unwrap().verdict, verdict);
         }
     }
 }

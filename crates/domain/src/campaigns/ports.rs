@@ -5,9 +5,9 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::{
-    Announced, Announcement, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, Portion, Recipient,
-    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart,
-    SendCounts, SendResult, StartOutcome, Survey, TrialFacts,
+    Burst, Campaign, CampaignQuery, CampaignSend, CampaignStatus, DueRetry, EnqueueStart, PreviewFacts, QueuedStart,
+    Recipient, ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry,
+    RunStart, SendCounts, SendResult, StartOutcome, TestSendFacts,
 };
 use crate::contacts::Phone;
 use crate::shared::{
@@ -32,13 +32,13 @@ pub trait CampaignStore: Send + Sync {
     async fn list(&self, account: AccountId, query: &CampaignQuery) -> Result<Page<Campaign>, StoreError>;
 
     /// Replaces the campaign's content and status, provided that the stored campaign still has the version and the status
-    /// of `decided_on`; commits the events with it. Entering `cancelled` also ends the run: its queue entry is deleted,
+    /// of `expected`; commits the events with it. Entering `cancelled` also ends the run: its queue entry is deleted,
     /// and the quota that its unsent sends had reserved is released.
     /// Without a `retry_scheduled_at` a scheduled retry ends.
     async fn update(
         &self,
         campaign: &Campaign,
-        decided_on: &Campaign,
+        expected: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError>;
 
@@ -53,7 +53,12 @@ pub trait CampaignStore: Send + Sync {
     /// What a preview is made of, all of one moment: the facts; how many contacts a run would freeze now; the `first` of
     /// them, by id; and which placeholders stay empty for somebody. None when there is no such campaign. Changes
     /// nothing.
-    async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError>;
+    async fn preview_facts(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        first: i64,
+    ) -> Result<Option<PreviewFacts>, StoreError>;
 
     /// The counters of a campaign; none when there is no such campaign.
     async fn stats(&self, account: AccountId, id: CampaignId) -> Result<Option<SendCounts>, StoreError>;
@@ -134,31 +139,31 @@ pub trait RunStore: Send + Sync {
 
     /// Begins a run in one transaction: the guarded move to `sending`, the frozen content
     /// ([`RunContent`](super::RunContent)) and audience (one pending send a contact,
-    /// of which those of a large audience may be made later), its counters, the month's quota, the place in the queue
+    /// of which those of a large audience may be made later), its counters, the month's quota, the queue entry
     /// (leased to `worker` for `lease`, if given). On any outcome but `Started` nothing of it is left. A campaign that is
     /// `sending` already is refused unless its run was announced and is not prepared yet.
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError>;
 
-    /// The guarded move to `sending` and a place in the queue, in one transaction with the events; nothing is prepared.
-    async fn announce(&self, announcement: &Announcement) -> Result<Write<CampaignStatus>, StoreError>;
+    /// The guarded move to `sending` and a queue entry, in one transaction with the events; nothing is prepared.
+    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError>;
 
     /// How a run began that was announced and is not prepared yet; none for every other one.
-    async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError>;
+    async fn queued_start(&self, run: QueuedRun) -> Result<Option<QueuedStart>, StoreError>;
 
-    /// Gives an announced run up: the campaign, unless it left `sending` meanwhile, gets this status, its place in the
-    /// queue goes, the events are committed with it.
-    async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
+    /// Gives a queued start up: the campaign, unless it left `sending` meanwhile, gets this status, its queue
+    /// entry goes, the events are committed with it.
+    async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError>;
 
     /// Begins a run of the campaign's failed sends, in one transaction like `start`, and ends its scheduled retry. The
     /// sends are chosen by [`RETRY_RULES`](super::RETRY_RULES) at the store's time, or at the request's `not_before` if
     /// that is later; each is as if it had never been tried, and has the content of the first start (if none was frozen
     /// then, the content of now, frozen with it). With them go those that an early end left untried. MUST be refused where
-    /// the campaign was changed since `decided_on`.
+    /// the campaign was changed since `expected_version`.
     async fn retry(&self, retry: &RunRetry) -> Result<RetryOutcome, StoreError>;
 
     /// Stores the time and the request of a retry, instead of an earlier one, in one transaction with the events; only
-    /// where the campaign was not changed since `decided_on`. Returns what it would take at that time, as far as is known
-    /// now.
+    /// where the campaign was not changed since `expected_version`. Returns what it would take at that time, as far as
+    /// is known now.
     async fn schedule_retry(
         &self,
         schedule: &RetrySchedule,
@@ -185,7 +190,7 @@ pub trait RunStore: Send + Sync {
 
     /// What a run is made of: the content of its start. Freezes the content of a run that started before contents were
     /// frozen. None when its campaign is gone.
-    async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError>;
+    async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError>;
 
     /// Renews the lease, once a tenth of it is gone, and names up to `size` sends that are due: those whose retry time
     /// has come, then those of contacts after this one. Due is every pending send that is not started. Where none is left
@@ -253,7 +258,7 @@ pub trait RunStore: Send + Sync {
 
     /// Makes some of the sends that a freeze left to be made, across tenants, whatever became of their campaigns since.
     /// False: all are made. A claim does the same for its own run.
-    async fn unfold(&self) -> Result<bool, StoreError>;
+    async fn materialize_sends(&self) -> Result<bool, StoreError>;
 
     /// Fails sends that have been unknown for longer than `ttl`, with a message that says so; at most `limit` of them.
     /// Returns how many.
@@ -263,29 +268,39 @@ pub trait RunStore: Send + Sync {
 /// Tests of campaigns, and what they cost.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait TrialStore: Send + Sync {
+pub trait TestSendStore: Send + Sync {
     /// Everything that decides whether a test may leave, in one read; none when there is no such campaign.
-    async fn facts(&self, account: AccountId, id: CampaignId, phone: &Phone) -> Result<Option<TrialFacts>, StoreError>;
+    async fn facts(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        phone: &Phone,
+    ) -> Result<Option<TestSendFacts>, StoreError>;
 
     /// Takes one of the month's messages, unless `limit` of them are taken, and commits the events with it. The month;
     /// none, and nothing written, when none is left.
-    async fn take_place(&self, account: AccountId, limit: i64, events: &[Event]) -> Result<Option<Date>, StoreError>;
+    async fn reserve_message(
+        &self,
+        account: AccountId,
+        limit: i64,
+        events: &[Event],
+    ) -> Result<Option<Date>, StoreError>;
 
     /// Gives back what was taken of the month.
-    async fn give_back(&self, account: AccountId, month: Date) -> Result<(), StoreError>;
+    async fn release_message(&self, account: AccountId, month: Date) -> Result<(), StoreError>;
 }
 
-/// A moment on the clock of a [`Pacer`].
+/// The time of a send slot, on the clock of a [`SendRateLimiter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub Duration);
+pub struct SlotTime(pub Duration);
 
-/// Keeps a number's pace, and knows when the server is about to stop.
+/// Keeps a number's send rate, and knows when the server is about to stop.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait Pacer: Send + Sync {
-    /// Takes the place of a portion, and says when it may leave. All servers share the number's places, and a rate to which
-    /// it was throttled.
-    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError>;
+pub trait SendRateLimiter: Send + Sync {
+    /// Reserves the slot of a burst, and says when it may leave. All servers share the number's slots, and a rate
+    /// to which it was throttled.
+    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError>;
 
     /// The rate to which the number was throttled, in messages per second, as far as this process knows.
     fn limit(&self, phone_number_id: &str) -> Option<f64>;
@@ -293,11 +308,11 @@ pub trait Pacer: Send + Sync {
     /// Halves the rate of a number that was throttled while it had this one, in messages per second.
     async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError>;
 
-    /// Waits until so long before the moment. False: the server stops, nothing may leave.
-    async fn until(&self, moment: Moment, lead: Duration) -> bool;
+    /// Waits until so long before the slot. False: the server stops, nothing may leave.
+    async fn until(&self, slot_time: SlotTime, lead: Duration) -> bool;
 
-    /// How long ago the moment was; negative: so long it is until then.
-    fn since(&self, moment: Moment) -> Duration;
+    /// How long ago the slot was; negative: so long it is until then.
+    fn since(&self, slot_time: SlotTime) -> Duration;
 
     /// Waits. False: the server stops.
     async fn rest(&self, time: Duration) -> bool;
@@ -305,27 +320,27 @@ pub trait Pacer: Send + Sync {
     /// Whether the server stops.
     fn stopping(&self) -> bool;
 
-    /// Whether a run waits that this server has no place for. Says so once for each time that one was found waiting:
+    /// Whether a run waits that this server has no permit for. Says so once for each time that one was found waiting:
     /// whoever hears it makes room.
-    fn crowded(&self) -> bool;
+    fn should_yield(&self) -> bool;
 }
 
-/// A place of a number in the order of its messages.
+/// A send slot of a number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SendSlot {
-    /// How long it is until the place: zero where it is past.
+    /// How long it is until the slot: zero where it is past.
     pub wait: Duration,
     /// The rate to which the number was throttled, recovered since, in messages per second; none if it never was.
     pub limit: Option<f64>,
 }
 
-/// The places of numbers, which all servers share.
+/// The send slots of numbers, which all servers share.
 #[cfg_attr(any(test, feature = "mocks"), mockall::automock)]
 #[async_trait]
-pub trait PaceStore: Send + Sync {
-    /// Moves the number's next free place on by the time of the portion, or by the longer time that its messages take at
-    /// the number's throttled rate, and returns the place that was free before.
-    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<SendSlot, StoreError>;
+pub trait SendSlotStore: Send + Sync {
+    /// Moves the number's next free slot on by the time of the burst, or by the longer time that its messages take at
+    /// the number's throttled rate, and returns the slot that was free before.
+    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SendSlot, StoreError>;
 
     /// Halves the lower one of `rate` and the number's throttled rate, both in messages per second, unless that happened
     /// within [`RATE_HALVING_INTERVAL`](super::RATE_HALVING_INTERVAL). It stays at least at

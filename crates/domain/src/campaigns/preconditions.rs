@@ -1,17 +1,19 @@
 //! What has to be true for a run: the same rules for every beginning, wherever it comes from.
 
-use super::{Blank, Campaign, CampaignError, Campaigns, Command, Refusal, ResumeFacts, RunFacts, transition};
+use super::{
+    Campaign, CampaignError, Campaigns, Command, Refusal, RequiredPlaceholder, ResumeFacts, RunFacts, transition,
+};
 use crate::templates::{MetaStatus, Template};
 
 /// Everything that speaks against a run, in the order in which it is told; the audience and the month's quota are the
 /// store's to judge.
-pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
+pub fn failed_preconditions(facts: &RunFacts, command: Command) -> Vec<Refusal> {
     let mut found = Vec::new();
     found.extend(transition(facts.campaign.status, command).err());
-    found.extend(template_objections(facts));
-    for blank in blanks(facts) {
-        if blank.fields.is_empty() {
-            let placeholder = blank.placeholder;
+    found.extend(failed_template_preconditions(facts));
+    for required in required_placeholders(facts) {
+        if required.fields.is_empty() {
+            let placeholder = required.placeholder;
             found.push(Refusal::EmptyPlaceholder { placeholder });
         }
     }
@@ -23,13 +25,13 @@ pub fn objections(facts: &RunFacts, command: Command) -> Vec<Refusal> {
 
 /// The template that may be sent.
 pub(super) fn approved_template(facts: &RunFacts) -> Result<&Template, Refusal> {
-    match template_objections(facts).into_iter().next() {
+    match failed_template_preconditions(facts).into_iter().next() {
         Some(refusal) => Err(refusal),
         None => facts.template.as_ref().ok_or(Refusal::NoTemplate),
     }
 }
 
-fn template_objections(facts: &RunFacts) -> Vec<Refusal> {
+fn failed_template_preconditions(facts: &RunFacts) -> Vec<Refusal> {
     let Some(template) = &facts.template else {
         return vec![Refusal::NoTemplate];
     };
@@ -52,9 +54,9 @@ pub fn may_be_sent(template: &Template, content_frozen: bool) -> bool {
 
 /// What speaks against going on with a paused run: what would refuse its start. Its messages are in the month's usage
 /// already, so the quota refuses where the plan became smaller since.
-pub(super) fn resume_objection(facts: &ResumeFacts) -> Option<Refusal> {
+pub(super) fn failed_resume_precondition(facts: &ResumeFacts) -> Option<Refusal> {
     let run = &facts.run;
-    if let Some(first) = objections(run, Command::PauseOrResume).into_iter().next() {
+    if let Some(first) = failed_preconditions(run, Command::PauseOrResume).into_iter().next() {
         return Some(first);
     }
     if facts.number_lost {
@@ -77,10 +79,10 @@ fn check_sendable(template: &Template) -> Result<(), Refusal> {
 }
 
 /// The placeholders that must not be empty for any recipient.
-pub fn blanks(facts: &RunFacts) -> Vec<Blank> {
+pub fn required_placeholders(facts: &RunFacts) -> Vec<RequiredPlaceholder> {
     let variables = facts.campaign.variables.clone().unwrap_or_default();
     let placeholders = facts.template.as_ref().map(Template::placeholders);
-    variables.blanks(&placeholders.unwrap_or_default())
+    variables.required_placeholders(&placeholders.unwrap_or_default())
 }
 
 impl Campaigns {
@@ -117,12 +119,12 @@ mod tests {
         worst.campaign.status = CampaignStatus::Sent;
         worst.template = None;
         worst.billing.plan = "gold".into();
-        let found = objections(&worst, Command::Start);
+        let found = failed_preconditions(&worst, Command::Start);
         assert!(matches!(
             found[..],
             [Refusal::Status { .. }, Refusal::NoTemplate, Refusal::NoActivePlan]
         ));
-        assert_eq!(objections(&facts(), Command::Start), []);
+        assert_eq!(failed_preconditions(&facts(), Command::Start), []);
         let unsendable = facts().template.map(|template| Template {
             meta_status: MetaStatus::Pending,
             buttons: vec![json!({ "type": "FLOW", "text": "Agendar" })],
@@ -134,7 +136,7 @@ mod tests {
         };
         let reasons = vec!["unsupported_button:flow".to_owned()];
         assert_eq!(
-            objections(&facts, Command::Start),
+            failed_preconditions(&facts, Command::Start),
             [Refusal::TemplateNotApproved, Refusal::TemplateNotSendable { reasons }]
         );
     }
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn resume_refuses_what_a_start_refuses() {
-        assert_eq!(resume_objection(&paused()), None);
+        assert_eq!(failed_resume_precondition(&paused()), None);
         for (status, refused) in [
             (MetaStatus::Draft, false),
             (MetaStatus::Pending, true),
@@ -163,29 +165,29 @@ mod tests {
             let mut facts = paused();
             facts.run.template.as_mut().unwrap().meta_status = status;
             let refusal = refused.then_some(Refusal::TemplateNotApproved);
-            assert_eq!(resume_objection(&facts), refusal, "{status}");
+            assert_eq!(failed_resume_precondition(&facts), refusal, "{status}");
             // What was not frozen must be approved as it is.
             facts.run.content_frozen = false;
-            assert_eq!(resume_objection(&facts), Some(Refusal::TemplateNotApproved));
+            assert_eq!(failed_resume_precondition(&facts), Some(Refusal::TemplateNotApproved));
         }
         let mut facts = paused();
         facts.run.template = None;
-        assert_eq!(resume_objection(&facts), Some(Refusal::NoTemplate));
+        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NoTemplate));
         let mut facts = paused();
         facts.run.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
         let placeholder = "2".to_owned();
         assert_eq!(
-            resume_objection(&facts),
+            failed_resume_precondition(&facts),
             Some(Refusal::EmptyPlaceholder { placeholder })
         );
         let mut facts = paused();
         facts.run.billing.plan = "gold".into();
-        assert_eq!(resume_objection(&facts), Some(Refusal::NoActivePlan));
+        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NoActivePlan));
         let facts = ResumeFacts {
             number_lost: true,
             ..paused()
         };
-        assert_eq!(resume_objection(&facts), Some(Refusal::NumberNotConnected));
+        assert_eq!(failed_resume_precondition(&facts), Some(Refusal::NumberNotConnected));
     }
 
     #[test]
@@ -193,7 +195,7 @@ mod tests {
         // The free plan has 250 messages a month.
         for (used, pending, left) in [(250, 40, None), (251, 40, Some(39)), (900, 40, Some(0))] {
             let quota = Some(RunQuota { used, pending });
-            let refused = resume_objection(&ResumeFacts { quota, ..paused() });
+            let refused = failed_resume_precondition(&ResumeFacts { quota, ..paused() });
             let expected = left.map(|left| Refusal::QuotaExceeded {
                 limit: 250,
                 left,
@@ -231,7 +233,7 @@ mod tests {
                         )
                         .await
                 }
-                false => campaigns.announce(&tenant(), CampaignId(Uuid::from_u128(1))).await,
+                false => campaigns.enqueue_start(&tenant(), CampaignId(Uuid::from_u128(1))).await,
             };
             let Err(CampaignError::Refused(refusal)) = done else {
                 panic!("{done:?}")

@@ -4,20 +4,20 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::script::values;
-use super::{Command, Recipient, Refusal, RetryReport, RunFacts, objections, transition};
+use super::run_context::values;
+use super::{Command, Recipient, Refusal, RetryReport, RunFacts, failed_preconditions, transition};
 use crate::shared::{ContactId, redacted_debug};
 use crate::templates::Rendered;
 
 /// What a preview is made of, all of one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Survey {
+pub struct PreviewFacts {
     /// What decides whether a run may begin.
     pub facts: RunFacts,
     /// How many a run would go to.
     pub recipients: i64,
     /// The first of them.
-    pub first: Vec<SurveyedContact>,
+    pub first: Vec<PreviewRecipient>,
     /// What the campaign's segment was called, if it was deleted.
     pub deleted_segment: Option<String>,
     /// The placeholders that stay empty for one of them.
@@ -30,7 +30,7 @@ pub struct Survey {
 
 /// One whom a run would go to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SurveyedContact {
+pub struct PreviewRecipient {
     /// Who.
     pub id: ContactId,
     /// What their message is made for.
@@ -91,19 +91,19 @@ pub struct PreviewRefusal {
 }
 
 /// Shows a run that has not begun.
-pub fn preview(survey: Survey) -> Preview {
-    let refusals = refusals(&survey).into_iter().map(|refusal| PreviewRefusal {
+pub fn preview(preview_facts: PreviewFacts) -> Preview {
+    let refusals = refusals(&preview_facts).into_iter().map(|refusal| PreviewRefusal {
         reason: refusal.reason(),
         message: refusal.to_string(),
     });
     let refusals = refusals.collect();
-    let facts = survey.facts;
+    let facts = preview_facts.facts;
     let can_retry = transition(facts.campaign.status, Command::Retry).is_ok();
     let messages = facts.template.iter().flat_map(|template| {
-        survey
+        preview_facts
             .first
             .iter()
-            .map(|SurveyedContact { id, recipient }| PreviewMessage {
+            .map(|PreviewRecipient { id, recipient }| PreviewMessage {
                 contact: PreviewContact {
                     id: *id,
                     name: recipient.name.clone(),
@@ -113,24 +113,24 @@ pub fn preview(survey: Survey) -> Preview {
             })
     });
     Preview {
-        recipients: survey.recipients,
+        recipients: preview_facts.recipients,
         messages: messages.collect(),
         refusals,
-        retry: can_retry.then_some(survey.retry),
+        retry: can_retry.then_some(preview_facts.retry),
     }
 }
 
 /// In the order in which a start would tell them.
-fn refusals(survey: &Survey) -> Vec<Refusal> {
-    let facts = &survey.facts;
-    let mut found = objections(facts, Command::Start);
-    if let Some(segment) = survey.deleted_segment.clone() {
+fn refusals(preview_facts: &PreviewFacts) -> Vec<Refusal> {
+    let facts = &preview_facts.facts;
+    let mut found = failed_preconditions(facts, Command::Start);
+    if let Some(segment) = preview_facts.deleted_segment.clone() {
         found.push(Refusal::SegmentDeleted { segment });
     }
-    if survey.recipients == 0 {
+    if preview_facts.recipients == 0 {
         found.push(Refusal::NoRecipients);
     }
-    for placeholder in survey.empty.iter().cloned() {
+    for placeholder in preview_facts.empty.iter().cloned() {
         let empty = Refusal::EmptyPlaceholder { placeholder };
         // One that is empty for everybody is found without asking for anybody.
         if !found.contains(&empty) {
@@ -138,7 +138,10 @@ fn refusals(survey: &Survey) -> Vec<Refusal> {
         }
     }
     if let Some(limit) = facts.billing.messages_per_month(facts.now) {
-        let (left, wanted) = (limit.saturating_sub(survey.used).max(0), survey.recipients);
+        let (left, wanted) = (
+            limit.saturating_sub(preview_facts.used).max(0),
+            preview_facts.recipients,
+        );
         if wanted > left {
             found.push(Refusal::QuotaExceeded { limit, left, wanted });
         }
@@ -158,8 +161,8 @@ mod tests {
     use crate::templates::tests::approved_template;
     use crate::templates::{MetaStatus, Template};
 
-    fn contact(number: u128, name: &str) -> SurveyedContact {
-        SurveyedContact {
+    fn contact(number: u128, name: &str) -> PreviewRecipient {
+        PreviewRecipient {
             id: ContactId(Uuid::from_u128(number)),
             recipient: Recipient {
                 name: name.into(),
@@ -170,13 +173,13 @@ mod tests {
         }
     }
 
-    fn survey() -> Survey {
+    fn preview_facts() -> PreviewFacts {
         let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
         let campaign = Campaign {
             template_id: Some(template.id),
             ..campaign(CampaignStatus::Draft)
         };
-        Survey {
+        PreviewFacts {
             facts: RunFacts {
                 campaign,
                 template: Some(template),
@@ -198,13 +201,17 @@ mod tests {
         }
     }
 
-    fn reasons(survey: Survey) -> Vec<&'static str> {
-        preview(survey).refusals.iter().map(|refusal| refusal.reason).collect()
+    fn reasons(preview_facts: PreviewFacts) -> Vec<&'static str> {
+        preview(preview_facts)
+            .refusals
+            .iter()
+            .map(|refusal| refusal.reason)
+            .collect()
     }
 
     #[test]
     fn the_first_are_shown_what_they_would_read() {
-        let shown = preview(survey());
+        let shown = preview(preview_facts());
         assert_eq!((shown.recipients, &shown.refusals[..]), (4, &[][..]));
         let bodies: Vec<_> = shown
             .messages
@@ -222,13 +229,13 @@ mod tests {
 
     #[test]
     fn without_a_template_there_is_nothing_to_show() {
-        let mut bare = survey();
+        let mut bare = preview_facts();
         bare.facts.template = None;
         let shown = preview(bare);
         assert_eq!((shown.recipients, shown.messages.len()), (4, 0));
         assert_eq!(shown.refusals[0].reason, "no_template");
         // One that may not be sent yet can be looked at.
-        let mut pending = survey();
+        let mut pending = preview_facts();
         pending.facts.template = pending.facts.template.map(|template| Template {
             meta_status: MetaStatus::Pending,
             ..template
@@ -239,7 +246,7 @@ mod tests {
 
     #[test]
     fn everything_that_speaks_against_a_run_is_told_once_and_in_the_words_of_its_refusal() {
-        let mut worst = survey();
+        let mut worst = preview_facts();
         worst.facts.campaign.status = CampaignStatus::Sent;
         worst.facts.campaign.variables = Some(Variables([("2".to_owned(), " ".to_owned())].into()));
         worst.facts.template = worst.facts.template.map(|template| Template {
@@ -290,25 +297,28 @@ mod tests {
             (CampaignStatus::Sending, None),
             (CampaignStatus::Cancelled, None),
         ] {
-            let mut survey = Survey {
+            let mut preview_facts = PreviewFacts {
                 retry: retry.clone(),
-                ..survey()
+                ..preview_facts()
             };
-            survey.facts.campaign.status = status;
-            assert_eq!(preview(survey).retry, shown, "{status}");
+            preview_facts.facts.campaign.status = status;
+            assert_eq!(preview(preview_facts).retry, shown, "{status}");
         }
     }
 
     #[test]
     fn nobody_is_told_apart_from_a_month_that_is_used_up() {
-        let nobody = Survey {
+        let nobody = PreviewFacts {
             recipients: 0,
             first: vec![],
             used: 250,
-            ..survey()
+            ..preview_facts()
         };
         assert_eq!(reasons(nobody), ["no_recipients"]);
-        let full = |used| Survey { used, ..survey() };
+        let full = |used| PreviewFacts {
+            used,
+            ..preview_facts()
+        };
         assert_eq!(reasons(full(246)), Vec::<&str>::new());
         assert_eq!(reasons(full(247)), ["quota_exceeded"]);
         assert!(preview(full(400)).refusals[0].message.contains("0 of this month's 250"));

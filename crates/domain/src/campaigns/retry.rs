@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
-use super::launch::Tally;
+use super::start::Tally;
 use super::{
-    Announced, Campaign, CampaignError, Campaigns, Command, QueuedRun, Refusal, RetryOutcome, RetryReport, Scheduler,
+    Campaign, CampaignError, Campaigns, Command, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryReport, Scheduler,
     Trigger, prepare_retry,
 };
 use crate::shared::{
@@ -73,7 +73,7 @@ pub struct RetrySchedule {
     /// The campaign as it will be: with the time.
     pub campaign: Campaign,
     /// The version of the campaign that this was decided on.
-    pub decided_on: i64,
+    pub expected_version: i64,
     /// What was asked for; its `not_before` is the time.
     pub request: RetryRequest,
     /// Who asked: the start is theirs.
@@ -107,7 +107,7 @@ impl Campaigns {
             return self.schedule_retry(tenant, id, request).await;
         }
         let facts = self.runs.facts(tenant.account_id, id).await?;
-        let run = Announced {
+        let run = QueuedStart {
             trigger: Trigger::Retry,
             actor: Some(tenant.actor.clone()),
         };
@@ -131,7 +131,7 @@ impl Campaigns {
         self.decided(tenant, id, Command::ScheduleRetry, async |stored, status| {
             let audit = tenant.audit(AuditAction::Update, "campaign", id);
             let schedule = RetrySchedule {
-                decided_on: stored.version,
+                expected_version: stored.version,
                 campaign: Campaign {
                     status,
                     retry_scheduled_at: request.not_before,
@@ -202,7 +202,7 @@ impl Campaigns {
             return Ok(false);
         }
         let (stored, now) = (facts.campaign.clone(), facts.now);
-        let on_behalf = Announced {
+        let on_behalf = QueuedStart {
             trigger: Trigger::Retry,
             actor: Some(Actor {
                 user_id: scheduler.user_id,
@@ -318,7 +318,7 @@ mod tests {
             runs.expect_facts().returning(|_, _| Ok(Some(of(ended()))));
             runs.expect_retry()
                 .times(1)
-                .withf(|retry| retry.request == at(NOW) && retry.decided_on == retry.campaign.version)
+                .withf(|retry| retry.request == at(NOW) && retry.expected_version == retry.campaign.version)
                 .returning(move |_| Ok(outcome.clone()));
             let retried = campaigns(MockCampaignStore::new(), runs)
                 .retry_failed(&tenant(), ended().id, at(NOW))

@@ -5,8 +5,8 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::{
-    Blank, Campaign, Command, Refusal, RetryReport, RetryRequest, RunContent, blanks, may_be_sent, objections,
-    transition,
+    Campaign, Command, Refusal, RequiredPlaceholder, RetryReport, RetryRequest, RunContent, failed_preconditions,
+    may_be_sent, required_placeholders, transition,
 };
 use crate::billing::Standing;
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, NotificationDraft, NotificationKind, ProfileId};
@@ -90,7 +90,7 @@ pub struct RunQuota {
 
 /// A run that was announced and is still to be prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Announced {
+pub struct QueuedStart {
     /// What set it going.
     pub trigger: Trigger,
     /// On whose behalf.
@@ -99,13 +99,13 @@ pub struct Announced {
 
 /// A campaign that moves to `sending` at once; a worker looks at the preconditions later.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Announcement {
+pub struct EnqueueStart {
     /// The campaign as it will be: sending.
     pub campaign: Campaign,
     /// The status it has to have until then. Where its time set it going, that time has to be the same still, too.
     pub expected: super::CampaignStatus,
     /// How the run begins.
-    pub run: Announced,
+    pub run: QueuedStart,
     /// What to tell.
     pub events: Vec<Event>,
 }
@@ -126,7 +126,7 @@ pub struct RunStart {
     /// Messages a month of the plan.
     pub monthly_limit: i64,
     /// Placeholders that must not be empty for any recipient.
-    pub blanks: Vec<Blank>,
+    pub required_placeholders: Vec<RequiredPlaceholder>,
     /// What it sends from now on.
     pub content: RunContent,
 }
@@ -139,13 +139,13 @@ pub struct RunRetry {
     /// The status it has to have until then.
     pub expected: super::CampaignStatus,
     /// How the run begins.
-    pub run: Announced,
+    pub run: QueuedStart,
     /// The number it leaves from.
     pub profile_id: Option<ProfileId>,
     /// Messages a month of the plan.
     pub monthly_limit: i64,
     /// The version of the campaign that this was decided on.
-    pub decided_on: i64,
+    pub expected_version: i64,
     /// Which failed sends are tried again.
     pub request: RetryRequest,
 }
@@ -245,7 +245,7 @@ impl RunStart {
 
 /// What a worker needs to carry a run out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunMaterial {
+pub struct RunInputs {
     /// The campaign, with the mapping of the start.
     pub campaign: Campaign,
     /// Its template with the content of the start, deleted or not.
@@ -256,13 +256,17 @@ pub struct RunMaterial {
 
 /// Decides whether a run may begin: the campaign is a draft or scheduled (`Start`) or was announced (`Prepare`), its
 /// template is approved and can be sent, no placeholder is empty for everybody, and the plan is active. The store goes on to refuse an
-/// empty audience, a placeholder of [`RunStart::blanks`] that is empty for somebody in it, and a run beyond the month's
-/// limit.
-pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunStart, Refusal> {
-    if let Some(first) = objections(&facts, command).into_iter().next() {
+/// empty audience, a placeholder of [`RunStart::required_placeholders`] that is empty for somebody in it, and
+/// a run beyond the month's limit.
+pub fn prepare(facts: RunFacts, command: Command, run: QueuedStart) -> Result<RunStart, Refusal> {
+    if let Some(first) = failed_preconditions(&facts, command).into_iter().next() {
         return Err(first);
     }
-    let (status, now, blanks) = (transition(facts.campaign.status, command)?, facts.now, blanks(&facts));
+    let (status, now, required_placeholders) = (
+        transition(facts.campaign.status, command)?,
+        facts.now,
+        required_placeholders(&facts),
+    );
     let monthly_limit = facts.billing.messages_per_month(now).ok_or(Refusal::NoActivePlan)?;
     let template = facts.template.as_ref().ok_or(Refusal::NoTemplate)?;
     Ok(RunStart {
@@ -280,13 +284,13 @@ pub fn prepare(facts: RunFacts, command: Command, run: Announced) -> Result<RunS
         actor: run.actor,
         profile_id: facts.profile_id,
         monthly_limit,
-        blanks,
+        required_placeholders,
     })
 }
 
 /// Decides whether the failed sends of a run may be tried again.
-pub fn prepare_retry(facts: RunFacts, run: Announced, request: RetryRequest) -> Result<RunRetry, Refusal> {
-    if let Some(first) = objections(&facts, Command::Retry).into_iter().next() {
+pub fn prepare_retry(facts: RunFacts, run: QueuedStart, request: RetryRequest) -> Result<RunRetry, Refusal> {
+    if let Some(first) = failed_preconditions(&facts, Command::Retry).into_iter().next() {
         return Err(first);
     }
     let monthly_limit = facts
@@ -295,7 +299,7 @@ pub fn prepare_retry(facts: RunFacts, run: Announced, request: RetryRequest) -> 
         .ok_or(Refusal::NoActivePlan)?;
     Ok(RunRetry {
         expected: facts.campaign.status,
-        decided_on: facts.campaign.version,
+        expected_version: facts.campaign.version,
         run,
         request,
         profile_id: facts.profile_id,
@@ -320,7 +324,7 @@ pub fn pause_notification(campaign: CampaignId, name: &str, reason: &str) -> Not
     }
 }
 
-/// What is told when an announced run is given up.
+/// What is told when a queued start is given up.
 pub(super) fn abort_notification(campaign: &Campaign, refusal: &Refusal) -> NotificationDraft {
     NotificationDraft {
         kind: NotificationKind::Error,

@@ -66,8 +66,8 @@ impl Campaigns {
 
     /// Who a run of the campaign would go to now, what the first of them would read, and what speaks against it.
     pub async fn preview(&self, tenant: &Tenant, id: CampaignId) -> Result<Preview, CampaignError> {
-        let survey = self.store.survey(tenant.account_id, id, PREVIEWED).await?;
-        Ok(preview(survey.ok_or(CampaignError::NotFound)?))
+        let preview_facts = self.store.preview_facts(tenant.account_id, id, PREVIEWED).await?;
+        Ok(preview(preview_facts.ok_or(CampaignError::NotFound)?))
     }
 
     /// A new campaign: a draft.
@@ -76,7 +76,7 @@ impl Campaigns {
             name: Some(input.name.unwrap_or_default()),
             ..input
         };
-        let campaign = merge(self.blank(tenant), named)?;
+        let campaign = merge(self.new_draft(tenant), named)?;
         self.check_references(&campaign).await?;
         let audit = Event::Audit(tenant.audit(AuditAction::Create, "campaign", campaign.id));
         self.store.insert(&campaign, &[audit]).await?;
@@ -91,7 +91,7 @@ impl Campaigns {
         input: CampaignInput,
     ) -> Result<Campaign, CampaignError> {
         // What is wrong with the input is told first, whether or not there is such a campaign, and whatever its status.
-        let given = merge(self.blank(tenant), input.clone())?;
+        let given = merge(self.new_draft(tenant), input.clone())?;
         self.check_references(&given).await?;
         self.decided(tenant, id, Command::Edit, async |stored, status| {
             let changed = edited(&stored, status, input.clone(), self.clock.now())?;
@@ -167,12 +167,12 @@ impl Campaigns {
         Ok(errors.into_result()?)
     }
 
-    fn blank(&self, tenant: &Tenant) -> Campaign {
-        blank(self.ids.next().into(), tenant, self.clock.now())
+    fn new_draft(&self, tenant: &Tenant) -> Campaign {
+        new_draft(self.ids.next().into(), tenant, self.clock.now())
     }
 }
 
-fn blank(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
+fn new_draft(id: CampaignId, tenant: &Tenant, now: OffsetDateTime) -> Campaign {
     Campaign {
         id,
         account_id: tenant.account_id,
@@ -295,7 +295,7 @@ pub(crate) mod tests {
         Campaign {
             name: "Natal".into(),
             status,
-            ..blank(CampaignId(Uuid::from_u128(1)), &tenant(), NOW)
+            ..new_draft(CampaignId(Uuid::from_u128(1)), &tenant(), NOW)
         }
     }
 
@@ -395,12 +395,12 @@ pub(crate) mod tests {
         let mut store = stored(CampaignStatus::Sending);
         store
             .expect_update()
-            .withf(|campaign, decided_on, events| {
+            .withf(|campaign, expected, events| {
                 let Some(Event::Audit(audit)) = events.first() else {
                     return false;
                 };
                 campaign.status == CampaignStatus::Cancelled
-                    && decided_on.status == CampaignStatus::Sending
+                    && expected.status == CampaignStatus::Sending
                     && audit.changes == Some(json!({ "previousStatus": "sending" }))
                     && matches!(events, [_, Event::Notification(told), Event::Webhook(webhook)]
                         if told.kind == NotificationKind::Info && webhook.kind == WebhookKind::CampaignCancelled)

@@ -40,7 +40,7 @@ pub enum Command {
     Start,
     /// Freeze the audience of a run that was announced.
     Prepare,
-    /// Give up an announced run whose preconditions do not hold.
+    /// Give up a queued start whose preconditions do not hold.
     Abort,
     /// Let its run wait, or go on again.
     PauseOrResume,

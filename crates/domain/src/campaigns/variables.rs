@@ -47,7 +47,7 @@ pub enum Field {
 
 /// A placeholder that is empty for every contact who has none of these fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blank {
+pub struct RequiredPlaceholder {
     /// Its number or name.
     pub placeholder: String,
     /// The fields; with none of them it is empty for everybody.
@@ -93,8 +93,8 @@ impl Variables {
     }
 
     /// The placeholders that could be empty for somebody.
-    pub fn blanks(&self, placeholders: &[Placeholder]) -> Vec<Blank> {
-        let mut blanks = Vec::new();
+    pub fn required_placeholders(&self, placeholders: &[Placeholder]) -> Vec<RequiredPlaceholder> {
+        let mut required_placeholders = Vec::new();
         for (parts, placeholder) in self.mappings(placeholders) {
             let mut fields = Vec::new();
             let filled = parts.iter().any(|part| match part {
@@ -106,10 +106,10 @@ impl Variables {
             });
             if !filled {
                 let placeholder = placeholder.to_owned();
-                blanks.push(Blank { placeholder, fields });
+                required_placeholders.push(RequiredPlaceholder { placeholder, fields });
             }
         }
-        blanks
+        required_placeholders
     }
 
     fn mappings<'a>(&'a self, placeholders: &'a [Placeholder]) -> impl Iterator<Item = (Vec<Part>, &'a str)> {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_found_before_anything_is_sent() {
+    fn required_placeholders_are_found_before_anything_is_sent() {
         let pairs = [
             ("1", "{email}{attributes.coupon}"),
             ("2", "{email|-}"),
@@ -274,16 +274,16 @@ mod tests {
             ("4", " "),
         ];
         let examples = vec![String::from("x"); 5];
-        let blanks = variables(&pairs).blanks(&Placeholder::numbered(&examples));
+        let required_placeholders = variables(&pairs).required_placeholders(&Placeholder::numbered(&examples));
         let coupon = Field::Attribute("coupon".into());
         assert_eq!(
-            blanks,
+            required_placeholders,
             [
-                Blank {
+                RequiredPlaceholder {
                     placeholder: "1".into(),
                     fields: vec![Field::Email, coupon]
                 },
-                Blank {
+                RequiredPlaceholder {
                     placeholder: "4".into(),
                     fields: vec![]
                 },
@@ -328,13 +328,13 @@ mod tests {
         let named = ["first_name", "nome", "cupom", "dia", "vazio"].map(|key| placeholder(key, "exemplo"));
         let mappings = variables(&[("dia", "{attributes.points}"), ("1", "x"), ("vazio", "{email}")]);
         assert_eq!(mappings.render(&named, &ana()), ["Ana", "Ana", "exemplo", "12", ""]);
-        let blanks: Vec<String> = mappings
-            .blanks(&named)
+        let required_placeholders: Vec<String> = mappings
+            .required_placeholders(&named)
             .into_iter()
-            .map(|blank| blank.placeholder)
+            .map(|required| required.placeholder)
             .collect();
-        assert_eq!(blanks, ["first_name", "nome", "dia", "vazio"]);
-        let without = variables(&[]).blanks(&[placeholder("cupom", " ")]);
+        assert_eq!(required_placeholders, ["first_name", "nome", "dia", "vazio"]);
+        let without = variables(&[]).required_placeholders(&[placeholder("cupom", " ")]);
         assert_eq!((without[0].placeholder.as_str(), without[0].fields.len()), ("cupom", 0));
     }
 
@@ -390,12 +390,12 @@ mod tests {
         /// What is checked before a run is what is true in it: a value is empty just for those who have none of the
         /// fields that the check named.
         #[test]
-        fn blanks_foretell_what_is_empty(mapping in any_mapping(), contact in any_contact()) {
+        fn required_placeholders_foretell_what_is_empty(mapping in any_mapping(), contact in any_contact()) {
             let variables = variables(&[("1", &mapping)]);
             prop_assume!(variables.validate().is_ok());
-            let blanks = variables.blanks(&bia());
+            let required_placeholders = variables.required_placeholders(&bia());
             let lacks = |field: &Field| is_blank(&value(field, &contact));
-            let foretold = blanks.iter().any(|blank| blank.fields.iter().all(lacks));
+            let foretold = required_placeholders.iter().any(|required| required.fields.iter().all(lacks));
             prop_assert_eq!(variables.render(&bia(), &contact)[0].is_empty(), foretold);
         }
 

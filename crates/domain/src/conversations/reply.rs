@@ -107,9 +107,9 @@ pub fn settle(outcome: SendOutcome) -> (ReplyResult, Option<GatewayError>) {
     let result = match outcome {
         SendOutcome::Accepted { message_id, wa_id } => ReplyResult::Sent { message_id, wa_id },
         SendOutcome::Failed { message, .. }
-        | SendOutcome::Halted { message, .. }
+        | SendOutcome::RunBlocked { message, .. }
         | SendOutcome::Throttled { message, .. } => ReplyResult::Failed { message },
-        SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => ReplyResult::Unknown,
+        SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => ReplyResult::Unknown,
     };
     (result, refusal)
 }
@@ -226,7 +226,7 @@ pub(super) mod tests {
                 code: 131_047,
                 message: text(),
             },
-            SendOutcome::Halted {
+            SendOutcome::RunBlocked {
                 code: 131_047,
                 message: text(),
             },

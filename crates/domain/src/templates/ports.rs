@@ -34,12 +34,12 @@ pub trait TemplateStore: Send + Sync {
     /// "folder_id" }`.
     async fn insert(&self, template: &Template) -> Result<(), StoreError>;
 
-    /// Replaces every field, provided that the stored template still has the version and the status of `decided_on`;
+    /// Replaces every field, provided that the stored template still has the version and the status of `expected`;
     /// commits the events with it. Fails as `insert`.
     async fn update(
         &self,
         template: &Template,
-        decided_on: &Template,
+        expected: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError>;
 

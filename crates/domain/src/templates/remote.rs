@@ -10,12 +10,12 @@ use super::{HeaderType, ParameterFormat, Template, TemplateType, TextParameter, 
 use crate::whatsapp::RemoteTemplate;
 
 /// The content of the platform's template in our fields.
-pub(super) fn with_components(remote: &RemoteTemplate, blank: Template) -> Template {
+pub(super) fn with_components(remote: &RemoteTemplate, new_draft: Template) -> Template {
     let format = parameter_format(remote);
     let mut template = Template {
         parameter_format: format.unwrap_or(ParameterFormat::Positional),
         unsupported: unsupported_parts(&remote.components, format),
-        ..blank
+        ..new_draft
     };
     for component in &remote.components {
         take_component(&mut template, component);

@@ -93,7 +93,7 @@ impl Templates {
                 errors.add(field, "is required");
             }
         }
-        let merged = validate::merge(self.blank(tenant), input, &Checked::All);
+        let merged = validate::merge(self.new_draft(tenant), input, &Checked::All);
         if let Err(FieldErrors(more)) = &merged {
             errors.0.extend(more.clone());
         }
@@ -115,7 +115,7 @@ impl Templates {
         let any = Template {
             name: "a".to_owned(),
             language: "pt".to_owned(),
-            ..self.blank(tenant)
+            ..self.new_draft(tenant)
         };
         validate::check_alone(any, input.clone())?;
         retry_on_conflict(WRITE_ATTEMPTS, async || {
@@ -280,7 +280,7 @@ impl Templates {
             .map(|template| (TemplateKey::from(&template), template))
             .collect();
         let changes = keys.into_iter().zip(remote).map(|(key, remote)| {
-            let change = reconcile(known.get(&key), remote, profile, self.blank(tenant));
+            let change = reconcile(known.get(&key), remote, profile, self.new_draft(tenant));
             (key, change)
         });
         Ok(changes.collect())
@@ -321,7 +321,7 @@ impl Templates {
         kept.await.err().unwrap_or(TemplateError::Overtaken)
     }
 
-    fn blank(&self, tenant: &Tenant) -> Template {
+    fn new_draft(&self, tenant: &Tenant) -> Template {
         let now = self.clock.now();
         Template {
             id: self.ids.next().into(),

@@ -64,17 +64,17 @@ pub enum SyncedTemplate {
     },
 }
 
-/// What follows for our template from the platform's; none when nothing does. `blank` is an empty template of the
+/// What follows for our template from the platform's; none when nothing does. `new_draft` is an empty template of the
 /// account.
 pub(super) fn reconcile(
     local: Option<&Template>,
     remote: &RemoteTemplate,
     profile: ProfileId,
-    blank: Template,
+    new_draft: Template,
 ) -> Option<SyncedTemplate> {
-    let now = blank.updated_at;
+    let now = new_draft.updated_at;
     let Some(local) = local else {
-        return Some(SyncedTemplate::New(taken_over(remote, profile, blank)));
+        return Some(SyncedTemplate::New(taken_over(remote, profile, new_draft)));
     };
     // The same name with another number of the account is another template.
     let same_id = local.meta_template_id.as_deref() == Some(remote.meta_template_id.as_str());
@@ -88,7 +88,7 @@ pub(super) fn reconcile(
         quality_score: remote.quality_score.clone().or_else(|| local.quality_score.clone()),
         ..local.clone()
     };
-    let judged = judged(known, remote, blank);
+    let judged = judged(known, remote, new_draft);
     (judged != *local).then_some(SyncedTemplate::Changed {
         template: Template {
             updated_at: now,
@@ -99,13 +99,13 @@ pub(super) fn reconcile(
 }
 
 /// With the platform's verdict, unless it was on something that has changed since.
-fn judged(known: Template, remote: &RemoteTemplate, blank: Template) -> Template {
+fn judged(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
     let verdict = platform_verdict(&remote.status).map(TemplateCommand::Verdict);
     match verdict.map(|verdict| transition(known.meta_status, verdict)) {
         Some(Ok(meta_status)) => Template {
             meta_status,
             rejection_reason: reason(remote, meta_status),
-            ..with_parameters(with_category(&known, remote.category.parse().ok()), remote, blank)
+            ..with_parameters(with_category(&known, remote.category.parse().ok()), remote, new_draft)
         },
         Some(Err(_)) | None => known,
     }
@@ -113,8 +113,8 @@ fn judged(known: Template, remote: &RemoteTemplate, blank: Template) -> Template
 
 /// What the template's messages need, as the platform has it. The texts follow only where their placeholders were read
 /// in another format; else the account's own numbering of header and body stays.
-fn with_parameters(known: Template, remote: &RemoteTemplate, blank: Template) -> Template {
-    let taken = with_components(remote, blank);
+fn with_parameters(known: Template, remote: &RemoteTemplate, new_draft: Template) -> Template {
+    let taken = with_components(remote, new_draft);
     let known = Template {
         unsupported: taken.unsupported,
         ..known
@@ -137,19 +137,19 @@ fn reason(remote: &RemoteTemplate, status: MetaStatus) -> Option<String> {
 }
 
 /// A template that was written elsewhere, in our fields.
-fn taken_over(remote: &RemoteTemplate, profile: ProfileId, blank: Template) -> Template {
+fn taken_over(remote: &RemoteTemplate, profile: ProfileId, new_draft: Template) -> Template {
     // What cannot be told apart must not be sent.
     let meta_status = platform_verdict(&remote.status).unwrap_or(MetaStatus::Disabled);
     Template {
         name: remote.name.clone(),
         language: remote.language.clone(),
-        category: remote.category.parse().unwrap_or(blank.category),
+        category: remote.category.parse().unwrap_or(new_draft.category),
         profile_id: Some(profile),
         meta_template_id: Some(remote.meta_template_id.clone()),
         meta_status,
         rejection_reason: reason(remote, meta_status),
         quality_score: remote.quality_score.clone(),
-        ..with_components(remote, blank)
+        ..with_components(remote, new_draft)
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    fn blank() -> Template {
+    fn new_draft() -> Template {
         Template {
             updated_at: LATER,
             variables: vec![],
@@ -191,7 +191,7 @@ mod tests {
     }
 
     fn changed(local: &Template, remote: &RemoteTemplate) -> Option<Template> {
-        match reconcile(Some(local), remote, PROFILE, blank()) {
+        match reconcile(Some(local), remote, PROFILE, new_draft()) {
             Some(SyncedTemplate::Changed { template, stops }) => {
                 assert_eq!((template.version, template.updated_at), (local.version, LATER));
                 assert_eq!(
@@ -290,7 +290,7 @@ mod tests {
             components: components.as_array().unwrap().clone(),
             ..remote()
         };
-        match reconcile(None, &remote, PROFILE, blank()) {
+        match reconcile(None, &remote, PROFILE, new_draft()) {
             Some(SyncedTemplate::New(template)) => template,
             other => panic!("{other:?}"),
         }
@@ -334,7 +334,7 @@ mod tests {
             ..remote()
         };
         for format in [Some("NAMED"), None] {
-            let Some(SyncedTemplate::New(template)) = reconcile(None, &named(format), PROFILE, blank()) else {
+            let Some(SyncedTemplate::New(template)) = reconcile(None, &named(format), PROFILE, new_draft()) else {
                 panic!()
             };
             assert_eq!(template.parameter_format, ParameterFormat::Named);

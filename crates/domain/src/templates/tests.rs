@@ -183,10 +183,10 @@ async fn submit(
     store.expect_find().return_once(move |_, _| Ok(Some(template)));
     store
         .expect_update()
-        .withf(|template, decided_on, events| {
+        .withf(|template, expected, events| {
             template.meta_status == MetaStatus::Pending
                 && template.meta_template_id.as_deref() == Some("594")
-                && decided_on.meta_status == MetaStatus::Draft
+                && expected.meta_status == MetaStatus::Draft
                 && matches!(events, [Event::Notification(_)])
         })
         .return_once(|_, _, _| write);
@@ -260,13 +260,13 @@ async fn a_change_during_the_submission_stays_and_the_platforms_id_is_kept() {
     store
         .expect_update()
         .times(1)
-        .withf(move |template, decided_on, events| {
+        .withf(move |template, expected, events| {
             let kept = Template {
                 meta_template_id: Some("594".into()),
                 profile_id: template.profile_id,
                 ..changed()
             };
-            *template == kept && *decided_on == changed() && events.is_empty()
+            *template == kept && *expected == changed() && events.is_empty()
         })
         .return_once(|_, _, _| Ok(Write::Done));
     let mut profiles = MockProfileStore::new();

@@ -65,7 +65,7 @@ impl Profiles {
         let change = checked(input)?;
         let token = change.access_token.clone().unwrap_or_default();
         let stored = StoredProfile {
-            profile: apply(self.blank(), change),
+            profile: apply(self.new_profile(), change),
             token: self.cipher.seal(&token),
             version: 1,
         };
@@ -95,7 +95,7 @@ impl Profiles {
         .await
     }
 
-    fn blank(&self) -> Profile {
+    fn new_profile(&self) -> Profile {
         let now = self.clock.now();
         Profile {
             id: self.ids.next().into(),

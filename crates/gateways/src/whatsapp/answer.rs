@@ -20,7 +20,7 @@ enum Class {
     /// This message fails.
     Fail,
     /// Every message of the run would fail.
-    Halt,
+    RunBlock,
     /// A fault of the platform: the message may have gone out.
     Ambiguous,
 }
@@ -30,11 +30,11 @@ fn classify(code: i64) -> Option<Class> {
     Some(match code {
         4 | 80_007 | 130_429 | 131_056 => Class::Retry,
         // Token and permissions.
-        0 | 3 | 10 | 190 | 200..=299 | 131_005 => Class::Halt,
+        0 | 3 | 10 | 190 | 200..=299 | 131_005 => Class::RunBlock,
         // The account: locked, restricted, misclassifying, not paying, its number not registered.
-        368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => Class::Halt,
+        368 | 130_497 | 131_031 | 131_042 | 131_064 | 133_010 | 133_016 => Class::RunBlock,
         // The template: how many parameters it has, its absence, its state.
-        132_000 | 132_001 | 132_015 | 132_016 => Class::Halt,
+        132_000 | 132_001 | 132_015 | 132_016 => Class::RunBlock,
         // The message or its parameters, which hold what is known of one contact.
         33 | 100 | 131_008 | 131_009 | 131_021 | 131_051 | 131_052 | 131_053 => Class::Fail,
         132_005 | 132_007 | 132_012 | 132_018 | 135_000 => Class::Fail,
@@ -96,7 +96,7 @@ fn refused(answer: &GatewayResponse, GraphError { code, message }: GraphError) -
             retry_after: wanted_wait(answer),
         },
         Class::Fail => SendOutcome::Failed { code, message },
-        Class::Halt => SendOutcome::Halted { code, message },
+        Class::RunBlock => SendOutcome::RunBlocked { code, message },
         Class::Ambiguous => SendOutcome::Unknown {
             detail: format!("HTTP {status}, code {code}: {message}"),
         },
@@ -115,7 +115,7 @@ fn unreadable(answer: &GatewayResponse) -> SendOutcome {
             retry_after: wanted_wait(answer),
         },
         408 => SendOutcome::Unknown { detail: message },
-        400..=499 => SendOutcome::Barred { detail: message },
+        400..=499 => SendOutcome::OpaqueRejection { detail: message },
         _ => SendOutcome::Unknown { detail: message },
     }
 }
@@ -123,7 +123,7 @@ fn unreadable(answer: &GatewayResponse) -> SendOutcome {
 fn accepted(body: &Value) -> SendOutcome {
     let text = |path: &str| body.pointer(path).and_then(Value::as_str);
     if text("/messages/0/message_status") == Some("paused") {
-        return SendOutcome::Halted {
+        return SendOutcome::RunBlocked {
             code: TEMPLATE_PAUSED,
             message: "the platform has paused the template".into(),
         };
@@ -177,7 +177,7 @@ mod tests {
         let table: [(Class, &[i64]); 4] = [
             (Class::Retry, &[4, 80_007, 130_429, 131_056]),
             (
-                Class::Halt,
+                Class::RunBlock,
                 &[
                     0, 190, 3, 10, 200, 250, 299, 131_005, 131_064, 368, 131_031, 130_497, 131_042, 132_000, 132_001,
                     132_015, 132_016, 133_010, 133_016,
@@ -198,7 +198,7 @@ mod tests {
                 let outcome = coded(400, *code);
                 let fits = match (class, &outcome) {
                     (Class::Retry, SendOutcome::Throttled { code: kept, .. }) => *kept == Some(*code),
-                    (Class::Halt, SendOutcome::Halted { code: kept, .. }) => kept == code,
+                    (Class::RunBlock, SendOutcome::RunBlocked { code: kept, .. }) => kept == code,
                     (Class::Fail, SendOutcome::Failed { code: kept, .. }) => kept == code,
                     (Class::Ambiguous, SendOutcome::Unknown { .. }) => true,
                     _ => false,
@@ -270,7 +270,7 @@ mod tests {
             ] {
                 let outcome = answered(status, body, None);
                 assert!(
-                    matches!(outcome, SendOutcome::Barred { .. }),
+                    matches!(outcome, SendOutcome::OpaqueRejection { .. }),
                     "{status} {body}: {outcome:?}"
                 );
             }
@@ -298,7 +298,7 @@ mod tests {
         let paused = r#"{"messages":[{"id":"wamid.1","message_status":"paused"}]}"#;
         assert!(matches!(
             answered(200, paused, None),
-            SendOutcome::Halted {
+            SendOutcome::RunBlocked {
                 code: TEMPLATE_PAUSED,
                 ..
             }

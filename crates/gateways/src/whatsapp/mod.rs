@@ -92,7 +92,7 @@ impl CloudApi {
 
     async fn attempt(&self, line: &Line, body: &Value) -> SendOutcome {
         let Some(base) = &self.base else {
-            return SendOutcome::Halted {
+            return SendOutcome::RunBlocked {
                 code: 0,
                 message: format!("{NAME} is not configured"),
             };
@@ -100,7 +100,7 @@ impl CloudApi {
         let url = format!("{base}/{}/messages", segment(&line.phone_number_id));
         match self.post(url, &line.token, body) {
             Ok(request) => answer::outcome(self.http.call(request).await, &line.token),
-            Err(error) => SendOutcome::Halted {
+            Err(error) => SendOutcome::RunBlocked {
                 code: TOKEN_INVALID,
                 message: error.to_string(),
             },

@@ -9,7 +9,7 @@ pub(super) struct SendMetrics {
     accepted: Counter,
     failed: Counter,
     throttled: Counter,
-    halted: Counter,
+    run_blocked: Counter,
     unknown: Counter,
 }
 
@@ -20,7 +20,7 @@ impl SendMetrics {
             accepted: count("accepted"),
             failed: count("failed"),
             throttled: count("throttled"),
-            halted: count("halted"),
+            run_blocked: count("halted"),
             unknown: count("unknown"),
         }
     }
@@ -30,8 +30,8 @@ impl SendMetrics {
             SendOutcome::Accepted { .. } => &self.accepted,
             SendOutcome::Failed { .. } => &self.failed,
             SendOutcome::Throttled { .. } => &self.throttled,
-            SendOutcome::Halted { .. } => &self.halted,
-            SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => &self.unknown,
+            SendOutcome::RunBlocked { .. } => &self.run_blocked,
+            SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => &self.unknown,
         };
         count.increment(1);
     }

@@ -150,7 +150,9 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
         (error(131_047), |end| {
             matches!(end, SendOutcome::Failed { code: 131_047, .. })
         }),
-        (error(190), |end| matches!(end, SendOutcome::Halted { code: 190, .. })),
+        (error(190), |end| {
+            matches!(end, SendOutcome::RunBlocked { code: 190, .. })
+        }),
         (FaultKind::Throttle, |end| matches!(end, SendOutcome::Throttled { .. })),
         (FaultKind::Hang { ms: 60_000 }, |end| {
             matches!(end, SendOutcome::Unknown { .. })
@@ -164,7 +166,7 @@ async fn a_text_goes_out_once_and_ends_as_a_template_does() {
         assert_eq!(platform.sends().len(), position + 3);
     }
     let unset = api(None).send_text(&line, &to_phone).await;
-    assert!(matches!(unset, SendOutcome::Halted { code: 0, .. }), "{unset:?}");
+    assert!(matches!(unset, SendOutcome::RunBlocked { code: 0, .. }), "{unset:?}");
 }
 
 #[tokio::test]
@@ -227,24 +229,30 @@ async fn one_recipients_refusal_fails_that_one() {
 }
 
 #[tokio::test]
-async fn what_concerns_every_message_halts() {
+async fn what_concerns_every_message_blocks_the_run() {
     let platform = platform();
     let gateway = api(Some(&platform.base_url()));
     let outcome = gateway.send_template(&line("expired"), &message()).await;
-    assert!(matches!(outcome, SendOutcome::Halted { code: 190, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
+        "{outcome:?}"
+    );
     platform.add_template(&json!({ "name": "other", "language": "pt_BR", "category": "UTILITY", "components": [] }));
     let outcome = sent(&platform).await;
     assert!(
-        matches!(outcome, SendOutcome::Halted { code: 132_001, .. }),
+        matches!(outcome, SendOutcome::RunBlocked { code: 132_001, .. }),
         "{outcome:?}"
     );
     let outcome = gateway.send_template(&line("a\nb"), &message()).await;
     assert!(
-        matches!(outcome, SendOutcome::Halted { code: 190, .. }),
+        matches!(outcome, SendOutcome::RunBlocked { code: 190, .. }),
         "no header can hold it: {outcome:?}"
     );
     let outcome = api(None).send_template(&line("token"), &message()).await;
-    assert!(matches!(outcome, SendOutcome::Halted { code: 0, .. }), "{outcome:?}");
+    assert!(
+        matches!(outcome, SendOutcome::RunBlocked { code: 0, .. }),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use diesel::OptionalExtension;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{Bool, Jsonb, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Audience, Blank, Field, QueuedRun, Recipient};
+use recado_domain::campaigns::{Audience, Field, QueuedRun, Recipient, RequiredPlaceholder};
 use recado_domain::shared::{AccountId, CampaignId, StoreError};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -60,15 +60,15 @@ fn bound<'a>(query: Sql<'a>, audience: &Audience) -> Sql<'a> {
 /// So many sends are made while the freeze is waited for: all of most audiences.
 const FROZEN_AS_SENDS: i32 = 5000;
 
-/// The others are kept as lists of so many contacts.
-const PART: i32 = 2000;
+/// The others are stored as recipient batches of so many contacts.
+const RECIPIENT_BATCH: i32 = 2000;
 
 /// The id of the send of campaign `$2` to contact `c.id`: a UUID of version 8, whose content is one's own affair.
 const SEND_ID: &str = "overlay(overlay(md5($2::text || c.id::text) PLACING '8' FROM 13) PLACING 'a' FROM 17)::uuid";
 
-/// Fixes who it goes to, and returns how many. The first get their sends, and the others a place in the lists that
-/// [`unfold`] makes sends of: a list costs a hundredth of its sends, so that the first message of a large campaign does
-/// not wait for the last one's row.
+/// Fixes who it goes to, and returns how many. The first get their sends, and the others an entry of the batches
+/// that [`materialize_sends`] makes sends of: a batch costs a hundredth of its sends, so that the first message of a
+/// large campaign does not wait for the last one's row.
 pub(super) async fn freeze(
     conn: &mut AsyncPgConnection,
     account: AccountId,
@@ -91,14 +91,22 @@ pub(super) async fn freeze(
          SELECT cardinality(ids)::bigint AS n FROM chosen",
         chosen = chosen(5),
     );
-    let query = sql(text).bind(account).bind(campaign).bind(FROZEN_AS_SENDS).bind(PART);
+    let query = sql(text)
+        .bind(account)
+        .bind(campaign)
+        .bind(FROZEN_AS_SENDS)
+        .bind(RECIPIENT_BATCH);
     let frozen: Number = bound(query, audience).get_result(conn).await?;
     Ok(frozen.n)
 }
 
-/// Makes the sends of the first list that is left of a campaign's audience; false when none is. Their ids follow from
+/// Makes the sends of a campaign's first recipient batch; false when none is left. Their ids follow from
 /// campaign and contact. Waits for whoever makes them just now.
-pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, campaign: CampaignId) -> DbResult<bool> {
+pub(super) async fn materialize_sends(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    campaign: CampaignId,
+) -> DbResult<bool> {
     let made = sql(format!(
         "WITH part AS (
            DELETE FROM campaign_audiences WHERE account_id = $1 AND campaign_id = $2
@@ -116,8 +124,8 @@ pub(super) async fn unfold(conn: &mut AsyncPgConnection, account: AccountId, cam
     Ok(made > 0)
 }
 
-/// A campaign, of any account, whose audience has lists left.
-pub(super) async fn folded(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
+/// A campaign, of any account, that has recipient batches left.
+pub(super) async fn run_with_recipient_batches(conn: &mut AsyncPgConnection) -> DbResult<Option<QueuedRun>> {
     let found: Option<RunRow> = sql("SELECT account_id, campaign_id FROM campaign_audiences
          ORDER BY account_id, campaign_id LIMIT 1")
     .get_result(conn)
@@ -126,14 +134,15 @@ pub(super) async fn folded(conn: &mut AsyncPgConnection) -> DbResult<Option<Queu
     Ok(found.map(QueuedRun::from))
 }
 
-/// [`unfold`] for who does not hold the run: it cannot end meanwhile, and count a list as well as its sends.
-pub(super) async fn unfold_from_outside(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
+/// [`materialize_sends`] for who does not hold the run: it cannot end meanwhile, and count a batch
+/// as well as its sends.
+pub(super) async fn materialize_sends_without_lease(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<bool> {
     sql("SELECT 1 FROM campaign_queue WHERE account_id = $1 AND campaign_id = $2 FOR KEY SHARE")
         .bind(run.account_id)
         .bind(run.campaign_id)
         .execute(&mut *conn)
         .await?;
-    unfold(conn, run.account_id, run.campaign_id).await
+    materialize_sends(conn, run.account_id, run.campaign_id).await
 }
 
 /// How many a freeze would make.
@@ -184,9 +193,9 @@ pub(super) async fn leaves_empty(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     audience: &Audience,
-    blanks: &[Blank],
+    required_placeholders: &[RequiredPlaceholder],
 ) -> DbResult<Vec<String>> {
-    if blanks.is_empty() {
+    if required_placeholders.is_empty() {
         return Ok(vec![]);
     }
     // What stands behind the offset is looked at for each placeholder until one is found, and never as a whole.
@@ -203,15 +212,18 @@ pub(super) async fn leaves_empty(
          ORDER BY b.place",
         chosen = chosen(4),
     );
-    let query = sql(text).bind(account).bind(questions(blanks)).bind(SPACES);
+    let query = sql(text)
+        .bind(account)
+        .bind(questions(required_placeholders))
+        .bind(SPACES);
     let empty = bound(query, audience).load::<Word>(conn).await?;
     Ok(empty.into_iter().map(|row| row.word).collect())
 }
 
-fn questions(blanks: &[Blank]) -> Value {
-    let questions = blanks.iter().enumerate().map(|(place, blank)| {
-        let has = |wanted: &[Field]| blank.fields.iter().any(|field| wanted.contains(field));
-        let keys: Vec<&str> = blank
+fn questions(required_placeholders: &[RequiredPlaceholder]) -> Value {
+    let questions = required_placeholders.iter().enumerate().map(|(place, required)| {
+        let has = |wanted: &[Field]| required.fields.iter().any(|field| wanted.contains(field));
+        let keys: Vec<&str> = required
             .fields
             .iter()
             .filter_map(|field| match field {
@@ -221,7 +233,7 @@ fn questions(blanks: &[Blank]) -> Value {
             .collect();
         json!({
             "place": place,
-            "placeholder": blank.placeholder,
+            "placeholder": required.placeholder,
             "name": has(&[Field::Name, Field::FirstName]),
             "phone": has(&[Field::Phone]),
             "email": has(&[Field::Email]),

@@ -131,14 +131,14 @@ pub(super) async fn abandon(conn: &mut AsyncPgConnection, run: QueuedRun, worker
     .execute(&mut *conn)
     .await?;
     if abandoned > 0 {
-        doubt_started(conn, run.account_id, run.campaign_id).await?;
+        mark_unknown(conn, run.account_id, run.campaign_id).await?;
     }
     Ok(())
 }
 
 /// What was started and not recorded becomes unknown. No index knows such sends, and all of the run are looked at: it
 /// happens after a crash alone, and to the few that a cancel overtakes.
-pub(super) async fn doubt_started(
+pub(super) async fn mark_unknown(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     campaign: CampaignId,
@@ -224,7 +224,7 @@ pub(super) async fn claim(
     }
     let mut rows = due(conn, run, after, size).await?;
     // Its lists follow what has its sends already, and somebody else mostly makes them in time.
-    while rows.is_empty() && audience::unfold(conn, run.account_id, run.campaign_id).await? {
+    while rows.is_empty() && audience::materialize_sends(conn, run.account_id, run.campaign_id).await? {
         rows = due(conn, run, after, size).await?;
     }
     if rows.is_empty() {

@@ -1,31 +1,32 @@
 //! Campaigns, their sends, and the runs that send them.
 //!
-//! Locks are taken in one order everywhere: campaign, its template, its place in the queue, sends by id, contacts, counters,
+//! Locks are taken in one order everywhere: campaign, its template, its queue entry, sends by id, contacts, counters,
 //! the month's usage. Contacts come before counters, because an import may hold a contact for long, and whoever holds a
 //! counter of a campaign keeps all that happens in it waiting.
-//! Of counters and usage a transaction writes one slot of each: slot 0 where places are reserved, else that of the moment.
-//! A pending send holds a place in the month's quota while its campaign is sending or once it was started; whatever
-//! ends that, ends the place in the same transaction.
+//! Of counters and usage a transaction writes one slot of each: slot 0 where messages are reserved, else that of
+//! the moment.
+//! A pending send holds a reservation of the month's quota while its campaign is sending or once it was started;
+//! whatever ends that, ends the reservation in the same transaction.
 
 mod audience;
 mod claims;
 mod contents;
-mod ending;
-mod paces;
+mod end;
 mod preview;
+mod record_and_start;
 mod retries;
 mod rows;
 mod runs;
+mod send_slots;
 mod sends;
-mod starting;
+mod start;
 mod store;
-mod trial;
-mod turns;
+mod test_send;
 mod usage;
 
-pub(crate) use ending::{pause_template, under_way_with};
-pub use paces::PgPaces;
+pub(crate) use end::{pause_template, under_way_with};
 pub use runs::PgRuns;
+pub use send_slots::PgSendSlots;
 pub(crate) use sends::{Settlement, lock_sends};
 pub use store::PgCampaigns;
-pub use trial::PgTrials;
+pub use test_send::PgTestSends;

@@ -1,7 +1,9 @@
 //! What a run would be, read in one transaction that cannot write.
 
 use diesel_async::{AsyncPgConnection, SimpleAsyncConnection};
-use recado_domain::campaigns::{Command, RetryReport, RetryRequest, Survey, SurveyedContact, blanks, transition};
+use recado_domain::campaigns::{
+    Command, PreviewFacts, PreviewRecipient, RetryReport, RetryRequest, required_placeholders, transition,
+};
 use recado_domain::shared::{AccountId, CampaignId};
 
 use super::audience;
@@ -12,12 +14,12 @@ use crate::errors::DbResult;
 const ONE_MOMENT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
 /// The first of a transaction; the number of its statements depends on nothing.
-pub(super) async fn survey(
+pub(super) async fn preview_facts(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     id: CampaignId,
     first: i64,
-) -> DbResult<Option<Survey>> {
+) -> DbResult<Option<PreviewFacts>> {
     conn.batch_execute(ONE_MOMENT).await?;
     let Some(facts) = runs::facts(conn, account, id).await? else {
         return Ok(None);
@@ -25,7 +27,7 @@ pub(super) async fn survey(
     let audience = facts.campaign.audience();
     let mut contacts = Vec::new();
     for row in audience::first(conn, account, &audience, first).await? {
-        contacts.push(SurveyedContact {
+        contacts.push(PreviewRecipient {
             id: row.id.into(),
             recipient: row.try_into()?,
         });
@@ -35,11 +37,11 @@ pub(super) async fn survey(
         Ok(_) => retries::forecast(conn, account, id, None, &RetryRequest::default()).await?,
         Err(_) => RetryReport::default(),
     };
-    Ok(Some(Survey {
+    Ok(Some(PreviewFacts {
         recipients: audience::count(conn, account, &audience).await?,
         first: contacts,
         deleted_segment: audience::deleted_segment(conn, account, &audience).await?,
-        empty: audience::leaves_empty(conn, account, &audience, &blanks(&facts)).await?,
+        empty: audience::leaves_empty(conn, account, &audience, &required_placeholders(&facts)).await?,
         used: usage::used(conn, account, month).await?,
         retry,
         facts,

@@ -219,7 +219,7 @@ pub(super) async fn schedule(
     .bind(account)
     .bind(id)
     .bind(campaign.status.as_str())
-    .bind(schedule.decided_on)
+    .bind(schedule.expected_version)
     .bind(campaign.retry_scheduled_at)
     .bind(campaign.updated_at)
     .execute(&mut *conn)

@@ -7,7 +7,7 @@ use diesel::prelude::{
 };
 use diesel::sql_types::{BigInt, Nullable, Text, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{Announced, Campaign, QueuedRun, Scheduler, SendCounts};
+use recado_domain::campaigns::{Campaign, QueuedRun, QueuedStart, Scheduler, SendCounts};
 use recado_domain::shared::{AccountId, Actor, CampaignId, StoreError};
 use serde_json::Value;
 use time::{Date, OffsetDateTime};
@@ -259,7 +259,7 @@ pub(super) async fn counts(
 }
 
 #[derive(QueryableByName)]
-pub(super) struct PlaceRow {
+pub(super) struct QueueEntryRow {
     #[diesel(sql_type = Text)]
     trigger: String,
     #[diesel(sql_type = Nullable<SqlUuid>)]
@@ -270,8 +270,8 @@ pub(super) struct PlaceRow {
     support_admin: Option<String>,
 }
 
-/// Who began a run, and how, as its place in the queue has it. `further` is what else is wanted of the place, or its lock.
-pub(super) fn placed<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
+/// Who began a run, and how, as its queue entry has it. `further` is what else is wanted of the entry, or its lock.
+pub(super) fn queue_entry_query<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
     sql(format!(
         "SELECT trigger, user_id, ip_address, support_admin FROM campaign_queue
          WHERE account_id = $1 AND campaign_id = $2 {further}"
@@ -281,15 +281,15 @@ pub(super) fn placed<'a>(run: QueuedRun, further: &'static str) -> Sql<'a> {
 }
 
 /// The same, for those who read it as part of something else.
-pub(super) async fn place(conn: &mut AsyncPgConnection, place: Sql<'_>) -> DbResult<Option<Announced>> {
-    let row: Option<PlaceRow> = place.get_result(conn).await.optional()?;
-    Ok(row.map(Announced::try_from).transpose()?)
+pub(super) async fn queue_entry(conn: &mut AsyncPgConnection, query: Sql<'_>) -> DbResult<Option<QueuedStart>> {
+    let row: Option<QueueEntryRow> = query.get_result(conn).await.optional()?;
+    Ok(row.map(QueuedStart::try_from).transpose()?)
 }
 
-impl TryFrom<PlaceRow> for Announced {
+impl TryFrom<QueueEntryRow> for QueuedStart {
     type Error = StoreError;
 
-    fn try_from(row: PlaceRow) -> Result<Self, StoreError> {
+    fn try_from(row: QueueEntryRow) -> Result<Self, StoreError> {
         let (ip_address, support_admin) = (row.ip_address, row.support_admin);
         Ok(Self {
             trigger: parse_enum(&row.trigger)?,

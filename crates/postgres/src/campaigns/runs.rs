@@ -8,8 +8,8 @@ use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Bool, Date as SqlDate, Nullable, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, DueRetry, NEVER_CONFIRMED, QueuedRun, ResumeFacts,
-    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunQuota, RunReport, RunRetry, RunStart, RunStore,
+    Campaign, CampaignStatus, Claim, DueRetry, EnqueueStart, NEVER_CONFIRMED, QueuedRun, QueuedStart, ResumeFacts,
+    RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunQuota, RunReport, RunRetry, RunStart, RunStore,
     SendResult, StartOutcome, Started,
 };
 use recado_domain::shared::{
@@ -20,9 +20,9 @@ use time::{Date, Duration};
 use uuid::Uuid;
 
 use super::contents::Contents;
+use super::record_and_start::is_plain;
 use super::sends::{Settlement, lock_sends};
-use super::turns::is_plain;
-use super::{audience, claims, contents, ending, retries, rows, starting, turns, usage};
+use super::{audience, claims, contents, end, record_and_start, retries, rows, start, usage};
 use crate::contacts::{learn_wa_ids, withdraw};
 use crate::errors::DbResult;
 use crate::pool::{OwnerPool, TenantPool};
@@ -60,29 +60,29 @@ impl RunStore for PgRuns {
     }
 
     async fn start(&self, start: &RunStart, worker: Option<Uuid>, lease: Duration) -> Result<StartOutcome, StoreError> {
-        in_tenant!(self.tenants, start.campaign.account_id, |conn| starting::start(conn, start, worker, lease),
+        in_tenant!(self.tenants, start.campaign.account_id, |conn| start::start(conn, start, worker, lease),
             unless StartOutcome::Refused(_) | StartOutcome::Changed | StartOutcome::Missing)
     }
 
-    async fn announce(&self, announcement: &Announcement) -> Result<Write<CampaignStatus>, StoreError> {
-        let account = announcement.campaign.account_id;
-        in_tenant!(self.tenants, account, |conn| starting::announce(conn, announcement))
+    async fn enqueue_start(&self, start_request: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError> {
+        let account = start_request.campaign.account_id;
+        in_tenant!(self.tenants, account, |conn| start::enqueue_start(conn, start_request))
     }
 
-    async fn announced(&self, run: QueuedRun) -> Result<Option<Announced>, StoreError> {
-        let place = starting::announced(run);
-        let row: Option<rows::PlaceRow> = self.tenants.read_row_if_any(run.account_id, place).await?;
-        row.map(Announced::try_from).transpose()
+    async fn queued_start(&self, run: QueuedRun) -> Result<Option<QueuedStart>, StoreError> {
+        let query = start::queued_start(run);
+        let row: Option<rows::QueueEntryRow> = self.tenants.read_row_if_any(run.account_id, query).await?;
+        row.map(QueuedStart::try_from).transpose()
     }
 
-    async fn give_up(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| ending::give_up(
+    async fn abort_start(&self, run: QueuedRun, status: CampaignStatus, events: &[Event]) -> Result<(), StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| end::abort_start(
             conn, run, status, events
         ))
     }
 
     async fn retry(&self, run_retry: &RunRetry) -> Result<RetryOutcome, StoreError> {
-        in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| starting::retry(conn, run_retry),
+        in_tenant!(self.tenants, run_retry.campaign.account_id, |conn| start::retry(conn, run_retry),
             unless RetryOutcome::Refused(_) | RetryOutcome::Missing)
     }
 
@@ -136,8 +136,8 @@ impl RunStore for PgRuns {
         on_owner!(self.owner, |conn| claims::waiting(conn))
     }
 
-    async fn material(&self, run: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| material(conn, run))
+    async fn inputs(&self, run: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
+        in_tenant!(self.tenants, run.account_id, |conn| inputs(conn, run))
     }
 
     async fn claim(
@@ -165,7 +165,9 @@ impl RunStore for PgRuns {
             let other: Vec<(SendId, SendResult)> = other.into_iter().cloned().collect();
             self.record(run, &other).await?;
         }
-        on_owner!(self.owner, |conn| turns::turn(conn, run, worker, &plain, next))
+        on_owner!(self.owner, |conn| record_and_start::record_and_start(
+            conn, run, worker, &plain, next
+        ))
     }
 
     async fn record(&self, run: QueuedRun, results: &[(SendId, SendResult)]) -> Result<(), StoreError> {
@@ -176,19 +178,19 @@ impl RunStore for PgRuns {
     }
 
     async fn pause(&self, run: QueuedRun, reason: &str, events: &[Event]) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| ending::pause(
+        in_tenant!(self.tenants, run.account_id, |conn| end::pause(
             conn, run, reason, events
         ))
     }
 
     async fn pause_template(&self, account: AccountId, template: TemplateId, reason: &str) -> Result<(), StoreError> {
-        in_tenant!(self.tenants, account, |conn| ending::pause_template(
+        in_tenant!(self.tenants, account, |conn| end::pause_template(
             conn, account, template, reason
         ))
     }
 
     async fn finish(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
-        in_tenant!(self.tenants, run.account_id, |conn| ending::finish(conn, run))
+        in_tenant!(self.tenants, run.account_id, |conn| end::finish(conn, run))
     }
 
     async fn report(&self, run: QueuedRun) -> Result<Option<RunReport>, StoreError> {
@@ -215,19 +217,21 @@ impl RunStore for PgRuns {
         ))
     }
 
-    async fn unfold(&self) -> Result<bool, StoreError> {
-        match on_owner!(self.owner, |conn| audience::folded(conn))? {
-            Some(run) => in_tenant!(self.tenants, run.account_id, |conn| audience::unfold_from_outside(
-                conn, run
-            )),
+    async fn materialize_sends(&self) -> Result<bool, StoreError> {
+        match on_owner!(self.owner, |conn| audience::run_with_recipient_batches(conn))? {
+            Some(run) => in_tenant!(self.tenants, run.account_id, |conn| {
+                audience::materialize_sends_without_lease(conn, run)
+            }),
             None => Ok(false),
         }
     }
 
     async fn fail_unknown(&self, ttl: Duration, limit: i64) -> Result<u64, StoreError> {
         let mut failed = 0;
-        for (account, sends) in self.in_doubt(ttl, limit).await? {
-            failed += in_tenant!(self.sends, account, |conn| fail_doubtful(conn, account, &sends, ttl))?;
+        for (account, sends) in self.unknown_sends(ttl, limit).await? {
+            failed += in_tenant!(self.sends, account, |conn| fail_unknown_sends(
+                conn, account, &sends, ttl
+            ))?;
         }
         Ok(failed)
     }
@@ -242,9 +246,9 @@ struct KeyRow {
 }
 
 impl PgRuns {
-    /// Sends in doubt for longer than this, across accounts, longest first. What is started and belongs to no run under
-    /// way is noted as unknown by whoever ended that.
-    async fn in_doubt(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
+    /// Sends whose outcome is unknown for longer than this, across accounts, longest first. What is started and
+    /// belongs to no run under way is noted as unknown by whoever ended that.
+    async fn unknown_sends(&self, ttl: Duration, limit: i64) -> Result<BTreeMap<AccountId, Vec<Uuid>>, StoreError> {
         let query = sql("SELECT account_id, id FROM campaign_sends
              WHERE unknown_at <= now() - $1 * interval '1 microsecond' AND status = 'pending'
              ORDER BY unknown_at LIMIT $2")
@@ -258,12 +262,17 @@ impl PgRuns {
     }
 }
 
-async fn fail_doubtful(conn: &mut AsyncPgConnection, account: AccountId, ids: &[Uuid], ttl: Duration) -> DbResult<u64> {
+async fn fail_unknown_sends(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    ids: &[Uuid],
+    ttl: Duration,
+) -> DbResult<u64> {
     let mut sends = lock_sends(conn, account, ids.to_vec(), vec![]).await?;
     let mut failed = 0;
     for send in sends.iter_mut() {
         // News may have come since it was found.
-        let Some(since) = send.in_doubt_since() else { continue };
+        let Some(since) = send.unknown_since() else { continue };
         if since.checked_add(ttl).is_some_and(|end| end <= send.now()) {
             send.give_up(NEVER_CONFIRMED);
             failed += 1;
@@ -319,7 +328,7 @@ async fn report(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option
     Ok(Some(report))
 }
 
-async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunMaterial>> {
+async fn inputs(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Option<RunInputs>> {
     let account = run.account_id;
     let Some(row) = rows::one(conn, account, run.campaign_id).await? else {
         return Ok(None);
@@ -331,7 +340,7 @@ async fn material(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbResult<Opti
         Some(profile) => whatsapp::one_profile(conn, account, profile).await?,
         None => None,
     };
-    Ok(Some(RunMaterial {
+    Ok(Some(RunInputs {
         campaign,
         template,
         profile,

@@ -96,7 +96,7 @@ impl LockedSend {
     }
 
     /// Since when nobody knows what became of it; none while it waits and once it is known.
-    pub(crate) fn in_doubt_since(&self) -> Option<OffsetDateTime> {
+    pub(crate) fn unknown_since(&self) -> Option<OffsetDateTime> {
         let started = self.row.started_at.filter(|_| self.status == SendStatus::Pending)?;
         Some(self.row.unknown_at.unwrap_or(started))
     }
@@ -114,8 +114,8 @@ impl LockedSend {
         }
     }
 
-    /// Whether a place in the month's quota is kept for it.
-    fn holds_place(&self) -> bool {
+    /// Whether a message of the month's quota is reserved for it.
+    fn holds_reservation(&self) -> bool {
         self.status == SendStatus::Pending && (self.row.sending || self.row.started_at.is_some())
     }
 
@@ -268,7 +268,7 @@ pub(crate) async fn lock_sends(
             changed: false,
             learned: false,
         };
-        send.held_before = send.holds_place();
+        send.held_before = send.holds_reservation();
         sends.push(send);
     }
     Ok(LockedSends(sends))
@@ -331,7 +331,7 @@ impl Settlement {
             if let Some(month) = send.row.quota_month {
                 let delta = usage.entry(month).or_default();
                 delta.sent += i64::from(accepted(send.status)) - i64::from(accepted(send.before));
-                delta.reserved += i64::from(send.holds_place()) - i64::from(send.held_before);
+                delta.reserved += i64::from(send.holds_reservation()) - i64::from(send.held_before);
             }
         }
         usage.retain(|_, delta| delta.sent != 0 || delta.reserved != 0);

@@ -7,8 +7,8 @@ use diesel::prelude::{ExpressionMethods, PgSortExpressionMethods, QueryDsl, Quer
 use diesel::sql_types::{BigInt, Bool, Jsonb, Nullable, Text, Timestamptz, Uuid as SqlUuid};
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use recado_domain::campaigns::{
-    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, SendContact,
-    SendCounts, SendStatus, Survey,
+    Campaign, CampaignQuery, CampaignSend, CampaignSort, CampaignStatus, CampaignStore, Failure, PreviewFacts,
+    SendContact, SendCounts, SendStatus,
 };
 use recado_domain::shared::{AccountId, CampaignId, Event, Page, PageQuery, StoreError, Write};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use time::{Date, OffsetDateTime};
 use uuid::Uuid;
 
 use super::rows::{self, CampaignRow, Content, CountsRow};
-use super::{claims, ending, preview, retries};
+use super::{claims, end, preview, retries};
 use crate::errors::{DbResult, parse_enum};
 use crate::outbox;
 use crate::pool::TenantPool;
@@ -135,7 +135,7 @@ pub(super) async fn stale(
 async fn update(
     conn: &mut AsyncPgConnection,
     campaign: &Campaign,
-    decided_on: &Campaign,
+    expected: &Campaign,
     events: &[Event],
 ) -> DbResult<Write<CampaignStatus>> {
     let (account, id) = (campaign.account_id, campaign.id);
@@ -143,8 +143,8 @@ async fn update(
         .filter(campaigns::account_id.eq(account.0))
         .filter(campaigns::id.eq(id.0))
         .filter(campaigns::deleted_at.is_null())
-        .filter(campaigns::status.eq(decided_on.status.as_str()))
-        .filter(campaigns::version.eq(decided_on.version));
+        .filter(campaigns::status.eq(expected.status.as_str()))
+        .filter(campaigns::version.eq(expected.version));
     let month: Option<Option<Date>> = diesel::update(guarded)
         .set((
             Content::try_from(campaign)?,
@@ -157,13 +157,13 @@ async fn update(
     let Some(month) = month else {
         return stale(conn, account, id).await;
     };
-    if campaign.status == CampaignStatus::Cancelled && decided_on.status == CampaignStatus::Sending {
-        ending::end_run(conn, account, id, month).await?;
+    if campaign.status == CampaignStatus::Cancelled && expected.status == CampaignStatus::Sending {
+        end::end_run(conn, account, id, month).await?;
     }
-    if campaign.paused_at.is_none() && decided_on.paused_at.is_some() {
+    if campaign.paused_at.is_none() && expected.paused_at.is_some() {
         claims::end_delay(conn, account, id).await?;
     }
-    if campaign.retry_scheduled_at.is_none() && decided_on.retry_scheduled_at.is_some() {
+    if campaign.retry_scheduled_at.is_none() && expected.retry_scheduled_at.is_some() {
         retries::unschedule(conn, account, id).await?;
     }
     outbox::append(conn, account, events).await?;
@@ -333,11 +333,11 @@ impl CampaignStore for PgCampaigns {
     async fn update(
         &self,
         campaign: &Campaign,
-        decided_on: &Campaign,
+        expected: &Campaign,
         events: &[Event],
     ) -> Result<Write<CampaignStatus>, StoreError> {
         in_tenant!(self.0, campaign.account_id, |conn| update(
-            conn, campaign, decided_on, events
+            conn, campaign, expected, events
         ))
     }
 
@@ -352,8 +352,13 @@ impl CampaignStore for PgCampaigns {
         ))
     }
 
-    async fn survey(&self, account: AccountId, id: CampaignId, first: i64) -> Result<Option<Survey>, StoreError> {
-        in_tenant!(self.0.with_custom_plans(), account, |conn| preview::survey(
+    async fn preview_facts(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        first: i64,
+    ) -> Result<Option<PreviewFacts>, StoreError> {
+        in_tenant!(self.0.with_custom_plans(), account, |conn| preview::preview_facts(
             conn, account, id, first
         ))
     }

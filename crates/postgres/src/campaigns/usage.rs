@@ -88,7 +88,7 @@ pub(super) async fn reserve(
 }
 
 /// Takes one of them for a test, as `reserve` does.
-pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
+pub(super) async fn reserve_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql(
         "INSERT INTO message_usage_slots AS u (account_id, month, tests) VALUES ($1, $2, 1)
          ON CONFLICT (account_id, month, slot) DO UPDATE SET tests = u.tests + 1",
@@ -101,7 +101,7 @@ pub(super) async fn take_test(conn: &mut AsyncPgConnection, account: AccountId, 
 }
 
 /// Gives back what a test took.
-pub(super) async fn give_test_back(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
+pub(super) async fn release_test_send(conn: &mut AsyncPgConnection, account: AccountId, month: Date) -> DbResult<()> {
     sql("UPDATE message_usage_slots SET tests = tests - 1
          WHERE account_id = $1 AND month = $2 AND slot = 0 AND tests > 0")
     .bind(account)

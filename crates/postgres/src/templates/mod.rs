@@ -274,7 +274,7 @@ fn behind(query: Query, filter: &TemplateFilter, cursor: &str) -> Option<Query> 
 async fn update(
     conn: &mut AsyncPgConnection,
     template: &Template,
-    decided_on: &Template,
+    expected: &Template,
     events: &[Event],
 ) -> DbResult<Write<MetaStatus>> {
     folders::check(conn, template.account_id, template.folder_id, FolderKind::Template).await?;
@@ -283,8 +283,8 @@ async fn update(
         .filter(message_templates::id.eq(template.id.0))
         .filter(message_templates::deleted_at.is_null());
     let guarded = live
-        .filter(message_templates::meta_status.eq(decided_on.meta_status.as_str()))
-        .filter(message_templates::version.eq(decided_on.version));
+        .filter(message_templates::meta_status.eq(expected.meta_status.as_str()))
+        .filter(message_templates::version.eq(expected.version));
     if diesel::update(guarded)
         .set((
             Content::from(template),
@@ -295,7 +295,7 @@ async fn update(
         > 0
     {
         outbox::append(conn, template.account_id, events).await?;
-        let told = told(conn, template, decided_on).await?;
+        let told = told(conn, template, expected).await?;
         outbox::append(conn, template.account_id, &told).await?;
         return Ok(Write::Done);
     }
@@ -418,11 +418,11 @@ impl TemplateStore for PgTemplates {
     async fn update(
         &self,
         template: &Template,
-        decided_on: &Template,
+        expected: &Template,
         events: &[Event],
     ) -> Result<Write<MetaStatus>, StoreError> {
         in_tenant!(self.0, template.account_id, |conn| update(
-            conn, template, decided_on, events
+            conn, template, expected, events
         ))
     }
 

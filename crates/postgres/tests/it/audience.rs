@@ -1,7 +1,8 @@
 //! Who a run goes to, and which placeholders would stay empty.
 
 use recado_domain::campaigns::{
-    AudienceFilters, Blank, Campaign, CampaignStore, Field, Refusal, RunStart, RunStore, SegmentConfig, StartOutcome,
+    AudienceFilters, Campaign, CampaignStore, Field, Refusal, RequiredPlaceholder, RunStart, RunStore, SegmentConfig,
+    StartOutcome,
 };
 use recado_domain::shared::{SegmentId, TagId};
 use serde_json::{Value, json};
@@ -52,8 +53,8 @@ async fn reached(world: &World, campaign: Campaign) -> String {
         .await
         .unwrap()
         .unwrap();
-    let survey = world.campaigns().survey(world.account, campaign.id, 100).await;
-    let survey = survey.unwrap().unwrap();
+    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 100).await;
+    let preview_facts = preview_facts.unwrap().unwrap();
     let outcome = world
         .runs()
         .start(&world.start_of(&campaign), None, LEASE)
@@ -66,11 +67,11 @@ async fn reached(world: &World, campaign: Campaign) -> String {
     );
     let names = world.text(&query).await.unwrap_or_default();
     // A preview names the same people.
-    let mut previewed: Vec<_> = survey.first.iter().map(|c| c.recipient.name.as_str()).collect();
+    let mut previewed: Vec<_> = preview_facts.first.iter().map(|c| c.recipient.name.as_str()).collect();
     previewed.sort_unstable();
     assert_eq!(
         (previewed.join(" "), previewed.len()),
-        (names.clone(), usize::try_from(survey.recipients).unwrap())
+        (names.clone(), usize::try_from(preview_facts.recipients).unwrap())
     );
     match outcome {
         StartOutcome::Started { recipients } => {
@@ -280,13 +281,13 @@ async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
         .sql("UPDATE contacts SET email = NULL, attributes = '{\"coupon\":null}' WHERE name = 'gone'")
         .await;
     let campaign = world.stored_draft().await;
-    let blank = |fields| Blank {
+    let required = |fields| RequiredPlaceholder {
         placeholder: "2".into(),
         fields,
     };
     let coupon = Field::Attribute("coupon".into());
-    let start = |blanks| RunStart {
-        blanks,
+    let start = |required_placeholders| RunStart {
+        required_placeholders,
         ..world.start_of(&campaign)
     };
     let empty = StartOutcome::Refused(Refusal::EmptyPlaceholder {
@@ -296,7 +297,7 @@ async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
     for fields in [vec![coupon.clone()], vec![missing.clone()], vec![]] {
         let refused = world
             .runs()
-            .start(&start(vec![blank(fields)]), None, LEASE)
+            .start(&start(vec![required(fields)]), None, LEASE)
             .await
             .unwrap();
         assert_eq!(refused, empty);
@@ -304,10 +305,10 @@ async fn a_placeholder_that_stays_empty_for_one_recipient_refuses() {
     }
     // The other fields fill it for whoever lacks one.
     let filled = vec![
-        blank(vec![coupon, Field::Email]),
-        blank(vec![missing, Field::FirstName]),
-        blank(vec![Field::Phone]),
-        blank(vec![Field::Name]),
+        required(vec![coupon, Field::Email]),
+        required(vec![missing, Field::FirstName]),
+        required(vec![Field::Phone]),
+        required(vec![Field::Name]),
     ];
     let started = world.runs().start(&start(filled), None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 5 });

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use recado_domain::analytics::{ExportKind, ExportRecord, ExportStore, Period, Window, Zone};
 use recado_domain::campaigns::{
-    Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunMaterial, RunQuota, RunStore, SendResult, StartOutcome,
+    Campaign, QueuedRun, Refusal, RetryOutcome, RunContent, RunInputs, RunQuota, RunStore, SendResult, StartOutcome,
     Variables,
 };
 use recado_domain::templates::{MetaStatus, ParameterFormat, SyncedTemplate, Template, TemplateStore};
@@ -13,8 +13,8 @@ use recado_postgres::PgExports;
 use crate::retries::{retry_of, tried};
 use crate::support::{LEASE, NOW, World, id};
 
-async fn material(world: &World, run: QueuedRun) -> RunMaterial {
-    world.runs().material(run).await.unwrap().unwrap()
+async fn inputs(world: &World, run: QueuedRun) -> RunInputs {
+    world.runs().inputs(run).await.unwrap().unwrap()
 }
 
 async fn template_of(world: &World, campaign: &Campaign) -> Template {
@@ -87,8 +87,8 @@ async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
     assert_eq!(exported(&world).await, texts);
     world.sql(r#"UPDATE campaigns SET variables = '{"1":"{email}"}'"#).await;
     for _ in 0..2 {
-        let material = material(&world, run).await;
-        assert_eq!(RunContent::of(&material.campaign, &material.template), content);
+        let inputs = inputs(&world, run).await;
+        assert_eq!(RunContent::of(&inputs.campaign, &inputs.template), content);
         let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
         assert!(facts.content_frozen);
         assert_eq!(RunContent::of(&facts.campaign, &facts.template.unwrap()), content);
@@ -100,7 +100,7 @@ async fn started_run_keeps_its_content_whatever_becomes_of_the_template() {
         account_id: world.another_account().await,
         ..run
     };
-    assert_eq!(world.runs().material(elsewhere).await.unwrap(), None);
+    assert_eq!(world.runs().inputs(elsewhere).await.unwrap(), None);
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn retry_sends_the_content_of_the_start() {
     world.sql("UPDATE message_templates SET meta_status = 'draft'").await;
     let outcome = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
     assert_eq!(tried(&outcome).0, 2);
-    assert_eq!(material(&world, run).await.template.content(), stored.content());
+    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
@@ -161,9 +161,9 @@ async fn run_of_an_older_version_is_frozen_when_it_goes_on() {
     let (campaign, run) = world.started(id()).await;
     let stored = template_of(&world, &campaign).await;
     world.sql("DELETE FROM campaign_run_contents").await;
-    assert_eq!(material(&world, run).await.template, stored);
+    assert_eq!(inputs(&world, run).await.template, stored);
     change_everything(&world, &stored).await;
-    assert_eq!(material(&world, run).await.template.content(), stored.content());
+    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn retry_of_an_older_version_needs_an_approved_template_and_freezes_it() {
     let outcome = world.runs().retry(&retry_of(&world, &campaign).await).await.unwrap();
     assert_eq!(tried(&outcome).0, 2);
     change_everything(&world, &stored).await;
-    assert_eq!(material(&world, run).await.template.content(), stored.content());
+    assert_eq!(inputs(&world, run).await.template.content(), stored.content());
 }
 
 #[tokio::test]

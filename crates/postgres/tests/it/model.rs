@@ -17,7 +17,7 @@ mod system;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use self::mutant::{TURN, instead};
+use self::mutant::{RECORD_AND_START, instead};
 use self::state::State;
 use self::steps::Step;
 use self::system::{Model, Stage, System};
@@ -82,7 +82,7 @@ fn the_stores_do_what_the_model_does() {
 /// What finds the planted bugs finds nothing where there is none.
 #[test]
 fn the_statement_of_the_turn_as_it_is_passes() {
-    if let Err(wrong) = play(Stage::new(Some(TURN.to_owned()), ""), SEED, 8, 1) {
+    if let Err(wrong) = play(Stage::new(Some(RECORD_AND_START.to_owned()), ""), SEED, 8, 1) {
         panic!("{wrong}");
     }
 }
@@ -133,7 +133,7 @@ fn places_that_are_given_back_twice_are_found() {
            WHERE account_id = OLD.account_id AND slot = 0;
            RETURN OLD; END $$;
          CREATE TRIGGER give_back AFTER DELETE ON campaign_queue FOR EACH ROW EXECUTE FUNCTION give_back()";
-    assert_found("places given back twice", Stage::new(None, bug));
+    assert_found("reservations released twice", Stage::new(None, bug));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What a preview is made of.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignStore, Refusal, RunContent, RunStore, StartOutcome, Survey, Variables, blanks,
+    Campaign, CampaignStore, PreviewFacts, Refusal, RunContent, RunStore, StartOutcome, Variables,
+    required_placeholders,
 };
 use recado_domain::shared::SegmentId;
 use recado_domain::templates::{Placeholder, Template, TemplateStore};
@@ -10,9 +11,9 @@ use recado_postgres::PgCampaigns;
 use crate::support::{LEASE, World, id};
 use crate::wire::Wire;
 
-async fn survey(world: &World, campaign: &Campaign) -> Survey {
-    let survey = world.campaigns().survey(world.account, campaign.id, 3).await;
-    survey.unwrap().unwrap()
+async fn preview_facts(world: &World, campaign: &Campaign) -> PreviewFacts {
+    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 3).await;
+    preview_facts.unwrap().unwrap()
 }
 
 /// A stored draft whose template has so many placeholders, mapped like this.
@@ -35,7 +36,7 @@ async fn mapped(world: &World, mappings: &[&str]) -> Campaign {
 }
 
 #[tokio::test]
-async fn a_survey_holds_the_facts_the_number_and_the_first_by_id() {
+async fn preview_facts_hold_the_number_and_the_first_by_id() {
     let world = World::new().await;
     world.people(20).await;
     world.people_of(world.another_account().await, 5).await;
@@ -43,7 +44,7 @@ async fn a_survey_holds_the_facts_the_number_and_the_first_by_id() {
         .sql(r#"UPDATE contacts SET email = 'x@example.com', attributes = '{"city":"SP"}'"#)
         .await;
     let campaign = world.stored_draft().await;
-    let seen = survey(&world, &campaign).await;
+    let seen = preview_facts(&world, &campaign).await;
     let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
     assert_eq!(
         (&seen.facts.campaign, &seen.facts.template),
@@ -66,14 +67,21 @@ async fn a_survey_holds_the_facts_the_number_and_the_first_by_id() {
 }
 
 #[tokio::test]
-async fn nobody_elses_and_nothing_deleted_is_surveyed() {
+async fn foreign_and_deleted_campaigns_have_no_preview_facts() {
     let world = World::new().await;
     let campaign = world.stored_draft().await;
     let other = world.another_account().await;
-    assert_eq!(world.campaigns().survey(other, campaign.id, 3).await.unwrap(), None);
+    assert_eq!(
+        world.campaigns().preview_facts(other, campaign.id, 3).await.unwrap(),
+        None
+    );
     world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
     assert_eq!(
-        world.campaigns().survey(world.account, campaign.id, 3).await.unwrap(),
+        world
+            .campaigns()
+            .preview_facts(world.account, campaign.id, 3)
+            .await
+            .unwrap(),
         None
     );
 }
@@ -95,10 +103,10 @@ async fn a_deleted_segment_is_named_and_reaches_nobody() {
         ..world.draft()
     };
     world.campaigns().insert(&campaign, &[]).await.unwrap();
-    let seen = survey(&world, &campaign).await;
+    let seen = preview_facts(&world, &campaign).await;
     assert_eq!((seen.recipients, seen.deleted_segment), (2, None));
     world.sql("UPDATE segments SET deleted_at = now()").await;
-    let seen = survey(&world, &campaign).await;
+    let seen = preview_facts(&world, &campaign).await;
     assert_eq!((seen.recipients, seen.deleted_segment.as_deref()), (0, Some("Frios")));
 }
 
@@ -128,11 +136,11 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
     ];
     let campaign = mapped(&world, &mappings).await;
     let expected = ["2", "4", "6", "10"];
-    assert_eq!(survey(&world, &campaign).await.empty, expected);
+    assert_eq!(preview_facts(&world, &campaign).await.empty, expected);
     // A start refuses the first of the same.
     let facts = world.runs().facts(world.account, campaign.id).await.unwrap().unwrap();
     let mut start = world.start_of(&campaign);
-    start.blanks = blanks(&facts);
+    start.required_placeholders = required_placeholders(&facts);
     start.content = RunContent::of(&campaign, facts.template.as_ref().unwrap());
     for placeholder in expected {
         let refused = world.runs().start(&start, None, LEASE).await.unwrap();
@@ -140,13 +148,15 @@ async fn every_placeholder_that_stays_empty_for_somebody_is_named_in_order() {
             placeholder: placeholder.into(),
         };
         assert_eq!(refused, StartOutcome::Refused(empty));
-        start.blanks.retain(|blank| blank.placeholder != placeholder);
+        start
+            .required_placeholders
+            .retain(|required| required.placeholder != placeholder);
     }
     let started = world.runs().start(&start, None, LEASE).await.unwrap();
     assert_eq!(started, StartOutcome::Started { recipients: 12 });
     // Nobody has an empty value where nobody is.
     world.sql("UPDATE contacts SET opted_out_at = now()").await;
-    let seen = survey(&world, &campaign).await;
+    let seen = preview_facts(&world, &campaign).await;
     assert_eq!((seen.recipients, seen.first.len(), seen.empty), (0, 0, vec![]));
 }
 
@@ -171,7 +181,7 @@ async fn empty_values_are_the_same_to_statement_and_renderer() {
     let mappings: Vec<String> = (0..values.len()).map(|n| format!("{{attributes.k{n}}}")).collect();
     let mappings: Vec<&str> = mappings.iter().map(String::as_str).collect();
     let campaign = mapped(&world, &mappings).await;
-    let seen = survey(&world, &campaign).await;
+    let seen = preview_facts(&world, &campaign).await;
     let rendered = campaign.variables.unwrap().render(
         &Placeholder::numbered(&vec!["x".to_owned(); values.len()]),
         &seen.first[0].recipient,
@@ -188,19 +198,19 @@ async fn what_the_month_has_left_counts_runs_and_tests() {
     world.people(4).await;
     world.started(id()).await;
     let campaign = world.stored_draft().await;
-    assert_eq!(survey(&world, &campaign).await.used, 4);
+    assert_eq!(preview_facts(&world, &campaign).await.used, 4);
     world
         .sql("UPDATE message_usage_slots SET sent = 3, reserved = 1, tests = 2")
         .await;
-    assert_eq!(survey(&world, &campaign).await.used, 6);
+    assert_eq!(preview_facts(&world, &campaign).await.used, 6);
     world
         .sql("UPDATE message_usage_slots SET month = month - interval '1 month'")
         .await;
-    assert_eq!(survey(&world, &campaign).await.used, 0);
+    assert_eq!(preview_facts(&world, &campaign).await.used, 0);
 }
 
 #[tokio::test]
-async fn a_survey_is_a_fixed_number_of_statements() {
+async fn preview_facts_take_a_fixed_number_of_statements() {
     let world = World::new().await;
     let wire = Wire::to(&world.db);
     let store = PgCampaigns::new(wire.tenants.clone());
@@ -208,7 +218,11 @@ async fn a_survey_is_a_fixed_number_of_statements() {
     let wide = mapped(&world, &["{email}{phone}"; 40]).await;
     let look = async |campaign: &Campaign, first| {
         wire.executed();
-        let seen = store.survey(world.account, campaign.id, first).await.unwrap().unwrap();
+        let seen = store
+            .preview_facts(world.account, campaign.id, first)
+            .await
+            .unwrap()
+            .unwrap();
         (seen.recipients, wire.executed())
     };
     // What a new connection asks first is no part of it.
@@ -221,7 +235,7 @@ async fn a_survey_is_a_fixed_number_of_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_survey_is_of_one_moment_whatever_is_written_meanwhile() {
+async fn preview_facts_are_one_snapshot_despite_concurrent_writes() {
     let world = World::new().await;
     world.people(3).await;
     let campaign = world.stored_draft().await;
@@ -230,7 +244,7 @@ async fn a_survey_is_of_one_moment_whatever_is_written_meanwhile() {
     let lock = other.transaction().await.unwrap();
     lock.batch_execute("LOCK TABLE message_templates").await.unwrap();
     let (store, account, id) = (world.campaigns(), world.account, campaign.id);
-    let looking = tokio::spawn(async move { store.survey(account, id, 3).await.unwrap().unwrap() });
+    let looking = tokio::spawn(async move { store.preview_facts(account, id, 3).await.unwrap().unwrap() });
     let waiting = "SELECT count(*) FROM pg_locks
         WHERE NOT granted AND relation = 'message_templates'::regclass
           AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
@@ -242,5 +256,5 @@ async fn a_survey_is_of_one_moment_whatever_is_written_meanwhile() {
     lock.rollback().await.unwrap();
     let seen = looking.await.unwrap();
     assert_eq!((seen.recipients, seen.first.len()), (3, 3));
-    assert_eq!(survey(&world, &campaign).await.recipients, 0);
+    assert_eq!(preview_facts(&world, &campaign).await.recipients, 0);
 }

@@ -1,30 +1,30 @@
 //! What a run's start, its end and the queue do to each other when they meet.
 
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, QueuedRun, Refusal, RetryOutcome, RunStart, RunStore,
-    StartOutcome, TrialStore, Trigger,
+    Campaign, CampaignStatus, EnqueueStart, QueuedRun, QueuedStart, Refusal, RetryOutcome, RunStart, RunStore,
+    StartOutcome, TestSendStore, Trigger,
 };
 use recado_domain::shared::Write;
-use recado_postgres::PgTrials;
+use recado_postgres::PgTestSends;
 
 use crate::retries::retry_of;
 use crate::support::{LEASE, World, event, id};
 
-async fn announced(world: &World) -> QueuedRun {
+async fn queued_start(world: &World) -> QueuedRun {
     let campaign = world.stored_draft().await;
-    let announcement = Announcement {
+    let start_request = EnqueueStart {
         campaign: Campaign {
             status: CampaignStatus::Sending,
             ..campaign.clone()
         },
         expected: CampaignStatus::Draft,
-        run: Announced {
+        run: QueuedStart {
             trigger: Trigger::Send,
             actor: None,
         },
         events: vec![],
     };
-    assert_eq!(world.runs().announce(&announcement).await.unwrap(), Write::Done);
+    assert_eq!(world.runs().enqueue_start(&start_request).await.unwrap(), Write::Done);
     QueuedRun {
         account_id: campaign.account_id,
         campaign_id: campaign.id,
@@ -33,22 +33,22 @@ async fn announced(world: &World) -> QueuedRun {
 
 /// Deadlocked with a cancel: it held the queue row while it waited for the campaign.
 #[tokio::test]
-async fn give_up_waits_for_the_campaign_without_its_queue_row() {
+async fn abort_start_waits_for_the_campaign_without_its_queue_row() {
     let world = World::new().await;
-    let run = announced(&world).await;
+    let run = queued_start(&world).await;
     let other = world.db.client().await;
     other
         .batch_execute("BEGIN; SELECT 1 FROM campaigns FOR NO KEY UPDATE")
         .await
         .unwrap();
     let runs = world.runs();
-    let give_up = tokio::spawn(async move { runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await });
+    let abort_start = tokio::spawn(async move { runs.abort_start(run, CampaignStatus::Draft, &[event(id())]).await });
     world.blocked(1).await;
     other
         .batch_execute("SELECT 1 FROM campaign_queue FOR UPDATE NOWAIT; COMMIT")
         .await
         .expect("the queue row is free");
-    give_up.await.unwrap().unwrap();
+    abort_start.await.unwrap().unwrap();
     assert_eq!(
         world.text("SELECT status FROM campaigns").await.as_deref(),
         Some("draft")
@@ -60,7 +60,7 @@ async fn give_up_waits_for_the_campaign_without_its_queue_row() {
 #[tokio::test]
 async fn sweep_of_the_queue_keeps_a_row_that_a_start_reuses() {
     let world = World::new().await;
-    let run = announced(&world).await;
+    let run = queued_start(&world).await;
     world.sql("UPDATE campaigns SET status = 'draft'").await;
     let start = world.db.client().await;
     start
@@ -94,8 +94,11 @@ async fn start_after_its_plan_ended_is_refused() {
     assert_eq!(limits(&start).await, StartOutcome::Refused(exceeded));
     world.on_plan("none").await;
     assert_eq!(limits(&start).await, StartOutcome::Refused(Refusal::NoActivePlan));
-    let trials = PgTrials::new(world.tenants.clone());
-    assert_eq!(trials.take_place(world.account, 1000, &[]).await.unwrap(), None);
+    let test_sends = PgTestSends::new(world.tenants.clone());
+    assert_eq!(
+        test_sends.reserve_message(world.account, 1000, &[]).await.unwrap(),
+        None
+    );
     world.assert_recount().await;
     world.on_plan("scale").await;
     assert_eq!(limits(&start).await, StartOutcome::Started { recipients: 251 });

@@ -280,7 +280,7 @@ async fn campaigns_and_what_they_are_made_of_are_read_in_one_flush() {
         campaigns.stats(account, campaign.id),
         campaigns.sends(account, campaign.id, page),
         campaigns.unknown_references(account, &campaign),
-        PgRuns::new(pool(), world.owner.clone()).announced(run),
+        PgRuns::new(pool(), world.owner.clone()).queued_start(run),
         templates.find(account, campaign.template_id.unwrap()),
         templates.find_by_meta_id(account, "1"),
         profiles.list(account, &cursor_query),

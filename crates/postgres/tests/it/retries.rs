@@ -1,7 +1,7 @@
 //! Failed sends that are tried again.
 
 use recado_domain::campaigns::{
-    Announced, Campaign, CampaignStatus, CampaignStore as _, Claim, QueuedRun, Refusal, RetryOutcome, RetryRequest,
+    Campaign, CampaignStatus, CampaignStore as _, Claim, QueuedRun, QueuedStart, Refusal, RetryOutcome, RetryRequest,
     RunRetry, RunStore, SendResult, SendStatus, Trigger,
 };
 use recado_domain::shared::SendId;
@@ -20,14 +20,14 @@ pub(crate) async fn retry_of(world: &World, campaign: &Campaign) -> RunRetry {
         .unwrap()
         .unwrap();
     RunRetry {
-        decided_on: stored.version,
+        expected_version: stored.version,
         campaign: Campaign {
             status: CampaignStatus::Sending,
             completed_at: None,
             ..stored
         },
         expected: CampaignStatus::Partial,
-        run: Announced {
+        run: QueuedStart {
             trigger: Trigger::Retry,
             actor: None,
         },
@@ -85,7 +85,7 @@ async fn failed_sends_are_new_ones_and_the_others_stay() {
     world.assert_recount().await;
     assert_eq!(world.usage().await, "2/3");
     assert_eq!(runs.take(worker, LEASE).await.unwrap(), Some(run));
-    assert_eq!(runs.announced(run).await.unwrap(), None);
+    assert_eq!(runs.queued_start(run).await.unwrap(), None);
     let Claim::Sends(claimed) = runs.claim(run, worker, None, 10, LEASE).await.unwrap() else {
         panic!("nothing to claim")
     };

@@ -273,7 +273,7 @@ async fn schedule_of(world: &World, campaign: &Campaign, due: OffsetDateTime) ->
         .unwrap()
         .unwrap();
     RetrySchedule {
-        decided_on: stored.version,
+        expected_version: stored.version,
         campaign: Campaign {
             retry_scheduled_at: Some(due),
             updated_at: stored.updated_at + Duration::MICROSECOND,
@@ -369,21 +369,21 @@ async fn a_preview_has_the_figures_of_a_retry_and_changes_nothing() {
     let world = World::new().await;
     let failures = [Some(131_049), Some(131_047), None, Some(131_026)];
     let (campaign, ..) = failed_with(&world, &failures).await;
-    let survey = world
+    let preview_facts = world
         .campaigns()
-        .survey(world.account, campaign.id, 3)
+        .preview_facts(world.account, campaign.id, 3)
         .await
         .unwrap()
         .unwrap();
     let RetryOutcome::Started { report, .. } = asked(&world, &campaign, RetryRequest::default()).await else {
         panic!("nothing was tried")
     };
-    assert_eq!((survey.retry, report.tried), (report, 2));
-    let survey = world
+    assert_eq!((preview_facts.retry, report.tried), (report, 2));
+    let preview_facts = world
         .campaigns()
-        .survey(world.account, campaign.id, 3)
+        .preview_facts(world.account, campaign.id, 3)
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(survey.retry, RetryReport::default());
+    assert_eq!(preview_facts.retry, RetryReport::default());
 }

@@ -507,7 +507,7 @@ async fn a_finish_waits_for_somebody_while_paused_and_knows_nothing_of_others() 
     };
     assert_eq!(runs.finish(foreign).await.unwrap(), None);
     assert_eq!(runs.report(foreign).await.unwrap(), None);
-    assert_eq!(runs.material(foreign).await.unwrap(), None);
+    assert_eq!(runs.inputs(foreign).await.unwrap(), None);
     assert_eq!(
         runs.claim(foreign, worker, None, 5, LEASE).await.unwrap(),
         Claim::Stopped
@@ -554,11 +554,11 @@ async fn the_material_has_the_template_even_deleted_and_the_number_while_connect
         .delete(world.account, template, NOW, &[])
         .await
         .unwrap();
-    let material = world.runs().material(run).await.unwrap().unwrap();
-    assert_eq!((material.campaign.id, material.template.id), (campaign.id, template));
-    assert_eq!(material.profile, Some(number.clone()));
+    let inputs = world.runs().inputs(run).await.unwrap().unwrap();
+    assert_eq!((inputs.campaign.id, inputs.template.id), (campaign.id, template));
+    assert_eq!(inputs.profile, Some(number.clone()));
     profiles.delete(world.account, number.profile.id).await.unwrap();
-    assert_eq!(world.runs().material(run).await.unwrap().unwrap().profile, None);
+    assert_eq!(world.runs().inputs(run).await.unwrap().unwrap().profile, None);
 }
 
 #[tokio::test]

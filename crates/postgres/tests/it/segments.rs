@@ -356,8 +356,8 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
         ..world.draft()
     };
     world.campaigns().insert(&campaign, &[]).await.unwrap();
-    let survey = world.campaigns().survey(world.account, campaign.id, 100).await;
-    let survey = survey.unwrap().unwrap();
+    let preview_facts = world.campaigns().preview_facts(world.account, campaign.id, 100).await;
+    let preview_facts = preview_facts.unwrap().unwrap();
     let started = world
         .runs()
         .start(&world.start_of(&campaign), None, LEASE)
@@ -380,9 +380,9 @@ async fn reached(world: &World, segment: SegmentId) -> BTreeSet<ContactId> {
         .map(|row| ContactId(row.get::<_, &str>(0).parse().unwrap()))
         .collect();
     // A preview counts and names the same people, by their ids.
-    let previewed: Vec<ContactId> = survey.first.iter().map(|contact| contact.id).collect();
+    let previewed: Vec<ContactId> = preview_facts.first.iter().map(|contact| contact.id).collect();
     assert_eq!(previewed, frozen.iter().copied().collect::<Vec<_>>());
-    assert_eq!(survey.recipients, i64::try_from(frozen.len()).unwrap());
+    assert_eq!(preview_facts.recipients, i64::try_from(frozen.len()).unwrap());
     frozen
 }
 

@@ -298,7 +298,7 @@ async fn a_large_audience_is_frozen_within_the_limits() {
         .await
         .unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 20_000 });
-    while world.runs().unfold().await.unwrap() {}
+    while world.runs().materialize_sends().await.unwrap() {}
     world.assert_recount().await;
 }
 

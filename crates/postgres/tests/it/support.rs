@@ -362,7 +362,7 @@ impl World {
             }),
             profile_id: None,
             monthly_limit: 1_000_000,
-            blanks: vec![],
+            required_placeholders: vec![],
             // Of the template that a stored draft has, which a start looks at.
             content: RunContent::of(campaign, &self.template_of(campaign.template_id.unwrap_or(id().into()))),
         }

@@ -1,11 +1,11 @@
-//! What a run under way does most: results written and sends started in one statement, and the pace it goes at.
+//! What a run under way does most: results written and sends started in one statement, and the send rate it goes at.
 
 use recado_domain::campaigns::{
-    Claim, PAIR_INTERVAL, PaceStore as _, Portion, QueuedRun, RunStore as _, SendResult, SendStatus,
+    Burst, Claim, PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, SendSlotStore as _, SendStatus,
 };
 use recado_domain::shared::{ContactId, SendId};
 use recado_domain::whatsapp::{DeliveryStore as _, ProfileStore as _};
-use recado_postgres::{PgPaces, PgProfiles};
+use recado_postgres::{PgProfiles, PgSendSlots};
 use time::Duration;
 use uuid::Uuid;
 
@@ -251,7 +251,7 @@ async fn who_gives_a_run_back_waits_behind_the_others() {
 }
 
 #[tokio::test]
-async fn an_abandoned_run_is_free_and_what_it_had_started_is_in_doubt() {
+async fn an_abandoned_run_is_free_and_its_started_sends_are_unknown() {
     let world = World::new().await;
     world.people(3).await;
     let (a, b) = (id(), id());
@@ -277,14 +277,17 @@ async fn an_abandoned_run_is_free_and_what_it_had_started_is_in_doubt() {
     assert_eq!((left.len(), world.number(unknown).await), (1, 3));
 }
 
-fn portion(messages: u32, time: Duration) -> Portion {
-    Portion { messages, time }
+fn burst(messages: u32, time: Duration) -> Burst {
+    Burst { messages, time }
 }
 
 #[tokio::test]
 async fn a_throttled_number_halves_its_rate_once_and_recovers() {
     let world = World::new().await;
-    let (paces, others) = (PgPaces::new(world.owner.clone()), PgPaces::new(world.owner.clone()));
+    let (send_slots, others) = (
+        PgSendSlots::new(world.owner.clone()),
+        PgSendSlots::new(world.owner.clone()),
+    );
     // Time passes.
     let age = async |seconds: i64| {
         let past =
@@ -293,56 +296,56 @@ async fn a_throttled_number_halves_its_rate_once_and_recovers() {
     };
     let near =
         |rate: f64, expected: f64| assert!((expected..expected + 20.0).contains(&rate), "{rate}, not {expected}");
-    let ten = portion(10, Duration::milliseconds(50));
-    assert_eq!(paces.reserve("1", ten).await.unwrap().limit, None);
-    near(paces.slow_down("1", 200.0).await.unwrap(), 100.0);
+    let ten = burst(10, Duration::milliseconds(50));
+    assert_eq!(send_slots.reserve("1", ten).await.unwrap().limit, None);
+    near(send_slots.slow_down("1", 200.0).await.unwrap(), 100.0);
     // Throttled again within the interval: one cause, one halving.
     age(-5).await;
     near(others.slow_down("1", 200.0).await.unwrap(), 100.0);
     age(7).await;
     near(others.slow_down("1", 200.0).await.unwrap(), 51.0);
     age(100).await;
-    near(paces.reserve("1", ten).await.unwrap().limit.unwrap(), 151.0);
+    near(send_slots.reserve("1", ten).await.unwrap().limit.unwrap(), 151.0);
     assert_eq!(
-        paces.reserve("2", ten).await.unwrap().limit,
+        send_slots.reserve("2", ten).await.unwrap().limit,
         None,
         "another number has its own"
     );
 }
 
 #[tokio::test]
-async fn a_throttled_rate_moves_places_apart() {
+async fn a_throttled_rate_moves_slots_apart() {
     let world = World::new().await;
-    let paces = PgPaces::new(world.owner.clone());
-    paces.slow_down("1", 1000.0).await.unwrap();
+    let send_slots = PgSendSlots::new(world.owner.clone());
+    send_slots.slow_down("1", 1000.0).await.unwrap();
     world
         .sql("UPDATE number_paces SET throttled_rate = 0.5, throttled_at = now() - interval '1 s'")
         .await;
-    assert_eq!(paces.slow_down("1", 1000.0).await.unwrap(), 1.0, "the lowest rate");
+    assert_eq!(send_slots.slow_down("1", 1000.0).await.unwrap(), 1.0, "the lowest rate");
     world
         .sql("UPDATE number_paces SET throttled_rate = 0.01, throttled_at = now() + interval '1 h', next_at = now()")
         .await;
-    paces
-        .reserve("1", portion(25, Duration::milliseconds(25)))
+    send_slots
+        .reserve("1", burst(25, Duration::milliseconds(25)))
         .await
         .unwrap();
-    let wait = paces.reserve("1", portion(1, Duration::ZERO)).await.unwrap().wait;
+    let wait = send_slots.reserve("1", burst(1, Duration::ZERO)).await.unwrap().wait;
     assert!(
         wait > Duration::seconds(2400) && wait <= Duration::seconds(2500),
         "{wait}"
     );
     // A number whose own rate is lower keeps it.
-    assert_eq!(paces.slow_down("3", 0.2).await.unwrap(), 0.2);
+    assert_eq!(send_slots.slow_down("3", 0.2).await.unwrap(), 0.2);
 }
 
 #[tokio::test]
-async fn a_numbers_places_are_given_out_once() {
+async fn each_send_slot_is_given_out_once() {
     let world = World::new().await;
-    let paces = PgPaces::new(world.owner.clone());
+    let send_slots = PgSendSlots::new(world.owner.clone());
     let step = Duration::seconds(10);
     let reserve = |number: &'static str| {
-        let paces = paces.clone();
-        async move { paces.reserve(number, portion(1, step)).await.unwrap().wait }
+        let send_slots = send_slots.clone();
+        async move { send_slots.reserve(number, burst(1, step)).await.unwrap().wait }
     };
     let mut waits = futures_util::future::join_all((0..8).map(|_| reserve("1"))).await;
     waits.sort_unstable();
@@ -357,7 +360,7 @@ async fn a_numbers_places_are_given_out_once() {
 }
 
 #[tokio::test]
-async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
+async fn send_slots_skip_the_wait_for_the_disk_that_all_else_has() {
     let mut world = World::new().await;
     world
         .see_commits(&[("number_paces", "INSERT OR UPDATE"), ("campaign_sends", "UPDATE")])
@@ -365,9 +368,9 @@ async fn places_do_not_wait_for_the_disk_and_everything_else_does() {
     world.people(2).await;
     let worker = id();
     let (_, run) = world.started(worker).await;
-    let paces = PgPaces::new(world.owner.clone());
+    let send_slots = PgSendSlots::new(world.owner.clone());
     for _ in 0..2 {
-        paces.reserve("1", portion(1, Duration::seconds(10))).await.unwrap();
+        send_slots.reserve("1", burst(1, Duration::seconds(10))).await.unwrap();
         world.in_flight(run, worker, 1).await;
     }
     assert_eq!(world.commits_seen().await, "campaign_sends on, number_paces off");

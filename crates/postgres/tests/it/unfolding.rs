@@ -1,8 +1,8 @@
 //! Large audiences: frozen at once, their sends made as the run goes.
 
 use recado_domain::campaigns::{
-    Blank, Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RetryOutcome, RetryReport,
-    RunStart, RunStore, SendResult, StartOutcome,
+    Campaign, CampaignStatus, CampaignStore, Claim, Field, QueuedRun, Refusal, RequiredPlaceholder, RetryOutcome,
+    RetryReport, RunStart, RunStore, SendResult, StartOutcome,
 };
 use recado_domain::shared::ContactId;
 use uuid::Uuid;
@@ -79,7 +79,7 @@ async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_s
     cancel(&world, campaign).await;
     assert_eq!(world.usage().await, "0/0");
     let mut rounds = 0;
-    while world.runs().unfold().await.unwrap() {
+    while world.runs().materialize_sends().await.unwrap() {
         rounds += 1;
     }
     assert_eq!((rounds, world.number(SENDS).await), (3, 9300));
@@ -95,7 +95,7 @@ async fn a_cancel_gives_back_what_lies_in_lists_and_its_sends_are_made_all_the_s
 async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
     let (world, campaign, _) = started(id()).await;
     let outside = world.db.client().await;
-    // As `unfold` does, stopped in the middle.
+    // As `materialize_sends` does, stopped in the middle.
     outside
         .batch_execute(
             "BEGIN; SELECT 1 FROM campaign_queue FOR KEY SHARE;
@@ -118,7 +118,7 @@ async fn who_makes_sends_from_outside_and_a_cancel_count_nobody_twice() {
 async fn a_claim_waits_for_the_last_sends_that_somebody_else_makes() {
     let worker = id();
     let (world, _, run) = started(worker).await;
-    while world.runs().unfold().await.unwrap() {
+    while world.runs().materialize_sends().await.unwrap() {
         if world.number(LISTS).await == 1 {
             break;
         }
@@ -185,7 +185,7 @@ async fn a_placeholder_may_be_empty_for_nobody_in_a_list_either() {
     world.sql(last).await;
     let campaign = world.stored_draft().await;
     let start = RunStart {
-        blanks: vec![Blank {
+        required_placeholders: vec![RequiredPlaceholder {
             placeholder: "1".into(),
             fields: vec![Field::Email],
         }],

@@ -1,7 +1,7 @@
 //! What the reference says of campaigns.
 
 use recado_domain::campaigns::{
-    Campaign, CampaignSend, CampaignSort, Preview, RetriedCampaign, RunReport, SendCounts, TrialReport,
+    Campaign, CampaignSend, CampaignSort, Preview, RetriedCampaign, RunReport, SendCounts, TestSendReport,
 };
 use recado_domain::shared::Page;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::operation::{
     Answer, Body, Operation, created, data, id, id_of, no_content, order, page_of, string_enum, whole_body,
 };
 use super::{ErrorCode, OpenApiTag};
-use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, ScheduleBody, TrialBody};
+use crate::routes::campaigns::{CampaignBody, Cancelled, RetryBody, ScheduleBody, TestSendBody};
 
 pub(crate) const TAG: OpenApiTag = OpenApiTag {
     name: "Campaigns",
@@ -208,8 +208,8 @@ pub(crate) fn test() -> Operation {
                 month's messages.";
     Operation::new("Test a campaign", description)
         .takes(id_of(ID))
-        .body(Body::json::<TrialBody>())
-        .answers(data::<TrialReport>("The message was sent."))
+        .body(Body::json::<TestSendBody>())
+        .answers(data::<TestSendReport>("The message was sent."))
         .refuses(
             ErrorCode::Precondition,
             "The campaign has no approved and `sendable` template, a placeholder stays empty, the contact with this phone has opted \

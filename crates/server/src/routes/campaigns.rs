@@ -141,10 +141,10 @@ pub(super) async fn execute(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    let desk = &services.shared.desk;
-    let worker = desk.worker();
+    let run_submitter = &services.shared.run_submitter;
+    let worker = run_submitter.worker();
     let run = services.campaigns.start(&tenant, id, worker).await?;
-    Ok(responses::ok(desk.carry_out(run, worker).await?))
+    Ok(responses::ok(run_submitter.carry_out(run, worker).await?))
 }
 
 /// `POST /api/campaigns/<id>/send`: answers at once; a worker does the rest.
@@ -153,7 +153,7 @@ pub(super) async fn send(
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
 ) -> Result<HttpResponse, ApiError> {
-    Ok(responses::ok(services.campaigns.announce(&tenant, id).await?))
+    Ok(responses::ok(services.campaigns.enqueue_start(&tenant, id).await?))
 }
 
 /// When a campaign is to start.
@@ -273,7 +273,7 @@ pub(super) async fn preview(
 /// Where a test goes.
 #[derive(Deserialize, JsonSchema, Validate)]
 #[garde(allow_unvalidated)]
-pub(crate) struct TrialBody {
+pub(crate) struct TestSendBody {
     /// The phone number: E.164, or a Brazilian national number.
     #[schemars(required, example = &"+5511961234567")]
     phone: Option<String>,
@@ -284,10 +284,10 @@ pub(super) async fn test(
     services: Data<Services>,
     Authenticated(tenant): TenantContext,
     Id(id): Id<CampaignId>,
-    Json(input): Json<TrialBody>,
+    Json(input): Json<TestSendBody>,
 ) -> Result<HttpResponse, ApiError> {
     let phone = input.phone.unwrap_or_default();
-    Ok(responses::ok(services.trials.send(&tenant, id, &phone).await?))
+    Ok(responses::ok(services.test_sends.send(&tenant, id, &phone).await?))
 }
 
 /// `GET /api/campaigns/<id>/stats`

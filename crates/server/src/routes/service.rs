@@ -34,7 +34,7 @@ pub(super) async fn openapi() -> HttpResponse {
 /// `GET /readyz`: the database answers, or did within the last second, has every migration of this version, and the
 /// server is not about to stop.
 pub(super) async fn ready(services: Data<Services>) -> Result<HttpResponse, ApiError> {
-    if services.shared.desk.stopping() {
+    if services.shared.run_submitter.stopping() {
         return Err(ApiError::Unavailable("the server is shutting down".into()));
     }
     match services.shared.readiness.pending_migrations().await {

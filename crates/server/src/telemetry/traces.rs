@@ -71,6 +71,6 @@ pub fn answered(span: &Span, method: &str, route: &Route, status: u16) {
 }
 
 /// The span of one turn of a run: from its taking up to its end, or to whoever goes on with it.
-pub fn turn(run: QueuedRun) -> Span {
+pub fn dispatch(run: QueuedRun) -> Span {
     tracing::debug_span!(target: TRACED, "turn of a run", campaign = %run.campaign_id, account = %run.account_id)
 }

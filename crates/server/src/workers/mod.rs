@@ -4,11 +4,11 @@
 mod administration;
 mod billing;
 mod clicks;
-mod desk;
 mod mail;
-mod pacer;
 mod relays;
 mod rfm;
+mod run_executor;
+mod send_rate_limiter;
 mod webhooks;
 mod worker_loop;
 
@@ -24,24 +24,24 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
 pub use clicks::start_clicks;
-pub use desk::RunDesk;
-pub use pacer::TokioPacer;
 pub use relays::Relays;
+pub use run_executor::RunSubmitter;
+pub use send_rate_limiter::TokioSendRateLimiter;
 
 use crate::wiring::Shared;
 
 /// Connections of all workers together, of each kind.
 const CONNECTIONS: usize = 4;
 
-/// Scheduled campaigns announced in one round.
+/// Scheduled campaigns enqueued in one round.
 const DUE_BATCH: i64 = 100;
 
 /// Unknown sends failed in one round.
 const UNKNOWN_BATCH: i64 = 1000;
 
-/// Lists of large audiences whose sends are made in one round. Runs make those that they need themselves, so that there
+/// Recipient batches whose sends are made in one round. Runs make those that they need themselves, so that there
 /// is no haste.
-const UNFOLD_BATCH: usize = 4;
+const MATERIALIZE_BATCH: usize = 4;
 
 /// What is past its time, forgotten in one statement.
 const SWEEP_BATCH: i64 = 1000;
@@ -53,7 +53,7 @@ const LOOK_FOR_CALLBACKS: Duration = Duration::from_secs(1);
 const SWEEP: Duration = Duration::from_secs(60);
 const LOOK_FOR_MAIL: Duration = Duration::from_millis(500);
 const LOOK_FOR_UNKNOWN: Duration = Duration::from_secs(5);
-const UNFOLD: Duration = Duration::from_millis(500);
+const MATERIALIZE_INTERVAL: Duration = Duration::from_millis(500);
 const LOOK_AT_TABLES: Duration = Duration::from_secs(2);
 
 /// So many tables are analyzed before the worker rests.
@@ -62,7 +62,7 @@ const ANALYZE_BATCH: usize = 8;
 /// For a server of routes alone: requests wait for runs that other processes carry out.
 pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(2, 2)?;
-    desk::start_waiting(&shared.desk, Arc::new(stores.runs()), stop, tasks);
+    run_executor::start_waiting(&shared.run_submitter, Arc::new(stores.runs()), stop, tasks);
     billing::start_payment_event_buffer(shared, &stores, stop, tasks);
     Ok(())
 }
@@ -71,7 +71,7 @@ pub fn start_waiting(shared: &Shared, stop: &CancellationToken, tasks: &TaskTrac
 pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> anyhow::Result<()> {
     let stores = shared.stores(CONNECTIONS, CONNECTIONS)?;
     let runs = Arc::new(stores.runs());
-    let pacer = Arc::new(TokioPacer::new(stop.clone(), Arc::new(stores.paces())));
+    let limiter = Arc::new(TokioSendRateLimiter::new(stop.clone(), Arc::new(stores.send_slots())));
     let worker = Worker {
         id: Uuid::now_v7(),
         delay: shared.config.message_delay,
@@ -82,13 +82,13 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
         Arc::new(shared.whatsapp()?),
         stores.message_files(shared)?,
         shared.cipher.clone(),
-        pacer.clone(),
+        limiter.clone(),
         worker,
     ));
-    desk::start(
-        &shared.desk,
+    run_executor::start(
+        &shared.run_submitter,
         dispatcher,
-        pacer,
+        limiter,
         runs.clone(),
         shared.config.runs,
         stop,
@@ -99,9 +99,9 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     worker_loop::spawn(tasks, stop, "schedule", LOOK_FOR_DUE, move || {
         let campaigns = campaigns.clone();
         async move {
-            let announced = campaigns.announce_due(DUE_BATCH).await;
+            let enqueued = campaigns.enqueue_due_starts(DUE_BATCH).await;
             let retried = campaigns.start_due_retries(DUE_BATCH).await?;
-            Ok(announced? + retried > 0)
+            Ok(enqueued? + retried > 0)
         }
     });
 
@@ -120,7 +120,7 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
     mail::start(shared, &stores, stop, tasks);
     relays::start(&shared.relays, &stores, stop, tasks);
     rfm::start(shared, stop, tasks)?;
-    unfold(runs.clone(), stop, tasks);
+    materialize_sends(runs.clone(), stop, tasks);
     sweep_queue(runs.clone(), stop, tasks);
     analyze_tables(PgStatistics::new(stores.owner.clone()), stop, tasks);
     webhooks::start(shared, &stores, stop, tasks)?;
@@ -129,19 +129,19 @@ pub fn start(shared: &Shared, stop: &CancellationToken, tasks: &TaskTracker) -> 
 }
 
 /// Makes the sends of large audiences.
-fn unfold(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
+fn materialize_sends(runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
     let iteration = move || {
         let runs = runs.clone();
         async move {
-            for _ in 0..UNFOLD_BATCH {
-                if !runs.unfold().await? {
+            for _ in 0..MATERIALIZE_BATCH {
+                if !runs.materialize_sends().await? {
                     break;
                 }
             }
             Ok(false)
         }
     };
-    worker_loop::spawn(tasks, stop, "audiences", UNFOLD, iteration);
+    worker_loop::spawn(tasks, stop, "audiences", MATERIALIZE_INTERVAL, iteration);
 }
 
 /// Deletes queue rows that outlived their run.

@@ -92,6 +92,6 @@ mod telling;
 mod template_parameters;
 mod templates;
 mod tenants;
+mod test_send;
 mod traces;
-mod trial;
 mod webhooks;

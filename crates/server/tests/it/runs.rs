@@ -283,7 +283,7 @@ fn messages_keep_their_distance() {
 }
 
 #[test]
-fn a_numbers_own_pace_wins() {
+fn a_numbers_own_send_rate_wins() {
     let server = Server::start(silent().with("CAMPAIGN_MESSAGE_DELAY_MS", "0"));
     let ana = server.owner();
     let profile = ana.profile();

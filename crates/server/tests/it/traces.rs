@@ -113,13 +113,13 @@ mod otel {
         assert_eq!(attribute("request_id"), Some("my-request"));
         ana.execute(&campaign).ok();
         counted(&ana, &campaign, "sent", 1);
-        let turn = found(&collector, "the turn's span", |span| span.name == "turn of a run");
-        assert_eq!(turn.attributes.get("campaign"), Some(&campaign));
+        let dispatch = found(&collector, "the dispatch span", |span| span.name == "turn of a run");
+        assert_eq!(dispatch.attributes.get("campaign"), Some(&campaign));
         let call = found(&collector, "the call's span", |span| {
             span.name == "gateway" && span.attributes.get("gateway").is_some_and(|name| name == "whatsapp")
         });
         assert_eq!((call.kind, call.attributes["outcome"].as_str()), (3, "done"));
-        assert_eq!(call.trace, turn.trace);
+        assert_eq!(call.trace, dispatch.trace);
         // A line of the log still says which request it is about, and nothing of spans for traces.
         let log = server.log();
         let line = log.lines().find(|line| line.contains("my-request")).unwrap();

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::super::{CampaignStatus, RunStore, SendOutcome, SendStatus};
 use super::faults::Fault;
-use super::stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, too_fast, unknown};
+use super::stage::{FIRST, RUN, SECOND, Stage, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 /// Numbers from a seed (SplitMix64), the same on every machine.
 pub(super) struct Seeded(pub(super) u64);
@@ -35,11 +35,11 @@ fn answer(seed: u64, to: &str, call: usize) -> SendOutcome {
         13..15 => throttled(),
         15 => too_fast(),
         16..19 => unknown(),
-        _ => halted(),
+        _ => run_blocked(),
     }
 }
 
-/// A run of some contacts, a few of them gone, at one of three paces.
+/// A run of some contacts, a few of them gone, at one of three send rates.
 pub(super) fn stage(seed: u64) -> Stage {
     let mut seeded = Seeded(seed);
     let contacts = 1 + seeded.below(14);
@@ -74,8 +74,8 @@ pub(super) fn bring_to_an_end(stage: &Stage) {
 /// Whether the recipient may have got the message.
 pub(super) fn may_have_arrived(outcome: &SendOutcome) -> bool {
     match outcome {
-        SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::Barred { .. } => true,
-        SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::Halted { .. } => false,
+        SendOutcome::Accepted { .. } | SendOutcome::Unknown { .. } | SendOutcome::OpaqueRejection { .. } => true,
+        SendOutcome::Failed { .. } | SendOutcome::Throttled { .. } | SendOutcome::RunBlocked { .. } => false,
     }
 }
 
@@ -168,7 +168,7 @@ fn nobody_is_written_to_twice_whatever_step_goes_wrong() {
     assert!(crashes > 3000, "only {crashes} faults were tried");
 }
 
-/// A crash leaves at most fifty sends of which nobody knows; at the default pace ten.
+/// A crash leaves at most fifty sends of which nobody knows; at the default send rate ten.
 #[test]
 fn a_crash_leaves_few_unknown() {
     let mut most = [0; 2];

@@ -28,7 +28,7 @@ fn pictured(contacts: usize) -> (Stage, String) {
         .insert(path.to_string(), b"png".to_vec());
     {
         let mut state = stage.runs.state();
-        let template = &mut state.material.as_mut().unwrap().template;
+        let template = &mut state.inputs.as_mut().unwrap().template;
         template.header_type = HeaderType::Image;
         template.header_media_url = Some(url.clone());
     }
@@ -135,7 +135,7 @@ async fn the_cards_of_a_carousel_are_filled() {
             { "type": "URL", "text": "Ver", "url": "https://l.example/{{1}}", "example": ["a"] }] } ] });
     {
         let mut state = stage.runs.state();
-        let template = &mut state.material.as_mut().unwrap().template;
+        let template = &mut state.inputs.as_mut().unwrap().template;
         template.header_type = HeaderType::None;
         template.template_type = TemplateType::Carousel;
         template.carousel_cards = vec![card.clone(), card];

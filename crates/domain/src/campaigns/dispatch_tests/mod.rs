@@ -1,10 +1,10 @@
 //! Carrying runs out, against a run store in memory: what each part of a run does, and what it never does.
 
-mod announced;
 mod crashes;
 mod faults;
 mod files;
 mod overlaps;
+mod queued_starts;
 mod rows;
 mod runs;
 mod simulation;
@@ -22,7 +22,7 @@ use crate::shared::{Event, NotificationKind, SendId};
 use crate::templates::TextParameter;
 use crate::whatsapp::OutboundTemplate;
 use faults::Fault;
-use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, halted, phone, throttled, too_fast, unknown};
+use stage::{FIRST, RUN, SECOND, Stage, accepted, failed, phone, run_blocked, throttled, too_fast, unknown};
 
 fn over(total: i64, sent: i64, status: CampaignStatus) -> RunEnd {
     RunEnd::Over(RunReport {
@@ -184,7 +184,7 @@ async fn an_unknown_outcome_is_never_called_again() {
 async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
     let stage = Stage::new(12, |to, call| {
         if to == phone(2) && call == 0 {
-            halted()
+            run_blocked()
         } else {
             accepted(to)
         }
@@ -216,8 +216,8 @@ async fn what_concerns_the_run_pauses_it_and_nobody_else_is_called() {
 }
 
 #[tokio::test]
-async fn what_was_in_flight_beside_a_halt_is_recorded() {
-    let stage = Stage::new(10, |to, _| if to == phone(1) { halted() } else { accepted(to) }).per_second(80);
+async fn what_was_in_flight_beside_a_run_block_is_recorded() {
+    let stage = Stage::new(10, |to, _| if to == phone(1) { run_blocked() } else { accepted(to) }).per_second(80);
     assert_eq!(stage.carry_out().await, paused(10, 7));
     assert_eq!(stage.called(), all_phones(8));
 }
@@ -287,7 +287,7 @@ async fn what_was_started_when_the_server_stops_and_did_not_leave_is_due_again()
 async fn a_run_makes_room_for_one_that_waits() {
     let stage = Stage::new(120, |to, _| accepted(to));
     let crowding = stage.clone();
-    stage.during_call(60, move || crowding.crowd());
+    stage.during_call(60, move || crowding.request_yield());
     assert_eq!(stage.carry_out().await, RunEnd::HandedOver);
     assert_eq!((stage.called(), stage.count(SendStatus::Sent)), (all_phones(61), 61));
     assert_eq!(
@@ -408,14 +408,14 @@ async fn who_opts_out_after_the_claim_is_not_called() {
 }
 
 #[tokio::test]
-async fn each_portion_asks_the_number_for_its_place() {
+async fn each_burst_reserves_a_slot_of_its_number() {
     let asked = async |stage: Stage| {
         stage.carry_out().await;
         let asked = stage.asked();
         assert!(asked.iter().all(|(number, _)| number == "1065"));
         let times: Vec<i64> = asked
             .iter()
-            .map(|(_, portion)| i64::try_from(portion.time.whole_milliseconds()).unwrap())
+            .map(|(_, burst)| i64::try_from(burst.time.whole_milliseconds()).unwrap())
             .collect();
         (times, stage.called().len())
     };
@@ -423,16 +423,16 @@ async fn each_portion_asks_the_number_for_its_place() {
     assert_eq!(asked(stage(12)).await, (vec![200; 12], 12));
     assert_eq!(asked(stage(12).per_second(80)).await, (vec![103; 2], 12));
     assert_eq!(asked(stage(60).per_second(1000)).await, (vec![25; 3], 60));
-    let mut unpaced = stage(60);
-    unpaced.delay = Duration::ZERO;
-    assert_eq!(asked(unpaced).await, (vec![], 60));
+    let mut unlimited = stage(60);
+    unlimited.delay = Duration::ZERO;
+    assert_eq!(asked(unlimited).await, (vec![], 60));
 }
 
 #[tokio::test]
-async fn a_place_that_was_missed_is_not_used() {
+async fn a_slot_that_was_missed_is_not_used() {
     let waited_at = async |rate, contacts: usize, (first, late, no_other)| {
         let stage = Stage::new(contacts, |to, _| accepted(to)).per_second(rate);
-        stage.miss_places(first, Duration::milliseconds(late), no_other);
+        stage.miss_slots(first, Duration::milliseconds(late), no_other);
         stage.carry_out().await;
         assert_eq!(stage.called(), all_phones(contacts));
         stage.waited_for()
@@ -448,11 +448,11 @@ async fn a_place_that_was_missed_is_not_used() {
     assert_eq!(waited(1, 11, true).await, [1, 3], "what was started leaves");
     let missed = (1, 11, false);
     assert_eq!(waited_at(10, 2, missed).await, [1, 2, 3, 4]);
-    assert_eq!(waited_at(9, 2, missed).await, [1, 2], "the next place is far away");
+    assert_eq!(waited_at(9, 2, missed).await, [1, 2], "the next slot is far away");
 }
 
 #[tokio::test]
-async fn a_slow_pace_claims_no_more_than_leaves_in_ten_seconds() {
+async fn a_slow_send_rate_claims_what_leaves_in_ten_seconds() {
     for (delay, claimed) in [(1, vec![10, 2]), (4, vec![2; 6]), (60, vec![1; 12])] {
         let mut stage = Stage::new(12, |to, _| accepted(to));
         stage.delay = Duration::seconds(delay);
@@ -466,7 +466,7 @@ async fn a_run_without_its_number_waits_for_somebody() {
     let unreadable = Stage::new(3, |to, _| accepted(to));
     let end = unreadable.dispatcher_with(FIRST, false).carry_out(RUN).await.unwrap();
     let disconnected = Stage::new(3, |to, _| accepted(to));
-    disconnected.runs.state().material.as_mut().unwrap().profile = None;
+    disconnected.runs.state().inputs.as_mut().unwrap().profile = None;
     assert_eq!((end, disconnected.carry_out().await), (paused(3, 0), paused(3, 0)));
     for stage in [unreadable, disconnected] {
         assert_eq!(stage.called().len(), 0);
@@ -480,14 +480,14 @@ async fn a_run_without_its_number_waits_for_somebody() {
 #[tokio::test]
 async fn a_campaign_that_is_gone_is_nothing_to_carry_out() {
     let stage = Stage::new(3, |to, _| accepted(to));
-    stage.runs.state().material = None;
+    stage.runs.state().inputs = None;
     assert_eq!(stage.carry_out().await, RunEnd::Gone);
 }
 
 #[tokio::test]
 async fn a_failing_store_does_not_lose_what_it_can_still_be_told() {
     let stage = Stage::new(5, |to, _| accepted(to));
-    // material, claim; then for each send the mark and the call: the mark of the third one fails.
+    // inputs, claim; then for each send the mark and the call: the mark of the third one fails.
     stage.fuse.set(6, Fault::ErrorBefore);
     stage.dispatcher(FIRST).carry_out(RUN).await.unwrap_err();
     assert_eq!(stage.called(), all_phones(2));

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use super::super::{RunEnd, SendStatus};
 use super::crashes::{Seeded, bring_to_an_end, check, check_after_the_time_limit, stage};
 use super::faults::Fault;
-use super::stage::{FIRST, RUN, SECOND, Stage, THIRD, accepted, halted, phone, unknown};
+use super::stage::{FIRST, RUN, SECOND, Stage, THIRD, accepted, phone, run_blocked, unknown};
 
 /// While the first worker's call is under way, its lease runs out, and another one has the run until `fault`.
 fn overtake(stage: &Stage, other: Uuid, call: usize, fault: Option<(usize, Fault)>) {
@@ -42,11 +42,11 @@ async fn who_lost_the_run_calls_nobody_more_and_still_tells_what_left() {
 #[tokio::test]
 async fn a_late_report_gives_back_only_what_the_worker_had_started() {
     let stage = Stage::new(4, |to, call| match to {
-        to if to == phone(0) && call == 0 => halted(),
+        to if to == phone(0) && call == 0 => run_blocked(),
         to if to == phone(1) => unknown(),
         to => accepted(to),
     });
-    // take has passed; material, claim, four steps for the first two sends; then the second worker dies in a call.
+    // take has passed; inputs, claim, four steps for the first two sends; then the second worker dies in a call.
     overtake(&stage, SECOND, 0, Some((5, Fault::KillAfter)));
     stage.dispatcher(FIRST).carry_out(RUN).await.unwrap();
     assert_eq!(stage.called(), [phone(0), phone(1), phone(2)]);

@@ -20,7 +20,7 @@ pub(super) struct Row {
 }
 
 /// The port does not say who records: whatever the send is by now, it is due again.
-pub(super) fn give_back(row: &mut Row) {
+pub(super) fn make_due(row: &mut Row) {
     row.started = false;
     row.unknown = false;
 }

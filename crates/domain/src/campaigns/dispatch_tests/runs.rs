@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::super::service::tests::NOW;
 use super::super::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, CounterChange, DueRetry, QueuedRun, Recipient,
-    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunMaterial, RunReport, RunRetry, RunStart,
+    Campaign, CampaignStatus, Claim, CounterChange, DueRetry, EnqueueStart, QueuedRun, QueuedStart, Recipient,
+    ResumeFacts, RetryOutcome, RetryReport, RetrySchedule, RunFacts, RunInputs, RunReport, RunRetry, RunStart,
     RunStore, SendCounts, SendResult, SendStatus, StartOutcome, Started, Trigger, finish,
 };
 use super::faults::Fuse;
-use super::rows::{Row, add, claimed, give_back};
+use super::rows::{Row, add, claimed, make_due};
 use crate::billing::Standing;
 use crate::shared::{AccountId, CampaignId, ContactId, Event, SendId, StoreError, TemplateId, Write};
 
@@ -26,13 +26,13 @@ pub(super) enum Bug {
     IgnoresStatus,
     /// Sends are started for whoever asks, though the run was cancelled or is another worker's.
     IgnoresHolder,
-    /// A cancel gives back the places of sends that are under way, and their end does so again.
+    /// A cancel releases the reservations of sends that are under way, and their end does so again.
     ReleasesTwice,
 }
 
 /// The run and everything about it.
 pub(super) struct State {
-    pub(super) material: Option<RunMaterial>,
+    pub(super) inputs: Option<RunInputs>,
     pub(super) rows: Vec<Row>,
     pub(super) counts: SendCounts,
     pub(super) holder: Option<Uuid>,
@@ -44,7 +44,7 @@ pub(super) struct State {
     /// How many sends each claim gave, and how many results each record brought.
     pub(super) claimed: Vec<usize>,
     pub(super) recorded: Vec<usize>,
-    /// Messages of the month: sent, and places kept.
+    /// Messages of the month: sent, and reserved.
     pub(super) usage: (usize, usize),
     pub(super) bug: Option<Bug>,
 }
@@ -56,12 +56,7 @@ pub(super) struct FakeRuns {
 
 impl FakeRuns {
     /// A run just begun, held by `holder`.
-    pub(super) fn new(
-        material: RunMaterial,
-        recipients: Vec<Option<Recipient>>,
-        holder: Uuid,
-        fuse: Arc<Fuse>,
-    ) -> Self {
+    pub(super) fn new(inputs: RunInputs, recipients: Vec<Option<Recipient>>, holder: Uuid, fuse: Arc<Fuse>) -> Self {
         let row = |(at, recipient): (u128, Option<Recipient>)| Row {
             id: SendId(Uuid::from_u128(1000 + at)),
             contact_id: ContactId(Uuid::from_u128(500 + at)),
@@ -82,7 +77,7 @@ impl FakeRuns {
             ..SendCounts::default()
         };
         let state = State {
-            material: Some(material),
+            inputs: Some(inputs),
             rows,
             counts,
             holder: Some(holder),
@@ -104,7 +99,7 @@ impl FakeRuns {
         self.state.lock().unwrap()
     }
 
-    /// What `Campaigns::cancel` leaves behind: the place in the queue is gone, and so are those in the month of what
+    /// What `Campaigns::cancel` leaves behind: the queue entry is gone, and so are the reservations of what
     /// never left.
     pub(super) fn cancel(&self) {
         let mut state = self.state();
@@ -113,7 +108,7 @@ impl FakeRuns {
         }
         state.campaign_mut().status = CampaignStatus::Cancelled;
         state.holder = None;
-        state.give_back_places();
+        state.release_reservations();
     }
 
     /// The lease runs out, and nobody has noticed yet.
@@ -133,11 +128,11 @@ impl FakeRuns {
 
 impl State {
     pub(super) fn campaign(&self) -> &Campaign {
-        &self.material.as_ref().unwrap().campaign
+        &self.inputs.as_ref().unwrap().campaign
     }
 
     pub(super) fn campaign_mut(&mut self) -> &mut Campaign {
-        &mut self.material.as_mut().unwrap().campaign
+        &mut self.inputs.as_mut().unwrap().campaign
     }
 
     fn goes_on(&self) -> bool {
@@ -145,8 +140,8 @@ impl State {
     }
 
     fn report(&self) -> Option<RunReport> {
-        let material = self.material.as_ref()?;
-        Some(RunReport::of(&material.campaign, &self.counts))
+        let inputs = self.inputs.as_ref()?;
+        Some(RunReport::of(&inputs.campaign, &self.counts))
     }
 
     fn take(&mut self, worker: Uuid) -> Option<QueuedRun> {
@@ -163,28 +158,28 @@ impl State {
         }
         if self.bug == Some(Bug::ResendsUnknown) {
             let left = |row: &&mut Row| row.started && row.status == SendStatus::Pending;
-            self.rows.iter_mut().filter(left).for_each(give_back);
+            self.rows.iter_mut().filter(left).for_each(make_due);
         }
-        self.doubt_started();
+        self.mark_unknown();
     }
 
     /// Of what never left, at the end of a run.
-    fn give_back_places(&mut self) {
-        self.doubt_started();
+    fn release_reservations(&mut self) {
+        self.mark_unknown();
         let twice = self.bug == Some(Bug::ReleasesTwice);
         let unsent = |row: &&Row| row.status == SendStatus::Pending && (!row.started || twice);
         let unsent = self.rows.iter().filter(unsent).count();
         self.usage.1 = self.usage.1.saturating_sub(unsent);
     }
 
-    fn doubt_started(&mut self) {
+    fn mark_unknown(&mut self) {
         for row in &mut self.rows {
             row.unknown |= row.started && row.status == SendStatus::Pending;
         }
     }
 
-    /// Whether a place of the month is kept for it.
-    pub(super) fn holds_place(&self, row: &Row) -> bool {
+    /// Whether a message of the month is reserved for it.
+    pub(super) fn holds_reservation(&self, row: &Row) -> bool {
         let sending = self.campaign().status == CampaignStatus::Sending;
         row.status == SendStatus::Pending && (sending || row.started)
     }
@@ -192,9 +187,9 @@ impl State {
     /// Changes a send, and what follows from that for the month.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Row)) {
         let accepted = |row: &Row| matches!(row.status, SendStatus::Sent | SendStatus::Delivered | SendStatus::Read);
-        let (held, sent) = (self.holds_place(&self.rows[at]), accepted(&self.rows[at]));
+        let (held, sent) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
         change(&mut self.rows[at]);
-        let (holds, sends) = (self.holds_place(&self.rows[at]), accepted(&self.rows[at]));
+        let (holds, sends) = (self.holds_reservation(&self.rows[at]), accepted(&self.rows[at]));
         let moved = |n: usize, before: bool, after: bool| (n + usize::from(after)).saturating_sub(usize::from(before));
         self.usage = (moved(self.usage.0, sent, sends), moved(self.usage.1, held, holds));
     }
@@ -272,14 +267,14 @@ impl State {
                 SendResult::Deferred { .. } | SendResult::Throttled { .. } | SendResult::Released if finished => {}
                 SendResult::Throttled { delay } => {
                     row.retry_at = now + *delay;
-                    give_back(row);
+                    make_due(row);
                 }
                 SendResult::Deferred { delay } => {
                     row.attempts += 1;
                     row.retry_at = now + *delay;
-                    give_back(row);
+                    make_due(row);
                 }
-                SendResult::Released => give_back(row),
+                SendResult::Released => make_due(row),
                 SendResult::Sent { .. } => {}
             });
         }
@@ -300,7 +295,7 @@ impl State {
             *self.campaign_mut() = campaign;
             self.events.extend(events);
             self.holder = None;
-            self.give_back_places();
+            self.release_reservations();
         }
         self.report()
     }
@@ -328,10 +323,10 @@ impl State {
 #[async_trait]
 impl RunStore for FakeRuns {
     async fn facts(&self, _: AccountId, _: CampaignId) -> Result<Option<RunFacts>, StoreError> {
-        let material = self.state().material.clone();
-        Ok(material.map(|material| RunFacts {
-            campaign: material.campaign,
-            template: Some(material.template),
+        let inputs = self.state().inputs.clone();
+        Ok(inputs.map(|inputs| RunFacts {
+            campaign: inputs.campaign,
+            template: Some(inputs.template),
             content_frozen: true,
             profile_id: None,
             billing: Standing {
@@ -351,15 +346,15 @@ impl RunStore for FakeRuns {
         Ok(StartOutcome::Missing)
     }
 
-    async fn announce(&self, _: &Announcement) -> Result<Write<CampaignStatus>, StoreError> {
+    async fn enqueue_start(&self, _: &EnqueueStart) -> Result<Write<CampaignStatus>, StoreError> {
         Ok(Write::Missing)
     }
 
-    async fn announced(&self, _: QueuedRun) -> Result<Option<Announced>, StoreError> {
+    async fn queued_start(&self, _: QueuedRun) -> Result<Option<QueuedStart>, StoreError> {
         Ok(None)
     }
 
-    async fn give_up(&self, _: QueuedRun, _: CampaignStatus, _: &[Event]) -> Result<(), StoreError> {
+    async fn abort_start(&self, _: QueuedRun, _: CampaignStatus, _: &[Event]) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -383,8 +378,8 @@ impl RunStore for FakeRuns {
         self.fuse.stored(|| self.state().take(worker)).await
     }
 
-    async fn material(&self, _: QueuedRun) -> Result<Option<RunMaterial>, StoreError> {
-        self.fuse.stored(|| self.state().material.clone()).await
+    async fn inputs(&self, _: QueuedRun) -> Result<Option<RunInputs>, StoreError> {
+        self.fuse.stored(|| self.state().inputs.clone()).await
     }
 
     async fn sweep_queue(&self, _: i64) -> Result<u64, StoreError> {
@@ -474,7 +469,7 @@ impl RunStore for FakeRuns {
         self.fuse.stored(abandon).await
     }
 
-    async fn unfold(&self) -> Result<bool, StoreError> {
+    async fn materialize_sends(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 

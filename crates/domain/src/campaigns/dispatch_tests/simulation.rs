@@ -59,7 +59,7 @@ impl World {
             return Err(format!("{row:?} is open after the end"));
         }
         if state.usage.1 > 0 {
-            return Err(format!("{} places are kept after the end", state.usage.1));
+            return Err(format!("{} reservations are left after the end", state.usage.1));
         }
         Ok(())
     }
@@ -188,7 +188,7 @@ impl World {
                 return Err(format!("{status}: {of:?} is counted as {:?}", state.counts));
             }
         }
-        let kept = state.rows.iter().filter(|row| state.holds_place(row)).count();
+        let kept = state.rows.iter().filter(|row| state.holds_reservation(row)).count();
         let sent = usize::try_from(state.counts.accepted()).unwrap();
         if state.usage != (sent, kept) {
             return Err(format!(

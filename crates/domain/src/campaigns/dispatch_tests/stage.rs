@@ -1,4 +1,4 @@
-//! Everything around a dispatcher under test: a run, a platform that keeps a ledger, a pacer that makes time pass.
+//! Everything around a dispatcher under test: a run, a platform that keeps a ledger, a limiter that makes time pass.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::super::service::tests::{NOW, campaign};
 use super::super::{
-    Campaign, CampaignStatus, Dispatcher, Moment, Pace, Pacer, Portion, QueuedRun, Recipient, RunEnd, RunMaterial,
-    SendOutcome, SendStatus, Worker,
+    Burst, Campaign, CampaignStatus, Dispatcher, QueuedRun, Recipient, RunEnd, RunInputs, SendOutcome, SendRate,
+    SendRateLimiter, SendStatus, SlotTime, Worker,
 };
 use super::faults::Fuse;
 use super::rows::Row;
@@ -113,27 +113,27 @@ impl WhatsappGateway for Platform {
 }
 
 /// Lets everything leave at once, and moves the store's clock instead of resting.
-struct TestPacer {
+struct TestSendRateLimiter {
     runs: Arc<FakeRuns>,
-    asked: Mutex<Vec<(String, Portion)>>,
+    asked: Mutex<Vec<(String, Burst)>>,
     rests: Mutex<Vec<Duration>>,
-    /// The places that portions waited for until they could leave: how many were asked for until then.
+    /// The slots that bursts waited for until they could leave: how many were asked for until then.
     waited: Mutex<Vec<i64>>,
-    /// What so many first places of a portion are missed by, and whether no others can be had.
+    /// What so many first slots of a burst are missed by, and whether no others can be had.
     missed: Mutex<(i64, Duration, bool)>,
     /// The rates that the number had whenever it was slowed down, and the limit since.
     slowed: Mutex<Vec<f64>>,
-    /// How many requests for places are granted before the server stops.
+    /// How many requests for slots are granted before the server stops.
     granted: Mutex<Option<usize>>,
     /// The server stops just before so many-th messages (from 1) leave.
     departures: Mutex<Option<usize>>,
     stopping: AtomicBool,
-    crowded: AtomicBool,
+    should_yield: AtomicBool,
 }
 
 #[async_trait]
-impl Pacer for TestPacer {
-    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<Moment, StoreError> {
+impl SendRateLimiter for TestSendRateLimiter {
+    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
         match self.granted.lock().unwrap().as_mut() {
             Some(0) => self.stopping.store(true, Ordering::Relaxed),
             Some(granted) => *granted -= 1,
@@ -141,13 +141,13 @@ impl Pacer for TestPacer {
         }
         let mut asked = self.asked.lock().unwrap();
         if !self.stopping() {
-            asked.push((phone_number_id.to_owned(), portion));
+            asked.push((phone_number_id.to_owned(), burst));
         }
         let (first, _, no_other) = *self.missed.lock().unwrap();
         if no_other && i64::try_from(asked.len()).unwrap() % (first + 1) != 1 {
             return Err(StoreError::Unavailable("down".into()));
         }
-        Ok(Moment(Duration::seconds(asked.len().try_into().unwrap())))
+        Ok(SlotTime(Duration::seconds(asked.len().try_into().unwrap())))
     }
 
     fn limit(&self, _: &str) -> Option<f64> {
@@ -161,9 +161,9 @@ impl Pacer for TestPacer {
         Ok(())
     }
 
-    async fn until(&self, moment: Moment, lead: Duration) -> bool {
+    async fn until(&self, slot_time: SlotTime, lead: Duration) -> bool {
         if lead.is_zero() {
-            self.waited.lock().unwrap().push(moment.0.whole_seconds());
+            self.waited.lock().unwrap().push(slot_time.0.whole_seconds());
         }
         if lead.is_zero()
             && let Some(departures) = self.departures.lock().unwrap().as_mut()
@@ -174,9 +174,9 @@ impl Pacer for TestPacer {
         !self.stopping()
     }
 
-    fn since(&self, moment: Moment) -> Duration {
+    fn since(&self, slot_time: SlotTime) -> Duration {
         let (first, late, _) = *self.missed.lock().unwrap();
-        if moment.0.whole_seconds() % (first + 1) == 0 {
+        if slot_time.0.whole_seconds() % (first + 1) == 0 {
             Duration::ZERO
         } else {
             late
@@ -193,8 +193,8 @@ impl Pacer for TestPacer {
         self.stopping.load(Ordering::Relaxed)
     }
 
-    fn crowded(&self) -> bool {
-        self.crowded.swap(false, Ordering::Relaxed)
+    fn should_yield(&self) -> bool {
+        self.should_yield.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -208,7 +208,7 @@ pub(super) struct Stage {
     /// The files that the account uploaded.
     pub(super) shelf: Arc<Shelf>,
     ids: Arc<dyn FileIdStore>,
-    pacer: Arc<TestPacer>,
+    limiter: Arc<TestSendRateLimiter>,
     pub(super) delay: Duration,
 }
 
@@ -251,9 +251,9 @@ fn number() -> StoredProfile {
 }
 
 impl Stage {
-    /// So many contacts, all there, at the default pace of one message each 200 ms.
+    /// So many contacts, all there, at the default send rate of one message each 200 ms.
     pub(super) fn new(contacts: usize, answers: impl Fn(&str, usize) -> SendOutcome + Send + Sync + 'static) -> Self {
-        let material = RunMaterial {
+        let inputs = RunInputs {
             campaign: Campaign {
                 total_recipients: i64::try_from(contacts).unwrap(),
                 ..campaign(CampaignStatus::Sending)
@@ -263,7 +263,7 @@ impl Stage {
         };
         let fuse = Arc::new(Fuse::default());
         let recipients = (0..contacts).map(|at| Some(recipient(at))).collect();
-        let runs = Arc::new(FakeRuns::new(material, recipients, FIRST, fuse.clone()));
+        let runs = Arc::new(FakeRuns::new(inputs, recipients, FIRST, fuse.clone()));
         let platform = Arc::new(Platform {
             answers: Box::new(answers),
             calls: Mutex::default(),
@@ -271,7 +271,7 @@ impl Stage {
             uploads: Mutex::default(),
             fuse: fuse.clone(),
         });
-        let pacer = Arc::new(TestPacer {
+        let limiter = Arc::new(TestSendRateLimiter {
             runs: runs.clone(),
             asked: Mutex::default(),
             waited: Mutex::default(),
@@ -281,7 +281,7 @@ impl Stage {
             granted: Mutex::default(),
             departures: Mutex::default(),
             stopping: AtomicBool::new(false),
-            crowded: AtomicBool::new(false),
+            should_yield: AtomicBool::new(false),
         });
         Self {
             runs,
@@ -290,15 +290,15 @@ impl Stage {
             templates: Arc::new(MockTemplateStore::new()),
             shelf: Arc::default(),
             ids: forgetful(),
-            pacer,
+            limiter,
             delay: Duration::milliseconds(200),
         }
     }
 
-    /// The number keeps a pace of its own.
+    /// The number keeps a send rate of its own.
     pub(super) fn per_second(self, rate: i32) -> Self {
         let mut state = self.runs.state();
-        let profile = state.material.as_mut().unwrap().profile.as_mut().unwrap();
+        let profile = state.inputs.as_mut().unwrap().profile.as_mut().unwrap();
         profile.profile.messages_per_second = Some(rate);
         drop(state);
         self
@@ -307,45 +307,45 @@ impl Stage {
     pub(super) fn simulated(self) -> Self {
         let mut state = self.runs.state();
         state.campaign_mut().simulated = true;
-        state.material.as_mut().unwrap().profile = None;
+        state.inputs.as_mut().unwrap().profile = None;
         drop(state);
         self
     }
 
-    /// The server stops after so many requests for places; a restarted one does not.
+    /// The server stops after so many requests for slots; a restarted one does not.
     pub(super) fn stop_after(&self, granted: Option<usize>) {
-        *self.pacer.granted.lock().unwrap() = granted;
-        self.pacer.stopping.store(granted == Some(0), Ordering::Relaxed);
+        *self.limiter.granted.lock().unwrap() = granted;
+        self.limiter.stopping.store(granted == Some(0), Ordering::Relaxed);
     }
 
     /// The server stops when sends are started, and the so many-th ones (from 1) have not left.
     pub(super) fn stop_before_departure(&self, departure: usize) {
-        *self.pacer.departures.lock().unwrap() = Some(departure);
+        *self.limiter.departures.lock().unwrap() = Some(departure);
     }
 
     /// A stopped server is started again.
     pub(super) fn restart(&self) {
         self.stop_after(None);
-        *self.pacer.departures.lock().unwrap() = None;
+        *self.limiter.departures.lock().unwrap() = None;
     }
 
-    /// So many first places of every portion are missed by so much. `no_other`: the store fails when it is asked for another.
-    pub(super) fn miss_places(&self, first: i64, late: Duration, no_other: bool) {
-        *self.pacer.missed.lock().unwrap() = (first, late, no_other);
+    /// So many first slots of every burst are missed by so much. `no_other`: the store fails when it is asked for another.
+    pub(super) fn miss_slots(&self, first: i64, late: Duration, no_other: bool) {
+        *self.limiter.missed.lock().unwrap() = (first, late, no_other);
     }
 
-    /// Another run waits for a place.
-    pub(super) fn crowd(&self) {
-        self.pacer.crowded.store(true, Ordering::Relaxed);
+    /// Another run waits for a permit.
+    pub(super) fn request_yield(&self) {
+        self.limiter.should_yield.store(true, Ordering::Relaxed);
     }
 
     /// How many messages leave together.
     pub(super) fn together(&self) -> usize {
         let state = self.runs.state();
-        let number = state.material.as_ref().and_then(|material| material.profile.as_ref());
+        let number = state.inputs.as_ref().and_then(|inputs| inputs.profile.as_ref());
         let rate = number.and_then(|number| number.profile.messages_per_second);
-        let pace = rate.map_or(Pace::Delay(self.delay), |rate| Pace::PerSecond(rate.unsigned_abs()));
-        usize::try_from(pace.portion().messages).unwrap()
+        let send_rate = rate.map_or(SendRate::Delay(self.delay), |n| SendRate::PerSecond(n.unsigned_abs()));
+        usize::try_from(send_rate.burst().messages).unwrap()
     }
 
     /// Does something while a call (counted from 0) is under way.
@@ -369,7 +369,7 @@ impl Stage {
             self.platform.clone(),
             MessageFiles::new(media(&self.shelf), self.ids.clone()),
             Arc::new(cipher),
-            self.pacer.clone(),
+            self.limiter.clone(),
             Worker {
                 id: worker,
                 delay: self.delay,
@@ -409,22 +409,22 @@ impl Stage {
         ledger
     }
 
-    /// Which of the places that were asked for (from 1) portions waited for before they left.
+    /// Which of the slots that were asked for (from 1) bursts waited for before they left.
     pub(super) fn waited_for(&self) -> Vec<i64> {
-        self.pacer.waited.lock().unwrap().clone()
+        self.limiter.waited.lock().unwrap().clone()
     }
 
-    pub(super) fn asked(&self) -> Vec<(String, Portion)> {
-        self.pacer.asked.lock().unwrap().clone()
+    pub(super) fn asked(&self) -> Vec<(String, Burst)> {
+        self.limiter.asked.lock().unwrap().clone()
     }
 
     /// The rates at which the number was slowed down.
     pub(super) fn slowed(&self) -> Vec<f64> {
-        self.pacer.slowed.lock().unwrap().clone()
+        self.limiter.slowed.lock().unwrap().clone()
     }
 
     pub(super) fn rests(&self) -> Vec<i64> {
-        let rests = self.pacer.rests.lock().unwrap();
+        let rests = self.limiter.rests.lock().unwrap();
         rests.iter().map(|rest| rest.whole_seconds()).collect()
     }
 
@@ -470,8 +470,8 @@ pub(super) fn throttled() -> SendOutcome {
     }
 }
 
-pub(super) fn halted() -> SendOutcome {
-    SendOutcome::Halted {
+pub(super) fn run_blocked() -> SendOutcome {
+    SendOutcome::RunBlocked {
         code: 190,
         message: "token expired".into(),
     }
@@ -479,14 +479,14 @@ pub(super) fn halted() -> SendOutcome {
 
 /// The platform has paused the template.
 pub(super) fn template_paused() -> SendOutcome {
-    SendOutcome::Halted {
+    SendOutcome::RunBlocked {
         code: 132_015,
         message: "Template is paused".into(),
     }
 }
 
-pub(super) fn barred() -> SendOutcome {
-    SendOutcome::Barred {
+pub(super) fn opaque_rejection() -> SendOutcome {
+    SendOutcome::OpaqueRejection {
         detail: "HTTP 403 without a readable body".into(),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{CampaignStatus, SendStatus};
-use super::stage::{SECOND, Stage, accepted, barred, phone, template_paused};
+use super::stage::{SECOND, Stage, accepted, opaque_rejection, phone, template_paused};
 use super::{all_phones, over, paused};
 use crate::shared::{Event, Write};
 use crate::templates::tests::approved_template;
@@ -13,7 +13,7 @@ use crate::templates::{MetaStatus, MockTemplateStore, Template};
 async fn a_refusal_that_cannot_be_read_is_never_sent_again_and_the_run_waits() {
     let stage = Stage::new(12, |to, call| {
         if to == phone(2) && call == 0 {
-            barred()
+            opaque_rejection()
         } else {
             accepted(to)
         }
@@ -57,12 +57,12 @@ async fn what_a_refusal_says_of_the_template_is_kept_before_the_run_waits() {
     templates
         .expect_update()
         .times(2)
-        .withf(move |judged, decided_on, events| {
+        .withf(move |judged, expected, events| {
             let waits = runs.state().campaign().paused_at.is_some();
             assert!(!waits, "the run waits, and the template is still approved");
             judged.meta_status == MetaStatus::Paused
-                && judged.updated_at > decided_on.updated_at
-                && *decided_on == stored
+                && judged.updated_at > expected.updated_at
+                && *expected == stored
                 && judged.content() == stored.content()
                 && matches!(events, [Event::Notification(told)] if told.title.starts_with("Template paused"))
         })

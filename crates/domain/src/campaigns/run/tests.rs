@@ -30,8 +30,8 @@ pub(crate) fn facts() -> RunFacts {
     }
 }
 
-fn by_execute() -> Announced {
-    Announced {
+fn by_execute() -> QueuedStart {
+    QueuedStart {
         trigger: Trigger::Execute,
         actor: Some(tenant().actor),
     }
@@ -142,7 +142,7 @@ fn each_precondition_refuses() {
 }
 
 #[test]
-fn an_announced_run_is_prepared_while_it_is_sending() {
+fn a_queued_start_is_prepared_while_it_is_sending() {
     let sending = || {
         let mut facts = facts();
         facts.campaign.status = CampaignStatus::Sending;
@@ -171,7 +171,7 @@ fn failed_sends_are_tried_again_under_the_same_rules() {
         facts
     };
     let retried = |facts| {
-        let run = Announced {
+        let run = QueuedStart {
             trigger: Trigger::Retry,
             actor: Some(tenant().actor),
         };
@@ -183,7 +183,7 @@ fn failed_sends_are_tried_again_under_the_same_rules() {
         (CampaignStatus::Partial, CampaignStatus::Sending)
     );
     assert_eq!((retry.campaign.completed_at, retry.run.trigger), (None, Trigger::Retry));
-    assert_eq!(retry.decided_on, of(CampaignStatus::Partial).campaign.version);
+    assert_eq!(retry.expected_version, of(CampaignStatus::Partial).campaign.version);
     let report = RetryReport {
         tried: 2,
         left_out: vec![],

@@ -311,10 +311,10 @@ async fn a_verdict_reaches_the_template_also_when_it_changes_meanwhile() {
     templates
         .expect_update()
         .times(1)
-        .withf(|t, decided_on, _| {
+        .withf(|t, expected, _| {
             t.meta_status == MetaStatus::Rejected
                 && t.rejection_reason.as_deref() == Some("SCAM")
-                && decided_on.meta_status == MetaStatus::Pending
+                && expected.meta_status == MetaStatus::Pending
         })
         .returning(|_, _, _| Ok(Write::Done));
     let news = json!({ "event": "REJECTED", "message_template_id": 9, "reason": "SCAM" });

@@ -1,7 +1,7 @@
 //! What callers of the stores say, and what they make of the answers.
 
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, Claim, ClaimedSend, Refusal, RetryOutcome, RetryRequest,
+    Campaign, CampaignStatus, Claim, ClaimedSend, EnqueueStart, QueuedStart, Refusal, RetryOutcome, RetryRequest,
     RunRetry, RunStart, RunStore as _, SendResult, StartOutcome, Started, Trigger,
 };
 use recado_domain::shared::SendId;
@@ -31,15 +31,15 @@ impl System {
         }
     }
 
-    pub(super) async fn announcement(&self, campaign: usize, expected: CampaignStatus) -> Announcement {
+    pub(super) async fn start_request(&self, campaign: usize, expected: CampaignStatus) -> EnqueueStart {
         let stored = self.stage.stored(campaign).await;
-        Announcement {
+        EnqueueStart {
             campaign: Campaign {
                 status: CampaignStatus::Sending,
                 ..stored
             },
             expected,
-            run: Announced {
+            run: QueuedStart {
                 trigger: Trigger::Send,
                 actor: None,
             },
@@ -57,8 +57,8 @@ impl System {
                 ..stored
             },
             expected,
-            decided_on: version,
-            run: Announced {
+            expected_version: version,
+            run: QueuedStart {
                 trigger: Trigger::Retry,
                 actor: None,
             },
@@ -85,11 +85,17 @@ impl System {
         Answer::Start(outcome)
     }
 
-    pub(super) async fn turn(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
+    pub(super) async fn record_and_start(
+        &mut self,
+        campaign: usize,
+        worker: usize,
+        results: &Results,
+        next: &[Key],
+    ) -> Answer {
         let (run, said) = (self.stage.run(campaign), self.said(campaign, results));
         let ids: Vec<SendId> = next.iter().map(|key| self.id(*key)).collect();
         let (worker, world) = (number(worker), &self.stage.world);
-        let turn = match &self.stage.turn {
+        let record_and_start = match &self.stage.record_and_start {
             None => world.runs().record_and_start(run, worker, &said, &ids).await.unwrap(),
             Some(text) => mutant::record_and_start(world, text, run, worker, &said, &ids).await,
         };
@@ -98,7 +104,7 @@ impl System {
             goes_on,
             sends,
             unreachable,
-        } = turn;
+        } = record_and_start;
         let started: Vec<Key> = sends.into_iter().map(|id| self.key(id)).collect();
         for key in &started {
             assert!(self.outstanding.insert(*key), "{key:?} is handed out twice");
@@ -113,7 +119,7 @@ impl System {
             )
             .await;
         let unreachable = unreachable.into_iter().map(|id| self.key(id)).collect();
-        Answer::Turn {
+        Answer::RecordAndStart {
             goes_on,
             started,
             unreachable,

@@ -1,4 +1,4 @@
-//! The turn's statement with something left out, run as the store runs it. Nothing in the store knows of this.
+//! `record_and_start.sql` with something left out, run as the store runs it. Nothing in the store knows of this.
 
 use recado_domain::campaigns::{PAIR_INTERVAL, QueuedRun, RunStore as _, SendResult, Started};
 use recado_domain::shared::SendId;
@@ -8,12 +8,12 @@ use uuid::Uuid;
 use crate::support::World;
 
 /// As the store has it.
-pub(super) const TURN: &str = include_str!("../../../src/campaigns/turn.sql");
+pub(super) const RECORD_AND_START: &str = include_str!("../../../src/campaigns/record_and_start.sql");
 
 /// The statement with others instead of these words, which have to be there once.
 pub(super) fn instead(words: &str, others: &str) -> String {
-    assert_eq!(TURN.matches(words).count(), 1, "{words:?} in the turn");
-    TURN.replace(words, others)
+    assert_eq!(RECORD_AND_START.matches(words).count(), 1, "{words:?} in the statement");
+    RECORD_AND_START.replace(words, others)
 }
 
 fn array(values: impl Iterator<Item = Option<String>>, of: &str) -> String {

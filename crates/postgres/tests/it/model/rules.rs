@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use recado_domain::campaigns::{CampaignStatus, Command, Refusal, SendStatus, StartOutcome, transition};
 use recado_domain::shared::Write;
 
-use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, Place, Retry, Send, State, message_of, refused};
+use super::state::{Answer, CAMPAIGNS, Key, Kind, PEOPLE, QueueEntry, Retry, Send, State, message_of, refused};
 use super::steps::{Item, Pause, Results, Step};
 
 impl State {
@@ -16,22 +16,22 @@ impl State {
                 worker,
                 expected,
             } => self.start(*campaign, *worker, *expected),
-            Step::Announce { campaign, expected } => self.announce(*campaign, *expected),
-            Step::GiveUp(campaign) => self.give_up(*campaign),
+            Step::EnqueueStart { campaign, expected } => self.enqueue_start(*campaign, *expected),
+            Step::AbortStart(campaign) => self.abort_start(*campaign),
             Step::Take(worker) => self.take(*worker),
-            Step::Expire(campaign) => self.of_place(*campaign, |place| place.expired = true),
+            Step::Expire(campaign) => self.of_queue_entry(*campaign, |entry| entry.expired = true),
             Step::Claim {
                 campaign,
                 worker,
                 after,
                 size,
             } => self.claim(*campaign, *worker, *after, *size),
-            Step::Turn {
+            Step::RecordAndStart {
                 campaign,
                 worker,
                 results,
                 next,
-            } => self.turn(*campaign, *worker, results, next),
+            } => self.record_and_start(*campaign, *worker, results, next),
             Step::Record { campaign, results } => {
                 results
                     .iter()
@@ -61,8 +61,8 @@ impl State {
                 self.accounts[*account].suspended = *suspended;
                 Answer::Nothing
             }
-            Step::TakeTest(account) => self.take_test(*account),
-            Step::GiveTestBack(account) => {
+            Step::ReserveTestSend(account) => self.reserve_test_send(*account),
+            Step::ReleaseTestSend(account) => {
                 let tests = &mut self.accounts[*account].tests;
                 *tests = (*tests - 1).max(0);
                 Answer::Nothing
@@ -72,9 +72,9 @@ impl State {
         self
     }
 
-    fn of_place(&mut self, campaign: usize, change: impl FnOnce(&mut Place)) -> Answer {
-        if let Some(place) = &mut self.campaigns[campaign].place {
-            change(place);
+    fn of_queue_entry(&mut self, campaign: usize, change: impl FnOnce(&mut QueueEntry)) -> Answer {
+        if let Some(entry) = &mut self.campaigns[campaign].queue_entry {
+            change(entry);
         }
         Answer::Nothing
     }
@@ -90,8 +90,8 @@ impl State {
 
     fn start(&mut self, campaign: usize, worker: Option<usize>, expected: CampaignStatus) -> Answer {
         let (status, account) = (self.campaigns[campaign].status, CAMPAIGNS[campaign]);
-        let place = self.campaigns[campaign].place.clone();
-        let prepared = place.as_ref().is_some_and(|place| place.prepared);
+        let entry = self.campaigns[campaign].queue_entry.clone();
+        let prepared = entry.as_ref().is_some_and(|entry| entry.prepared);
         if status != expected {
             return Answer::Start(StartOutcome::overtaken(expected, status, Command::Start));
         }
@@ -106,7 +106,7 @@ impl State {
         if let Some(exceeded) = self.exceeded(account, people.len()) {
             return exceeded;
         }
-        let order = place.map_or_else(|| self.tick(), |place| place.order);
+        let order = entry.map_or_else(|| self.tick(), |entry| entry.order);
         let simulated = account == 1 && self.simulates;
         let stored = &mut self.campaigns[campaign];
         stored.status = CampaignStatus::Sending;
@@ -114,7 +114,7 @@ impl State {
         stored.line = !simulated;
         stored.total = people.len();
         stored.begun = true;
-        stored.place = Some(Place {
+        stored.queue_entry = Some(QueueEntry {
             worker,
             expired: false,
             prepared: true,
@@ -126,7 +126,7 @@ impl State {
         Answer::Start(StartOutcome::Started { recipients })
     }
 
-    fn announce(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
+    fn enqueue_start(&mut self, campaign: usize, expected: CampaignStatus) -> Answer {
         let status = self.campaigns[campaign].status;
         if status != expected {
             return Answer::Write(Write::Stale(status));
@@ -138,7 +138,7 @@ impl State {
 
     fn enqueue(&mut self, campaign: usize, prepared: bool) {
         let order = self.tick();
-        self.campaigns[campaign].place = Some(Place {
+        self.campaigns[campaign].queue_entry = Some(QueueEntry {
             worker: None,
             expired: false,
             prepared,
@@ -146,9 +146,9 @@ impl State {
         });
     }
 
-    fn give_up(&mut self, campaign: usize) -> Answer {
+    fn abort_start(&mut self, campaign: usize) -> Answer {
         let stored = &mut self.campaigns[campaign];
-        if stored.place.take_if(|place| !place.prepared).is_some() {
+        if stored.queue_entry.take_if(|entry| !entry.prepared).is_some() {
             stored.status = CampaignStatus::Draft;
             stored.paused = false;
         }
@@ -157,26 +157,26 @@ impl State {
 
     fn take(&mut self, worker: usize) -> Answer {
         for campaign in 0..CAMPAIGNS.len() {
-            let place = self.campaigns[campaign].place.as_ref();
-            if place.is_some_and(|place| place.worker.is_some() && place.expired) {
+            let entry = self.campaigns[campaign].queue_entry.as_ref();
+            if entry.is_some_and(|entry| entry.worker.is_some() && entry.expired) {
                 self.abandon(campaign);
             }
         }
         let free = (0..CAMPAIGNS.len()).filter(|at| self.goes_on(*at) && self.holder(*at).is_none());
-        let order = |at: &usize| self.campaigns[*at].place.as_ref().map(|place| place.order);
+        let order = |at: &usize| self.campaigns[*at].queue_entry.as_ref().map(|entry| entry.order);
         let taken = free.filter(|at| order(at).is_some()).min_by_key(order);
         if let Some(campaign) = taken {
-            self.of_place(campaign, |place| (place.worker, place.expired) = (Some(worker), false));
+            self.of_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (Some(worker), false));
         }
         Answer::Taken(taken)
     }
 
     fn claim(&mut self, campaign: usize, worker: usize, after: Option<usize>, size: usize) -> Answer {
         if !self.is_held_by(campaign, worker) {
-            let queued = self.campaigns[campaign].place.is_some();
+            let queued = self.campaigns[campaign].queue_entry.is_some();
             return if queued { Answer::Lost } else { Answer::Stopped };
         }
-        self.of_place(campaign, |place| place.expired = false);
+        self.of_queue_entry(campaign, |entry| entry.expired = false);
         if !self.goes_on(campaign) {
             return Answer::Stopped;
         }
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    fn turn(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
+    fn record_and_start(&mut self, campaign: usize, worker: usize, results: &Results, next: &[Key]) -> Answer {
         for (contact, kind) in results.iter().filter(|(_, kind)| !kind.is_plain()) {
             self.settle((campaign, *contact), *kind);
         }
@@ -208,7 +208,7 @@ impl State {
         let own = next
             .iter()
             .filter(|key| goes_on && key.0 == campaign && self.sends[*key].waits());
-        let (deferred, started): (Vec<Key>, Vec<Key>) = own.copied().partition(|key| self.has_rival(*key));
+        let (deferred, started): (Vec<Key>, Vec<Key>) = own.copied().partition(|key| self.has_concurrent_run(*key));
         for (contact, kind) in results.iter().filter(|(_, kind)| kind.is_plain()) {
             let key = (campaign, *contact);
             // Of what was not started nobody can know anything.
@@ -232,7 +232,7 @@ impl State {
             .filter(|(_, contact)| out.contains(contact))
             .copied()
             .collect();
-        Answer::Turn {
+        Answer::RecordAndStart {
             goes_on,
             started,
             unreachable,
@@ -240,13 +240,17 @@ impl State {
     }
 
     /// Whether another run of the same number wrote to this contact just now.
-    fn has_rival(&self, (campaign, contact): Key) -> bool {
+    fn has_concurrent_run(&self, (campaign, contact): Key) -> bool {
         let of_same_number = |at: &usize| {
             let (own, other) = (&self.campaigns[campaign], &self.campaigns[*at]);
-            *at != campaign && CAMPAIGNS[*at] == CAMPAIGNS[campaign] && own.line && other.line && other.place.is_some()
+            *at != campaign
+                && CAMPAIGNS[*at] == CAMPAIGNS[campaign]
+                && own.line
+                && other.line
+                && other.queue_entry.is_some()
         };
-        let mut rivals = (0..CAMPAIGNS.len()).filter(of_same_number);
-        rivals.any(|at| {
+        let mut concurrent_runs = (0..CAMPAIGNS.len()).filter(of_same_number);
+        concurrent_runs.any(|at| {
             let send = self.sends.get(&(at, contact));
             send.is_some_and(|send| send.started && send.recently)
         })
@@ -337,19 +341,19 @@ impl State {
 
     /// Who holds the run is gone, and nobody knows what it had started.
     fn abandon(&mut self, campaign: usize) {
-        self.of_place(campaign, |place| (place.worker, place.expired) = (None, false));
-        self.doubt(campaign);
+        self.of_queue_entry(campaign, |entry| (entry.worker, entry.expired) = (None, false));
+        self.mark_unknown(campaign);
     }
 
-    fn doubt(&mut self, campaign: usize) {
+    fn mark_unknown(&mut self, campaign: usize) {
         let sends = self.sends.range_mut((campaign, 0)..(campaign + 1, 0));
         sends.for_each(|(_, send)| send.unknown |= send.is_open());
     }
 
     fn end(&mut self, campaign: usize, status: CampaignStatus) {
         self.campaigns[campaign].status = status;
-        self.campaigns[campaign].place = None;
-        self.doubt(campaign);
+        self.campaigns[campaign].queue_entry = None;
+        self.mark_unknown(campaign);
     }
 
     fn finish(&mut self, campaign: usize) -> Answer {
@@ -407,8 +411,8 @@ impl State {
     fn release(&mut self, campaign: usize, worker: usize) -> Answer {
         if self.is_held_by(campaign, worker) {
             let order = self.tick();
-            self.of_place(campaign, |place| {
-                (place.worker, place.expired, place.order) = (None, false, order);
+            self.of_queue_entry(campaign, |entry| {
+                (entry.worker, entry.expired, entry.order) = (None, false, order);
             });
         }
         Answer::Nothing
@@ -429,7 +433,7 @@ impl State {
                 unmatched.push(position);
                 continue;
             }
-            let unkept = send.status == SendStatus::Pending && !self.holds_place(item.key);
+            let unkept = send.status == SendStatus::Pending && !self.holds_reservation(item.key);
             let arrived = unkept && item.status != SendStatus::Failed;
             self.accounts[account].surplus += i64::from(arrived);
             self.name(item.key, item.attempt);
@@ -444,17 +448,17 @@ impl State {
     }
 
     fn fail_unknown(&mut self) -> Answer {
-        let doubtful: Vec<Key> = self
+        let unknown: Vec<Key> = self
             .sends
             .iter()
             .filter(|(_, send)| send.unknown)
             .map(|(key, _)| *key)
             .collect();
-        for key in &doubtful {
+        for key in &unknown {
             self.advance(*key, SendStatus::Failed);
             self.send(*key).never_confirmed = true;
         }
-        Answer::Failed(u64::try_from(doubtful.len()).unwrap())
+        Answer::Failed(u64::try_from(unknown.len()).unwrap())
     }
 
     fn consent(&mut self, account: usize, contact: usize, out: bool) -> Answer {
@@ -466,10 +470,10 @@ impl State {
         Answer::Nothing
     }
 
-    fn take_test(&mut self, account: usize) -> Answer {
+    fn reserve_test_send(&mut self, account: usize) -> Answer {
         let left = self.used(account) < self.accounts[account].limit;
         self.accounts[account].tests += i64::from(left);
-        Answer::Place(left)
+        Answer::Reserved(left)
     }
 
     fn pass_time(&mut self) -> Answer {

@@ -1,4 +1,4 @@
-//! What the model knows: campaigns, their sends, places in the queue, months. Small enough to be seen as a whole.
+//! What the model knows: campaigns, their sends, queue entries, months. Small enough to be seen as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ impl Kind {
         Self::Released,
     ];
 
-    /// Whether the turn writes it by itself.
+    /// Whether the statement writes it by itself.
     pub(super) fn is_plain(self) -> bool {
         matches!(self, Self::Sent | Self::SentNameless)
     }
@@ -148,9 +148,9 @@ impl Send {
     }
 }
 
-/// A place in the queue.
+/// An entry of the run queue.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct QueueEntry {
     pub(super) worker: Option<usize>,
     pub(super) expired: bool,
     pub(super) prepared: bool,
@@ -168,7 +168,7 @@ pub(super) struct Campaign {
     pub(super) line: bool,
     /// Whether a run of it ever began.
     pub(super) begun: bool,
-    pub(super) place: Option<Place>,
+    pub(super) queue_entry: Option<QueueEntry>,
 }
 
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ pub(super) struct Account {
     pub(super) suspended: bool,
     pub(super) limit: i64,
     pub(super) tests: i64,
-    /// How many messages turned out to have left when no place was kept for them any more.
+    /// How many messages turned out to have left when they had no reservation any more.
     pub(super) surplus: i64,
     /// Who does not want to be written to.
     pub(super) out: BTreeSet<usize>,
@@ -201,7 +201,7 @@ pub(super) enum Answer {
     Exhausted,
     Stopped,
     Lost,
-    Turn {
+    RecordAndStart {
         goes_on: bool,
         started: Vec<Key>,
         unreachable: BTreeSet<Key>,
@@ -209,7 +209,7 @@ pub(super) enum Answer {
     Report(RunReport),
     Failed(u64),
     Unmatched(Vec<usize>),
-    Place(bool),
+    Reserved(bool),
 }
 
 #[derive(Clone, Debug)]
@@ -242,7 +242,7 @@ impl State {
             total: 0,
             line: false,
             begun: false,
-            place: None,
+            queue_entry: None,
         };
         let account = |limit| Account {
             suspended: false,
@@ -279,7 +279,7 @@ impl State {
     }
 
     pub(super) fn holder(&self, campaign: usize) -> Option<usize> {
-        self.campaigns[campaign].place.as_ref()?.worker
+        self.campaigns[campaign].queue_entry.as_ref()?.worker
     }
 
     pub(super) fn is_held_by(&self, campaign: usize, worker: usize) -> bool {
@@ -335,14 +335,14 @@ impl State {
         for (key, send) in self.sends.iter().filter(|(key, _)| CAMPAIGNS[key.0] == account) {
             match send.status {
                 SendStatus::Sent | SendStatus::Delivered | SendStatus::Read => sent += 1,
-                SendStatus::Pending | SendStatus::Failed => reserved += i64::from(self.holds_place(*key)),
+                SendStatus::Pending | SendStatus::Failed => reserved += i64::from(self.holds_reservation(*key)),
             }
         }
         (sent, reserved)
     }
 
-    /// Whether a place of the month is kept for a send.
-    pub(super) fn holds_place(&self, key: Key) -> bool {
+    /// Whether a message of the month is reserved for a send.
+    pub(super) fn holds_reservation(&self, key: Key) -> bool {
         let sending = self.campaigns[key.0].status == CampaignStatus::Sending;
         self.sends[&key].is_open() || sending && self.sends[&key].waits()
     }
@@ -367,12 +367,12 @@ impl State {
             lines.push(format!(
                 "campaign {name} {status} paused={paused} simulated={simulated} total={total}"
             ));
-            if let Some(Place {
+            if let Some(QueueEntry {
                 worker,
                 expired,
                 prepared,
                 ..
-            }) = &stored.place
+            }) = &stored.queue_entry
             {
                 let worker = worker.map_or("-".to_owned(), |worker| (worker + 1).to_string());
                 lines.push(format!(

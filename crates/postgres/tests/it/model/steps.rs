@@ -37,11 +37,11 @@ pub(super) enum Step {
         worker: Option<usize>,
         expected: CampaignStatus,
     },
-    Announce {
+    EnqueueStart {
         campaign: usize,
         expected: CampaignStatus,
     },
-    GiveUp(usize),
+    AbortStart(usize),
     Take(usize),
     Expire(usize),
     Claim {
@@ -50,7 +50,7 @@ pub(super) enum Step {
         after: Option<usize>,
         size: usize,
     },
-    Turn {
+    RecordAndStart {
         campaign: usize,
         worker: usize,
         results: Results,
@@ -88,8 +88,8 @@ pub(super) enum Step {
         account: usize,
         suspended: bool,
     },
-    TakeTest(usize),
-    GiveTestBack(usize),
+    ReserveTestSend(usize),
+    ReleaseTestSend(usize),
     /// What was to wait has waited.
     PassTime,
 }
@@ -99,7 +99,7 @@ impl Step {
     pub(super) fn account(&self) -> Option<usize> {
         match self {
             Self::Start { campaign, .. } | Self::Retry { campaign, .. } => Some(CAMPAIGNS[*campaign]),
-            Self::TakeTest(account) => Some(*account),
+            Self::ReserveTestSend(account) => Some(*account),
             _ => None,
         }
     }
@@ -187,13 +187,13 @@ fn next(state: &State, campaign: usize) -> BoxedStrategy<Vec<Key>> {
     prop_oneof![4 => some(waiting), 1 => some(any)].boxed()
 }
 
-fn turn(state: &State) -> BoxedStrategy<Step> {
+fn record_and_start(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
     busy(&state)
         .prop_flat_map(move |campaign| {
             let (worker, next) = (holder(&state, campaign), next(&state, campaign));
             let results = prop_oneof![6 => results(&state, campaign), 1 => unfounded(&state, campaign)];
-            (worker, results, next).prop_map(move |(worker, results, next)| Step::Turn {
+            (worker, results, next).prop_map(move |(worker, results, next)| Step::RecordAndStart {
                 campaign,
                 worker,
                 results,
@@ -267,8 +267,8 @@ fn news(state: &State) -> Option<BoxedStrategy<Step>> {
 fn start(state: &State) -> BoxedStrategy<Step> {
     let state = state.clone();
     let unprepared = |state: &State, at: usize| {
-        let place = state.campaigns[at].place.as_ref();
-        state.campaigns[at].status == CampaignStatus::Draft || place.is_some_and(|place| !place.prepared)
+        let entry = state.campaigns[at].queue_entry.as_ref();
+        state.campaigns[at].status == CampaignStatus::Draft || entry.is_some_and(|entry| !entry.prepared)
     };
     (mostly(&state, unprepared), worker_or_none())
         .prop_flat_map(move |(campaign, worker)| {
@@ -303,8 +303,8 @@ fn surroundings() -> BoxedStrategy<Step> {
         2 => Just(Step::FailUnknown),
         1 => contact.prop_map(|(account, contact, out)| Step::Consent { account, contact, out }),
         2 => (account(), any::<bool>()).prop_map(|(account, suspended)| Step::Suspend { account, suspended }),
-        1 => account().prop_map(Step::TakeTest),
-        1 => account().prop_map(Step::GiveTestBack),
+        1 => account().prop_map(Step::ReserveTestSend),
+        1 => account().prop_map(Step::ReleaseTestSend),
         2 => Just(Step::PassTime),
     ]
     .boxed()
@@ -322,7 +322,7 @@ fn handing_over(state: &State) -> BoxedStrategy<Step> {
         2 => busy(state).prop_map(Step::Expire),
         1 => of(Step::Release),
         1 => of(Step::Abandon),
-        1 => campaign().prop_map(Step::GiveUp),
+        1 => campaign().prop_map(Step::AbortStart),
     ]
     .boxed()
 }
@@ -360,7 +360,7 @@ fn carry_on(state: &State, campaign: usize) -> BoxedStrategy<Step> {
         .sends_of(campaign)
         .filter(|(_, send)| send.started && send.reported.is_none());
     let silent: Vec<usize> = silent.map(|((_, contact), _)| contact).collect();
-    let prepared = stored.place.as_ref().is_some_and(|place| place.prepared);
+    let prepared = stored.queue_entry.as_ref().is_some_and(|entry| entry.prepared);
     match (expected, state.holder(campaign)) {
         (CampaignStatus::Completed | CampaignStatus::Partial, _) => Just(Step::Retry { campaign, expected }).boxed(),
         (CampaignStatus::Sending, None) if prepared => worker().prop_map(Step::Take).boxed(),
@@ -368,7 +368,7 @@ fn carry_on(state: &State, campaign: usize) -> BoxedStrategy<Step> {
             Just(Step::Finish { campaign }).boxed()
         }
         (CampaignStatus::Sending, Some(worker)) if prepared => results_of(silent)
-            .prop_map(move |results| Step::Turn {
+            .prop_map(move |results| Step::RecordAndStart {
                 campaign,
                 worker,
                 results,
@@ -391,17 +391,17 @@ fn worker_or_none() -> impl Strategy<Value = Option<usize>> {
 
 pub(super) fn any_step(state: &State) -> BoxedStrategy<Step> {
     let expected = state.clone();
-    let announce = campaign().prop_flat_map(move |campaign| {
+    let enqueue_start = campaign().prop_flat_map(move |campaign| {
         self::expected(&expected, campaign, CampaignStatus::Scheduled)
-            .prop_map(move |expected| Step::Announce { campaign, expected })
+            .prop_map(move |expected| Step::EnqueueStart { campaign, expected })
     });
     let finish = busy(state).prop_map(|campaign| Step::Finish { campaign });
-    let news = news(state).unwrap_or_else(|| turn(state));
+    let news = news(state).unwrap_or_else(|| record_and_start(state));
     prop_oneof![
         16 => progress(state),
         2 => start(state),
-        2 => announce,
-        9 => turn(state),
+        2 => enqueue_start,
+        9 => record_and_start(state),
         4 => record(state),
         3 => claim(state),
         9 => news,
@@ -422,10 +422,10 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             let paused = state.campaigns[*campaign].paused;
             matches!(expected, Draft | Scheduled) || *expected == Sending && !paused
         }
-        Step::Announce { expected, .. } => matches!(expected, Draft | Scheduled),
+        Step::EnqueueStart { expected, .. } => matches!(expected, Draft | Scheduled),
         Step::Retry { expected, .. } => matches!(expected, Completed | Partial),
         Step::Expire(campaign) => state.holder(*campaign).is_some(),
-        Step::Turn {
+        Step::RecordAndStart {
             campaign,
             results,
             next,
@@ -442,8 +442,8 @@ pub(super) fn is_allowed(state: &State, step: &Step) -> bool {
             .all(|(contact, kind)| may_report(state, (*campaign, *contact), *kind)),
         Step::Overtaken { campaign, .. } => state.campaigns[*campaign].status != Draft,
         Step::Finish { campaign } => {
-            let place = state.campaigns[*campaign].place.as_ref();
-            place.is_none_or(|place| place.prepared)
+            let entry = state.campaigns[*campaign].queue_entry.as_ref();
+            entry.is_none_or(|entry| entry.prepared)
         }
         Step::Release(campaign, worker) => {
             let mut sends = state.sends_of(*campaign);

@@ -7,12 +7,12 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 use recado_domain::campaigns::{
-    Campaign, CampaignStatus, CampaignStore as _, QueuedRun, RunStore as _, StartOutcome, TrialStore as _,
+    Campaign, CampaignStatus, CampaignStore as _, QueuedRun, RunStore as _, StartOutcome, TestSendStore as _,
 };
 use recado_domain::shared::{AccountId, CampaignId, ProfileId, SendId, TemplateId};
 use recado_domain::templates::{Template, TemplateStore as _};
 use recado_domain::whatsapp::{DeliveryNews, DeliveryStore as _, ProfileStore as _};
-use recado_postgres::{PgProfiles, PgTrials};
+use recado_postgres::{PgProfiles, PgTestSends};
 use time::Duration;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
@@ -59,8 +59,8 @@ pub(super) struct Stage {
     accounts: [AccountId; 2],
     pub(super) profiles: [ProfileId; 2],
     templates: Vec<TemplateId>,
-    /// Another turn than the store's own.
-    pub(super) turn: Option<String>,
+    /// Another statement than the store's own.
+    pub(super) record_and_start: Option<String>,
 }
 
 thread_local! {
@@ -77,7 +77,7 @@ fn campaign_id(at: usize) -> CampaignId {
 
 impl Stage {
     /// `planted`: what is done to the database before anything else.
-    pub(super) fn new(turn: Option<String>, planted: &str) -> Self {
+    pub(super) fn new(record_and_start: Option<String>, planted: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -112,7 +112,7 @@ impl Stage {
             accounts,
             profiles,
             templates,
-            turn,
+            record_and_start,
         }
     }
 
@@ -254,7 +254,7 @@ impl StateMachineTest for System {
         });
         let let_in = matches!(
             state.answer,
-            Answer::Start(StartOutcome::Started { .. }) | Answer::Place(true)
+            Answer::Start(StartOutcome::Started { .. }) | Answer::Reserved(true)
         );
         for (at, account) in state.accounts.iter().enumerate() {
             let (used, limit) = (state.used(at), account.limit);
@@ -293,9 +293,9 @@ impl System {
                 let start = self.start_of(state, *campaign, *expected).await;
                 Answer::Start(runs.start(&start, worker.map(number), LEASE).await.unwrap())
             }
-            Step::Announce { campaign, expected } => {
-                let announcement = self.announcement(*campaign, *expected).await;
-                Answer::Write(runs.announce(&announcement).await.unwrap())
+            Step::EnqueueStart { campaign, expected } => {
+                let start_request = self.start_request(*campaign, *expected).await;
+                Answer::Write(runs.enqueue_start(&start_request).await.unwrap())
             }
             Step::Take(worker) => {
                 let taken = runs.take(number(*worker), LEASE).await.unwrap();
@@ -312,12 +312,12 @@ impl System {
                 let claim = runs.claim(run, worker, after, limit, LEASE).await.unwrap();
                 claimed(state, *campaign, claim)
             }
-            Step::Turn {
+            Step::RecordAndStart {
                 campaign,
                 worker,
                 results,
                 next,
-            } => self.turn(*campaign, *worker, results, next).await,
+            } => self.record_and_start(*campaign, *worker, results, next).await,
             Step::Record { campaign, results } => {
                 let said = self.said(*campaign, results);
                 runs.record(stage.run(*campaign), &said).await.unwrap();
@@ -337,10 +337,13 @@ impl System {
                 )
             }
             Step::FailUnknown => Answer::Failed(runs.fail_unknown(Duration::ZERO, 100).await.unwrap()),
-            Step::TakeTest(account) => {
-                let (trials, limit) = (PgTrials::new(world.tenants.clone()), state.accounts[*account].limit);
-                let taken = trials.take_place(stage.accounts[*account], limit, &[]).await.unwrap();
-                Answer::Place(taken.is_some())
+            Step::ReserveTestSend(account) => {
+                let (test_sends, limit) = (PgTestSends::new(world.tenants.clone()), state.accounts[*account].limit);
+                let taken = test_sends
+                    .reserve_message(stage.accounts[*account], limit, &[])
+                    .await
+                    .unwrap();
+                Answer::Reserved(taken.is_some())
             }
             other => self.act_alone(other).await,
         }
@@ -350,8 +353,8 @@ impl System {
     async fn act_alone(&self, step: &Step) -> Answer {
         let (stage, world, runs) = (&self.stage, &self.stage.world, self.stage.world.runs());
         match step {
-            Step::GiveUp(campaign) => {
-                runs.give_up(stage.run(*campaign), CampaignStatus::Draft, &[])
+            Step::AbortStart(campaign) => {
+                runs.abort_start(stage.run(*campaign), CampaignStatus::Draft, &[])
                     .await
                     .unwrap();
             }
@@ -366,15 +369,15 @@ impl System {
             Step::Abandon(campaign, worker) => {
                 runs.abandon(stage.run(*campaign), number(*worker)).await.unwrap();
             }
-            Step::GiveTestBack(account) => {
+            Step::ReleaseTestSend(account) => {
                 let account = stage.accounts[*account];
                 let month = world
                     .text("SELECT date_trunc('month', now() AT TIME ZONE 'UTC')::date")
                     .await
                     .unwrap();
                 let month = time::Date::parse(&month, &time::format_description::well_known::Iso8601::DATE).unwrap();
-                PgTrials::new(world.tenants.clone())
-                    .give_back(account, month)
+                PgTestSends::new(world.tenants.clone())
+                    .release_message(account, month)
                     .await
                     .unwrap();
             }

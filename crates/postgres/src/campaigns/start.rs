@@ -1,8 +1,8 @@
-//! The beginning of a run, in one transaction: status, frozen content and audience, counters, quota, place in the queue.
+//! The beginning of a run, in one transaction: status, frozen content and audience, counters, quota, queue entry.
 
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use recado_domain::campaigns::{
-    Announcement, Campaign, CampaignStatus, Command, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart,
+    Campaign, CampaignStatus, Command, EnqueueStart, QueuedRun, Refusal, RetryOutcome, RunRetry, RunStart,
     StartOutcome, Trigger, started_event, transition,
 };
 use recado_domain::shared::{AccountId, Actor, CampaignId, Event, Write};
@@ -33,12 +33,12 @@ pub(super) async fn start(
     if stored.status != start.expected {
         return Ok(StartOutcome::overtaken(start.expected, stored.status, Command::Start));
     }
-    // An announced run is prepared once. Who was overtaken while deciding on it would freeze a second audience.
+    // A queued start is prepared once. Who was overtaken while deciding on it would freeze a second audience.
     let run = QueuedRun {
         account_id: account,
         campaign_id: id,
     };
-    if stored.status == CampaignStatus::Sending && rows::place(conn, announced(run)).await?.is_none() {
+    if stored.status == CampaignStatus::Sending && rows::queue_entry(conn, queued_start(run)).await?.is_none() {
         return Ok(StartOutcome::Refused(Refusal::Status {
             status: stored.status,
             command: Command::Start,
@@ -61,20 +61,20 @@ pub(super) async fn start(
     if recipients == 0 {
         return Ok(StartOutcome::Refused(Refusal::NoRecipients));
     }
-    let empty = audience::leaves_empty(conn, account, &audience, &start.blanks).await?;
+    let empty = audience::leaves_empty(conn, account, &audience, &start.required_placeholders).await?;
     if let Some(placeholder) = empty.into_iter().next() {
         return Ok(StartOutcome::Refused(Refusal::EmptyPlaceholder { placeholder }));
     }
     let month = send(conn, start, recipients).await?;
     count(conn, start.campaign.account_id, start.campaign.id, recipients).await?;
-    let place = Place {
+    let entry = QueueEntry {
         trigger: start.trigger,
         actor: start.actor.as_ref(),
         prepared: true,
         worker,
         lease,
     };
-    enqueue(conn, account, id, place).await?;
+    enqueue(conn, account, id, entry).await?;
     // Last, because every start of the account waits for this row.
     if let Some(refusal) = reserve(conn, account, start.monthly_limit, month, recipients).await? {
         return Ok(StartOutcome::Refused(refusal));
@@ -85,11 +85,11 @@ pub(super) async fn start(
 }
 
 /// Moves the campaign and puts it into the queue, for a worker to prepare.
-pub(super) async fn announce(
+pub(super) async fn enqueue_start(
     conn: &mut AsyncPgConnection,
-    announcement: &Announcement,
+    start_request: &EnqueueStart,
 ) -> DbResult<Write<CampaignStatus>> {
-    let campaign = &announcement.campaign;
+    let campaign = &start_request.campaign;
     let (account, id) = (campaign.account_id, campaign.id);
     let moved = sql(
         "UPDATE campaigns SET status = $4, updated_at = $5, version = version + 1
@@ -98,31 +98,31 @@ pub(super) async fn announce(
     )
     .bind(account)
     .bind(id)
-    .bind(announcement.expected.as_str())
+    .bind(start_request.expected.as_str())
     .bind(campaign.status.as_str())
     .bind(campaign.updated_at)
-    .bind(announcement.run.trigger.as_str())
+    .bind(start_request.run.trigger.as_str())
     .bind(campaign.scheduled_at)
     .execute(&mut *conn)
     .await?;
     if moved == 0 {
         return store::stale(conn, account, id).await;
     }
-    let place = Place {
-        trigger: announcement.run.trigger,
-        actor: announcement.run.actor.as_ref(),
+    let entry = QueueEntry {
+        trigger: start_request.run.trigger,
+        actor: start_request.run.actor.as_ref(),
         prepared: false,
         worker: None,
         lease: Duration::ZERO,
     };
-    enqueue(conn, account, id, place).await?;
-    outbox::append(conn, account, &announcement.events).await?;
+    enqueue(conn, account, id, entry).await?;
+    outbox::append(conn, account, &start_request.events).await?;
     Ok(Write::Done)
 }
 
-/// The place of a run that is announced.
-pub(super) fn announced<'a>(run: QueuedRun) -> Sql<'a> {
-    rows::placed(run, "AND NOT prepared")
+/// The queue entry of a start that is not prepared yet.
+pub(super) fn queued_start<'a>(run: QueuedRun) -> Sql<'a> {
+    rows::queue_entry_query(run, "AND NOT prepared")
 }
 
 /// Makes failed sends new ones; on any outcome but `Started` the caller has to roll it back.
@@ -137,7 +137,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
         return Ok(RetryOutcome::Refused(refusal));
     }
     // Another retry may have run and ended since: its failures are not what this one was decided on.
-    if (stored.status, stored.version) != (retry.expected, retry.decided_on) {
+    if (stored.status, stored.version) != (retry.expected, retry.expected_version) {
         return Ok(RetryOutcome::Refused(Refusal::Contended));
     }
     if !contents::freeze_for_retry(conn, &stored).await? {
@@ -159,7 +159,7 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
     .get_result(&mut *conn)
     .await?;
     retries::unschedule(conn, account, id).await?;
-    while audience::unfold(conn, account, id).await? {}
+    while audience::materialize_sends(conn, account, id).await? {}
     // Before the failed ones, which are pending then, too.
     let untried = retries::renew_untried(conn, account, id, month.month).await?;
     let report = retries::renew(conn, account, id, month.month, &retry.request).await?;
@@ -168,14 +168,14 @@ pub(super) async fn retry(conn: &mut AsyncPgConnection, retry: &RunRetry) -> DbR
         let left_out = report.left_out;
         return Ok(RetryOutcome::Refused(Refusal::NothingToRetry { left_out }));
     }
-    let place = Place {
+    let entry = QueueEntry {
         trigger: retry.run.trigger,
         actor: retry.run.actor.as_ref(),
         prepared: true,
         worker: None,
         lease: Duration::ZERO,
     };
-    enqueue(conn, account, id, place).await?;
+    enqueue(conn, account, id, entry).await?;
     outbox::append(conn, account, &[Event::Audit(retry.audit(&report))]).await?;
     if let Some(refusal) = reserve(conn, account, retry.monthly_limit, month.month, recipients).await? {
         return Ok(RetryOutcome::Refused(refusal));
@@ -233,8 +233,8 @@ async fn count(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId,
     Ok(())
 }
 
-/// A place in the queue.
-struct Place<'a> {
+/// An entry of the run queue.
+struct QueueEntry<'a> {
     trigger: Trigger,
     actor: Option<&'a Actor>,
     prepared: bool,
@@ -242,7 +242,12 @@ struct Place<'a> {
     lease: Duration,
 }
 
-async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignId, place: Place<'_>) -> DbResult<()> {
+async fn enqueue(
+    conn: &mut AsyncPgConnection,
+    account: AccountId,
+    id: CampaignId,
+    entry: QueueEntry<'_>,
+) -> DbResult<()> {
     sql("INSERT INTO campaign_queue
            (account_id, campaign_id, trigger, user_id, ip_address, prepared, worker, leased_until, support_admin)
          VALUES ($1, $2, $3, $4, $5, $6, $7,
@@ -253,13 +258,13 @@ async fn enqueue(conn: &mut AsyncPgConnection, account: AccountId, id: CampaignI
              support_admin = excluded.support_admin, created_at = now()")
     .bind(account)
     .bind(id)
-    .bind(place.trigger.as_str())
-    .bind(place.actor.map(|actor| actor.user_id))
-    .bind(place.actor.and_then(|actor| actor.ip_address.as_deref()))
-    .bind(place.prepared)
-    .bind(place.worker)
-    .bind(place.lease)
-    .bind(place.actor.and_then(|actor| actor.support_admin.as_deref()))
+    .bind(entry.trigger.as_str())
+    .bind(entry.actor.map(|actor| actor.user_id))
+    .bind(entry.actor.and_then(|actor| actor.ip_address.as_deref()))
+    .bind(entry.prepared)
+    .bind(entry.worker)
+    .bind(entry.lease)
+    .bind(entry.actor.and_then(|actor| actor.support_admin.as_deref()))
     .execute(conn)
     .await?;
     Ok(())

@@ -7,7 +7,7 @@ pub const PAIR_INTERVAL: Duration = Duration::seconds(6);
 
 /// How fast messages may leave a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum SendRate {
     /// So long between two messages.
     Delay(Duration),
     /// No more than so many in any second (1 to 1000).
@@ -16,19 +16,19 @@ pub enum Pace {
 
 /// Messages that leave together, and the time until the next ones may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Portion {
+pub struct Burst {
     /// How many.
     pub messages: u32,
     /// Zero: nothing has to be waited for.
     pub time: Duration,
 }
 
-impl Portion {
-    /// How many sends to claim: whole portions that leave within a time, at most so many sends, at least one portion.
+impl Burst {
+    /// How many sends to claim: whole bursts that leave within a time, at most so many sends, at least one burst.
     pub(super) fn claim(self, time: Duration, most: i64) -> i64 {
-        let portions = time.whole_microseconds() / self.time.whole_microseconds().max(1);
+        let bursts = time.whole_microseconds() / self.time.whole_microseconds().max(1);
         let messages = i64::from(self.messages);
-        messages * i64::try_from(portions).unwrap_or(most).clamp(1, most / messages)
+        messages * i64::try_from(bursts).unwrap_or(most).clamp(1, most / messages)
     }
 }
 
@@ -65,7 +65,7 @@ impl ThrottledRate {
     }
 }
 
-impl Pace {
+impl SendRate {
     /// Messages per second.
     pub fn rate(self) -> f64 {
         match self {
@@ -83,15 +83,15 @@ impl Pace {
         }
     }
 
-    /// What leaves together. Where so many a second are allowed, a portion is at most a tenth of them, and of a size that
+    /// What leaves together. Where so many a second are allowed, a burst is at most a tenth of them, and of a size that
     /// fills the second best; its time is a little longer than its part of the second, so that no second has too many
-    /// messages even if one portion is late by that.
-    pub fn portion(self) -> Portion {
+    /// messages even if one burst is late by that.
+    pub fn burst(self) -> Burst {
         match self {
             Self::Delay(delay) => {
                 let delay_us = delay.whole_microseconds().max(1);
                 let messages = u32::try_from(10_000 / delay_us).unwrap_or(MOST).clamp(1, MOST);
-                Portion {
+                Burst {
                     messages,
                     time: delay * messages,
                 }
@@ -102,7 +102,7 @@ impl Pace {
                 let most = (rate / 10).clamp(1, MOST);
                 let fills = |messages: &u32| (rate - rate % messages) * 100 >= rate * 99;
                 let messages = (1..=most).rev().find(fills).unwrap_or(1);
-                Portion {
+                Burst {
                     messages,
                     time: Duration::SECOND * MARGIN / f64::from(rate / messages),
                 }
@@ -118,15 +118,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_slows_a_pace_down_and_never_up() {
-        let slow = Pace::Delay(Duration::milliseconds(200));
+    fn a_limit_lowers_a_send_rate_and_never_raises_it() {
+        let slow = SendRate::Delay(Duration::milliseconds(200));
         assert_eq!((slow.limited(None), slow.limited(Some(5.0))), (slow, slow));
-        assert_eq!(slow.limited(Some(2.0)), Pace::Delay(Duration::milliseconds(500)));
-        assert_eq!(Pace::PerSecond(80).limited(Some(80.5)), Pace::PerSecond(80));
-        let fast = Pace::PerSecond(1000).limited(Some(500.0)).portion();
+        assert_eq!(slow.limited(Some(2.0)), SendRate::Delay(Duration::milliseconds(500)));
+        assert_eq!(SendRate::PerSecond(80).limited(Some(80.5)), SendRate::PerSecond(80));
+        let fast = SendRate::PerSecond(1000).limited(Some(500.0)).burst();
         assert_eq!((fast.messages, fast.time), (5, Duration::milliseconds(10)));
-        let unpaced = Pace::Delay(Duration::ZERO).limited(Some(1.0)).portion();
-        assert_eq!((unpaced.messages, unpaced.time), (1, Duration::SECOND));
+        let unlimited = SendRate::Delay(Duration::ZERO).limited(Some(1.0)).burst();
+        assert_eq!((unlimited.messages, unlimited.time), (1, Duration::SECOND));
     }
 
     #[test]
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn portions() {
-        let of = |pace: Pace| (pace.portion().messages, pace.portion().time.whole_microseconds());
-        let delay = |us| of(Pace::Delay(Duration::microseconds(us)));
+    fn bursts() {
+        let of = |send_rate: SendRate| (send_rate.burst().messages, send_rate.burst().time.whole_microseconds());
+        let delay = |us| of(SendRate::Delay(Duration::microseconds(us)));
         assert_eq!((delay(200_000), delay(10_000)), ((1, 200_000), (1, 10_000)));
         assert_eq!((delay(2000), delay(0)), ((5, 10_000), (25, 0)));
-        let rate = |rate| of(Pace::PerSecond(rate));
+        let rate = |rate| of(SendRate::PerSecond(rate));
         assert_eq!(
             (rate(1), rate(80), rate(1000)),
             ((1, 1_030_000), (8, 103_000), (25, 25_750))
@@ -154,11 +154,11 @@ mod tests {
     }
 
     proptest! {
-        /// However late each portion is, up to what the margin allows: no second has more messages than the rate, and
+        /// However late each burst is, up to what the margin allows: no second has more messages than the rate, and
         /// all in all there are not much fewer.
         #[test]
         fn no_second_has_more_than_the_rate(rate in 1_u32..=1000, late in prop::collection::vec(0_i64..29_000, 200)) {
-            let Portion { messages, time } = Pace::PerSecond(rate).portion();
+            let Burst { messages, time } = SendRate::PerSecond(rate).burst();
             let time = i64::try_from(time.whole_microseconds()).unwrap();
             let left: Vec<i64> = (0..).zip(&late).map(|(at, late)| at * time + late).collect();
             for from in &left {

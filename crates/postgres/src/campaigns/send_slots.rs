@@ -1,22 +1,22 @@
-//! The pace of numbers, shared by all servers: one row a number, which says when its next place is free.
+//! The send slots of numbers, shared by all servers: one row a number holds the time of its next free slot.
 
 use async_trait::async_trait;
 use diesel::prelude::QueryableByName;
 use diesel::sql_types::{BigInt, Double, Nullable};
-use recado_domain::campaigns::{LOWEST_RATE, PaceStore, Portion, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendSlot};
+use recado_domain::campaigns::{Burst, LOWEST_RATE, RATE_HALVING_INTERVAL, RATE_RECOVERY, SendSlot, SendSlotStore};
 use recado_domain::shared::StoreError;
 use time::Duration;
 
 use crate::pool::OwnerPool;
 use crate::sql::sql;
 
-/// The pace of numbers. A number may serve several accounts, so that its row belongs to none.
+/// The send slots of numbers. A number may serve several accounts, so that its row belongs to none.
 #[derive(Clone, Debug)]
-pub struct PgPaces {
+pub struct PgSendSlots {
     owner: OwnerPool,
 }
 
-impl PgPaces {
+impl PgSendSlots {
     pub fn new(owner: OwnerPool) -> Self {
         Self { owner }
     }
@@ -41,10 +41,10 @@ struct RateRow {
 const RATE: &str = "(p.throttled_rate + greatest(0, extract(epoch FROM now() - p.throttled_at))::float8 * $3::float8)";
 
 #[async_trait]
-impl PaceStore for PgPaces {
-    async fn reserve(&self, phone_number_id: &str, portion: Portion) -> Result<SendSlot, StoreError> {
-        // The clock is read under the row's lock, so that no two places are the same. The commit does not wait for the disk:
-        // that would come after the clock was read, and make places late. A database that crashes may give out the places
+impl SendSlotStore for PgSendSlots {
+    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SendSlot, StoreError> {
+        // The clock is read under the row's lock, so that no two slots are the same. The commit does not wait for the disk:
+        // that would come after the clock was read, and make slots late. A database that crashes may give out the slots
         // of its last half second again, most of which are past when it is back.
         let time = format!("(greatest($2::float8, $4::float8 * 1000000 / {RATE}) * interval '1 microsecond')");
         let query = sql(format!(
@@ -57,9 +57,9 @@ impl PaceStore for PgPaces {
                AS microseconds, {RATE} AS throttled_rate"
         ))
         .bind(phone_number_id)
-        .bind(portion.time)
+        .bind(burst.time)
         .bind(RATE_RECOVERY)
-        .bind(i64::from(portion.messages));
+        .bind(i64::from(burst.messages));
         let row = self.owner.row::<SlotRow>(query).await?;
         Ok(SendSlot {
             wait: Duration::microseconds(row.microseconds),

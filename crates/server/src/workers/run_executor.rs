@@ -12,11 +12,11 @@ use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::worker_loop::Backoff;
-use super::{LOOK_FOR_RUNS, TokioPacer, worker_loop};
+use super::{LOOK_FOR_RUNS, TokioSendRateLimiter, worker_loop};
 use crate::telemetry::traces;
 
 /// Runs handed in and not yet taken up.
-const HANDED_IN: usize = 256;
+const MAX_SUBMITTED_RUNS: usize = 256;
 
 /// How often somebody who waits for a run elsewhere looks at it.
 const LOOK_AT_RUN: Duration = Duration::from_millis(250);
@@ -25,27 +25,27 @@ const LOOK_AT_RUN: Duration = Duration::from_millis(250);
 const LONGEST_REST: Duration = Duration::from_secs(2);
 
 /// How long every run may go before one has to make room for one that waits.
-const TURN: Duration = Duration::from_secs(2);
+const TIME_SLICE: Duration = Duration::from_secs(2);
 
 /// How long a run that went wrong is tried to be given up. A lease is not longer.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
 type Answer = oneshot::Sender<Result<Option<RunReport>, StoreError>>;
-type HandedIn = (QueuedRun, Option<Uuid>, Answer);
+type SubmittedRun = (QueuedRun, Option<Uuid>, Answer);
 
 /// The requests' side: hand in a run and wait for its end.
 #[derive(Clone)]
-pub struct RunDesk {
+pub struct RunSubmitter {
     has_workers: bool,
     stop: CancellationToken,
-    sender: mpsc::Sender<HandedIn>,
-    receiver: Arc<Mutex<Option<mpsc::Receiver<HandedIn>>>>,
+    sender: mpsc::Sender<SubmittedRun>,
+    receiver: Arc<Mutex<Option<mpsc::Receiver<SubmittedRun>>>>,
 }
 
-impl RunDesk {
+impl RunSubmitter {
     /// `has_workers`: whether this process carries runs out itself, or leaves them to others.
     pub fn new(has_workers: bool, stop: CancellationToken) -> Self {
-        let (sender, receiver) = mpsc::channel(HANDED_IN);
+        let (sender, receiver) = mpsc::channel(MAX_SUBMITTED_RUNS);
         Self {
             has_workers,
             stop,
@@ -82,27 +82,31 @@ impl RunDesk {
 
 /// Starts the other side: takes what is handed in, and looks for runs that nobody holds.
 pub(super) fn start(
-    desk: &RunDesk,
+    run_submitter: &RunSubmitter,
     dispatcher: Arc<Dispatcher>,
-    pacer: Arc<TokioPacer>,
+    limiter: Arc<TokioSendRateLimiter>,
     runs: Arc<dyn RunStore>,
     capacity: usize,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) {
-    let clerk = Clerk {
+    let executor = RunExecutor {
         dispatcher,
-        pacer,
+        limiter,
         runs,
         stop: stop.clone(),
-        places: Arc::new(Semaphore::new(capacity)),
+        permits: Arc::new(Semaphore::new(capacity)),
         taken: Arc::new(Mutex::new(Instant::now())),
     };
-    let receiver = desk.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let receiver = run_submitter
+        .receiver
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     if let Some(receiver) = receiver {
-        tasks.spawn(clerk.clone().answer(receiver, tasks.clone()));
+        tasks.spawn(executor.clone().answer(receiver, tasks.clone()));
     }
-    let (finder, spawned) = (clerk, tasks.clone());
+    let (finder, spawned) = (executor, tasks.clone());
     tasks.spawn(worker_loop::run(
         "runs",
         // A database that is back finds its runs going on soon.
@@ -113,15 +117,24 @@ pub(super) fn start(
         stop.clone(),
         None,
         move || {
-            let (clerk, tasks) = (finder.clone(), spawned.clone());
-            async move { clerk.take_one(&tasks).await }
+            let (executor, tasks) = (finder.clone(), spawned.clone());
+            async move { executor.take_one(&tasks).await }
         },
     ));
 }
 
 /// Waits, without workers of its own, for runs that others carry out.
-pub(super) fn start_waiting(desk: &RunDesk, runs: Arc<dyn RunStore>, stop: &CancellationToken, tasks: &TaskTracker) {
-    let receiver = desk.receiver.lock().unwrap_or_else(PoisonError::into_inner).take();
+pub(super) fn start_waiting(
+    run_submitter: &RunSubmitter,
+    runs: Arc<dyn RunStore>,
+    stop: &CancellationToken,
+    tasks: &TaskTracker,
+) {
+    let receiver = run_submitter
+        .receiver
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
     let Some(mut receiver) = receiver else { return };
     let (stop, spawned) = (stop.clone(), tasks.clone());
     tasks.spawn(async move {
@@ -137,16 +150,16 @@ pub(super) fn start_waiting(desk: &RunDesk, runs: Arc<dyn RunStore>, stop: &Canc
 }
 
 #[derive(Clone)]
-struct Clerk {
+struct RunExecutor {
     dispatcher: Arc<Dispatcher>,
-    pacer: Arc<TokioPacer>,
+    limiter: Arc<TokioSendRateLimiter>,
     runs: Arc<dyn RunStore>,
     stop: CancellationToken,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     taken: Arc<Mutex<Instant>>,
 }
 
-impl Clerk {
+impl RunExecutor {
     /// The same with another worker.
     fn named(&self, worker: Uuid) -> Self {
         Self {
@@ -155,11 +168,11 @@ impl Clerk {
         }
     }
 
-    async fn answer(self, mut receiver: mpsc::Receiver<HandedIn>, tasks: TaskTracker) {
+    async fn answer(self, mut receiver: mpsc::Receiver<SubmittedRun>, tasks: TaskTracker) {
         while let Some((run, worker, answer)) = next(&mut receiver, &self.stop).await {
-            let clerk = self.named(worker.unwrap_or_else(Uuid::now_v7));
+            let executor = self.named(worker.unwrap_or_else(Uuid::now_v7));
             tasks.spawn(async move {
-                let end = match clerk.turn(run).await {
+                let end = match executor.dispatch(run).await {
                     // What stopped and is still sending waits for somebody, be it that its account is suspended.
                     Ok(RunEnd::Over(report)) => Some(Ok(Some(RunReport {
                         paused: report.paused || report.status == CampaignStatus::Sending,
@@ -167,11 +180,11 @@ impl Clerk {
                     }))),
                     Ok(RunEnd::Gone) => Some(Ok(None)),
                     Ok(RunEnd::HandedOver | RunEnd::Postponed { .. }) => {
-                        wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
+                        wait_elsewhere(executor.runs.as_ref(), run, &executor.stop).await
                     }
                     Err(error) => {
-                        clerk.drop_run(run, &error).await;
-                        wait_elsewhere(clerk.runs.as_ref(), run, &clerk.stop).await
+                        executor.drop_run(run, &error).await;
+                        wait_elsewhere(executor.runs.as_ref(), run, &executor.stop).await
                     }
                 };
                 if let Some(end) = end {
@@ -182,30 +195,30 @@ impl Clerk {
     }
 
     async fn take_one(&self, tasks: &TaskTracker) -> Result<bool, StoreError> {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            // Runs take turns: a short one must not wait for the end of many long ones. Who has just begun is let be.
-            if self.last_taken() > TURN && self.runs.waiting().await? {
-                self.pacer.ask_for_room();
+        let Ok(permit) = self.permits.clone().try_acquire_owned() else {
+            // Time slices: a short run must not wait for the end of many long ones. Who has just begun is let be.
+            if self.last_taken() > TIME_SLICE && self.runs.waiting().await? {
+                self.limiter.request_yield();
             }
             return Ok(false);
         };
-        let clerk = self.named(Uuid::now_v7());
-        let Some(run) = clerk.dispatcher.take().await? else {
+        let executor = self.named(Uuid::now_v7());
+        let Some(run) = executor.dispatcher.take().await? else {
             return Ok(false);
         };
         *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         tasks.spawn(async move {
-            if let Err(error) = clerk.turn(run).await {
-                clerk.drop_run(run, &error).await;
+            if let Err(error) = executor.dispatch(run).await {
+                executor.drop_run(run, &error).await;
             }
-            drop(place);
+            drop(permit);
         });
         Ok(true)
     }
 
     /// This process's part in a run.
-    async fn turn(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
-        let end = self.dispatcher.carry_out(run).instrument(traces::turn(run)).await;
+    async fn dispatch(&self, run: QueuedRun) -> Result<RunEnd, StoreError> {
+        let end = self.dispatcher.carry_out(run).instrument(traces::dispatch(run)).await;
         if let Ok(RunEnd::Postponed { delay, reason }) = &end {
             tracing::warn!(%reason, %delay, campaign = %run.campaign_id, "a run is postponed");
         }
@@ -238,10 +251,10 @@ impl Clerk {
     }
 }
 
-async fn next(receiver: &mut mpsc::Receiver<HandedIn>, stop: &CancellationToken) -> Option<HandedIn> {
+async fn next(receiver: &mut mpsc::Receiver<SubmittedRun>, stop: &CancellationToken) -> Option<SubmittedRun> {
     tokio::select! {
         () = stop.cancelled() => None,
-        handed_in = receiver.recv() => handed_in,
+        submitted = receiver.recv() => submitted,
     }
 }
 

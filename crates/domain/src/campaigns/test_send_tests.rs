@@ -39,8 +39,8 @@ fn profile() -> StoredProfile {
     }
 }
 
-fn contact(name: &str, attributes: Value) -> TrialContact {
-    TrialContact {
+fn contact(name: &str, attributes: Value) -> TestSendContact {
+    TestSendContact {
         recipient: Recipient {
             name: name.into(),
             phone: PHONE.into(),
@@ -52,9 +52,9 @@ fn contact(name: &str, attributes: Value) -> TrialContact {
 }
 
 /// A campaign that was sent long ago, with a number, to a phone that nobody is known by.
-fn facts() -> TrialFacts {
+fn facts() -> TestSendFacts {
     let template = approved_template("Oi {{1}}, use {{2}}.", &["Ana", "PROMO10"]);
-    TrialFacts {
+    TestSendFacts {
         run: RunFacts {
             campaign: Campaign {
                 template_id: Some(template.id),
@@ -78,7 +78,7 @@ fn facts() -> TrialFacts {
 
 /// The store, the platform and the shelf of a test; what the store was told, in order.
 struct Stage {
-    store: MockTrialStore,
+    store: MockTestSendStore,
     gateway: MockWhatsappGateway,
     shelf: Arc<Shelf>,
     opens: bool,
@@ -89,7 +89,7 @@ impl Stage {
     /// Nobody is asked anything.
     fn bare() -> Self {
         Self {
-            store: MockTrialStore::new(),
+            store: MockTestSendStore::new(),
             gateway: MockWhatsappGateway::new(),
             shelf: Arc::default(),
             opens: true,
@@ -97,7 +97,7 @@ impl Stage {
         }
     }
 
-    fn new(facts: TrialFacts) -> Self {
+    fn new(facts: TestSendFacts) -> Self {
         let mut stage = Self::bare();
         stage
             .store
@@ -108,11 +108,11 @@ impl Stage {
         stage
     }
 
-    /// The month has a place.
+    /// The month has a message left.
     fn paid(mut self) -> Self {
         let told = self.told.clone();
         self.store
-            .expect_take_place()
+            .expect_reserve_message()
             .times(1)
             .returning(move |_, limit, events| {
                 let [Event::Audit(audit)] = events else {
@@ -134,7 +134,7 @@ impl Stage {
     /// What was taken is given back.
     fn refunded(mut self, done: bool) -> Self {
         let told = self.told.clone();
-        self.store.expect_give_back().times(1).returning(move |_, month| {
+        self.store.expect_release_message().times(1).returning(move |_, month| {
             assert_eq!(month, MONTH);
             told.lock().unwrap().push("give back".into());
             if done {
@@ -167,11 +167,11 @@ impl Stage {
         self
     }
 
-    async fn send(self) -> (Result<TrialReport, TrialError>, Vec<String>) {
+    async fn send(self) -> (Result<TestSendReport, TestSendError>, Vec<String>) {
         self.send_to("11 96123-4567").await
     }
 
-    async fn send_to(self, phone: &str) -> (Result<TrialReport, TrialError>, Vec<String>) {
+    async fn send_to(self, phone: &str) -> (Result<TestSendReport, TestSendError>, Vec<String>) {
         let mut ids = MockIds::new();
         ids.expect_next().returning(|| Uuid::from_u128(8));
         let (mut cipher, opens) = (MockCipher::new(), self.opens);
@@ -186,8 +186,8 @@ impl Stage {
         report
             .expect_swallowed()
             .returning(move |step, _| told.lock().unwrap().push(step.to_string()));
-        let trials = Trials::new(store, gateway, files, Arc::new(cipher), Arc::new(report), Arc::new(ids));
-        let report = trials.send(&tenant(), ID, phone).await;
+        let test_sends = TestSends::new(store, gateway, files, Arc::new(cipher), Arc::new(report), Arc::new(ids));
+        let report = test_sends.send(&tenant(), ID, phone).await;
         (report, self.told.lock().unwrap().clone())
     }
 }
@@ -199,20 +199,20 @@ fn accepted() -> SendOutcome {
     }
 }
 
-async fn refused(facts: TrialFacts) -> Refusal {
+async fn refused(facts: TestSendFacts) -> Refusal {
     let (report, told) = Stage::new(facts).send().await;
     assert_eq!(told, Vec::<String>::new());
     match report {
-        Err(TrialError::Refused(refusal)) => refusal,
+        Err(TestSendError::Refused(refusal)) => refusal,
         other => panic!("{other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_test_takes_its_place_then_leaves_once() {
+async fn a_test_reserves_its_message_then_leaves_once() {
     let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], accepted());
     let (report, told) = stage.send().await;
-    let expected = TrialReport {
+    let expected = TestSendReport {
         sent: true,
         simulated: false,
         wa_message_id: Some("wamid.1".into()),
@@ -223,14 +223,14 @@ async fn a_test_takes_its_place_then_leaves_once() {
 
 #[tokio::test]
 async fn whoever_has_the_phone_supplies_the_values() {
-    let known = TrialFacts {
+    let known = TestSendFacts {
         contact: Some(contact("Bia Lima", json!({ "coupon": "BIA5" }))),
         ..facts()
     };
     let stage = Stage::new(known).paid().called(&["Bia", "BIA5"], accepted());
     stage.send().await.0.unwrap();
     // What they lack the example stands for.
-    let lacking = TrialFacts {
+    let lacking = TestSendFacts {
         contact: Some(contact("Bia", json!({ "coupon": " " }))),
         ..facts()
     };
@@ -240,12 +240,12 @@ async fn whoever_has_the_phone_supplies_the_values() {
 
 #[tokio::test]
 async fn without_a_number_nobody_is_called_and_it_counts_all_the_same() {
-    let simulated = TrialFacts {
+    let simulated = TestSendFacts {
         profile: None,
         ..facts()
     };
     let (report, told) = Stage::new(simulated).paid().send().await;
-    let expected = TrialReport {
+    let expected = TestSendReport {
         sent: true,
         simulated: true,
         wa_message_id: None,
@@ -256,7 +256,7 @@ async fn without_a_number_nobody_is_called_and_it_counts_all_the_same() {
 
 #[tokio::test]
 async fn each_precondition_refuses() {
-    let with = |change: fn(&mut TrialFacts)| {
+    let with = |change: fn(&mut TestSendFacts)| {
         let mut facts = facts();
         change(&mut facts);
         refused(facts)
@@ -269,7 +269,7 @@ async fn each_precondition_refuses() {
         Refusal::NoActivePlan
     );
     let opted_out = with(|facts| {
-        facts.contact = Some(TrialContact {
+        facts.contact = Some(TestSendContact {
             opted_out: true,
             ..contact("Bia", json!({}))
         });
@@ -283,11 +283,15 @@ async fn each_precondition_refuses() {
 #[tokio::test]
 async fn a_month_that_is_used_up_refuses_before_anybody_is_called() {
     let mut stage = Stage::new(facts());
-    stage.store.expect_take_place().times(1).returning(|_, _, _| Ok(None));
+    stage
+        .store
+        .expect_reserve_message()
+        .times(1)
+        .returning(|_, _, _| Ok(None));
     let (report, _) = stage.send().await;
     assert!(matches!(
         report,
-        Err(TrialError::Refused(Refusal::MonthUsedUp { limit: 250 }))
+        Err(TestSendError::Refused(Refusal::MonthUsedUp { limit: 250 }))
     ));
 }
 
@@ -296,13 +300,13 @@ async fn a_phone_is_looked_at_before_the_campaign() {
     for phone in ["", "nobody", "+5511", "123"] {
         let (report, _) = Stage::bare().send_to(phone).await;
         assert!(
-            matches!(report, Err(TrialError::Invalid(errors)) if errors.0.contains_key("phone")),
+            matches!(report, Err(TestSendError::Invalid(errors)) if errors.0.contains_key("phone")),
             "{phone}"
         );
     }
     let mut stage = Stage::bare();
     stage.store.expect_facts().returning(|_, _, _| Ok(None));
-    assert!(matches!(stage.send().await.0, Err(TrialError::NotFound)));
+    assert!(matches!(stage.send().await.0, Err(TestSendError::NotFound)));
 }
 
 #[tokio::test]
@@ -323,7 +327,7 @@ async fn what_surely_did_not_leave_costs_nothing() {
             true,
         ),
         (
-            SendOutcome::Halted {
+            SendOutcome::RunBlocked {
                 code,
                 message: message(),
             },
@@ -337,10 +341,10 @@ async fn what_surely_did_not_leave_costs_nothing() {
             let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], outcome.clone());
             let (report, told) = stage.refunded(done).send().await;
             match report {
-                Err(TrialError::Platform(GatewayError::Refused { code: told, .. })) => {
+                Err(TestSendError::Platform(GatewayError::Refused { code: told, .. })) => {
                     assert!(has_code && told == code);
                 }
-                Err(TrialError::Platform(GatewayError::Unavailable(_))) => assert!(!has_code),
+                Err(TestSendError::Platform(GatewayError::Unavailable(_))) => assert!(!has_code),
                 other => panic!("{other:?}"),
             }
             let steps = ["call", "give back", "return_test_quota"];
@@ -350,13 +354,13 @@ async fn what_surely_did_not_leave_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_may_have_left_keeps_its_place_and_says_so() {
+async fn what_may_have_left_keeps_its_reservation_and_says_so() {
     let unknown = SendOutcome::Unknown {
         detail: "time-out".into(),
     };
     let stage = Stage::new(facts()).paid().called(&["Ana", "PROMO10"], unknown);
     let (report, told) = stage.send().await;
-    assert!(matches!(report, Err(TrialError::Unknown)));
+    assert!(matches!(report, Err(TestSendError::Unknown)));
     assert_eq!(told.len(), 2);
 }
 
@@ -405,7 +409,7 @@ async fn files_are_given_to_the_platform_before_the_message() {
     stage.send().await.0.unwrap();
     // One that is gone, or that the platform does not take, costs nothing and sends nothing.
     let (gone, told) = pictured(false).send().await;
-    assert!(matches!(gone, Err(TrialError::Unready(text)) if text.contains("not there")));
+    assert!(matches!(gone, Err(TestSendError::Unready(text)) if text.contains("not there")));
     assert_eq!(told, Vec::<String>::new());
     let mut stage = pictured(true);
     stage
@@ -415,7 +419,7 @@ async fn files_are_given_to_the_platform_before_the_message() {
         .returning(|_, _| Err(GatewayError::Unavailable("x".into())));
     assert!(matches!(
         stage.send().await.0,
-        Err(TrialError::Platform(GatewayError::Unavailable(_)))
+        Err(TestSendError::Platform(GatewayError::Unavailable(_)))
     ));
 }
 
@@ -424,6 +428,6 @@ async fn a_number_whose_token_cannot_be_read_sends_nothing() {
     let mut stage = Stage::new(facts());
     stage.opens = false;
     let (report, told) = stage.send().await;
-    assert!(matches!(report, Err(TrialError::Unready(text)) if text.contains("access token")));
+    assert!(matches!(report, Err(TestSendError::Unready(text)) if text.contains("access token")));
     assert_eq!(told, Vec::<String>::new());
 }

@@ -97,8 +97,8 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
     };
     let month = row.quota_month;
     let campaign = Campaign::try_from(row)?;
-    let place = rows::place(conn, rows::placed(run, "FOR UPDATE")).await?;
-    let (trigger, actor) = place.map_or((Trigger::Send, None), |place| (place.trigger, place.actor));
+    let entry = rows::queue_entry(conn, rows::queue_entry_query(run, "FOR UPDATE")).await?;
+    let (trigger, actor) = entry.map_or((Trigger::Send, None), |entry| (entry.trigger, entry.actor));
     let counts: SendCounts = rows::counts(conn, account, id).await?.unwrap_or_default();
     let now: NowRow = sql("SELECT now() AS now").get_result(&mut *conn).await?;
     let Some((finished, events)) = conclude(&campaign, &counts, trigger, actor.as_ref(), now.now) else {
@@ -122,14 +122,14 @@ pub(super) async fn finish(conn: &mut AsyncPgConnection, run: QueuedRun) -> DbRe
 
 /// Ends a run that was announced and never prepared. Locks the campaign before its queue row, as a cancel and a start
 /// do: in the other order the two deadlock.
-pub(super) async fn give_up(
+pub(super) async fn abort_start(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     status: CampaignStatus,
     events: &[Event],
 ) -> DbResult<()> {
     rows::lock(conn, run).await?;
-    let given_up = sql("WITH place AS (DELETE FROM campaign_queue
+    let aborted = sql("WITH place AS (DELETE FROM campaign_queue
            WHERE account_id = $1 AND campaign_id = $2 AND NOT prepared RETURNING account_id, campaign_id)
          UPDATE campaigns c SET status = $3, paused_at = NULL, pause_reason = NULL, updated_at = now(),
            version = version + 1
@@ -140,7 +140,7 @@ pub(super) async fn give_up(
     .bind(status.as_str())
     .execute(&mut *conn)
     .await?;
-    if given_up > 0 {
+    if aborted > 0 {
         outbox::append(conn, run.account_id, events).await?;
     }
     Ok(())
@@ -180,7 +180,7 @@ pub(super) async fn end_run(
     if !open.yes {
         return Ok(());
     }
-    claims::doubt_started(conn, account, id).await?;
+    claims::mark_unknown(conn, account, id).await?;
     let unsent: Vec<UnsentRow> = sql("SELECT month, sum(n)::bigint AS n FROM (
            SELECT coalesce(quota_month, $3) AS month, count(*) AS n FROM campaign_sends
            WHERE account_id = $1 AND campaign_id = $2 AND status = 'pending' AND started_at IS NULL GROUP BY 1

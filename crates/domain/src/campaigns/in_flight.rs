@@ -8,7 +8,7 @@ use futures_util::future::{BoxFuture, Either, poll_immediate, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::refusals::Refusals;
-use super::{ClaimedSend, Halt, SendResult};
+use super::{ClaimedSend, RunBlock, SendResult};
 use crate::shared::{ContactId, SendId};
 
 /// How many sends may be started and not recorded: as many as a crash leaves unknown at most, and as many as can still
@@ -19,21 +19,21 @@ const OPEN: usize = 50;
 const BATCH: usize = 10;
 
 /// A result, and why the run has to pause after it, if it has to.
-pub(super) type Settled = (SendId, SendResult, Option<Halt>);
+pub(super) type CompletedCall = (SendId, SendResult, Option<RunBlock>);
 
 /// See above. Calls go on only while somebody waits for something here.
 #[derive(Default)]
-pub(super) struct Flights<'a> {
+pub(super) struct InFlightSends<'a> {
     waiting: VecDeque<ClaimedSend>,
     after: Option<ContactId>,
-    calls: FuturesUnordered<BoxFuture<'a, Settled>>,
+    calls: FuturesUnordered<BoxFuture<'a, CompletedCall>>,
     results: Vec<(SendId, SendResult)>,
-    halt: Option<Halt>,
+    block: Option<RunBlock>,
     refusals: Refusals,
     throttled: bool,
 }
 
-impl<'a> Flights<'a> {
+impl<'a> InFlightSends<'a> {
     /// The contact after which the next claim begins.
     pub(super) fn after(&self) -> Option<ContactId> {
         self.after
@@ -41,7 +41,7 @@ impl<'a> Flights<'a> {
 
     /// Claimed sends, in the order of their ids, which is no order of their contacts: those written together lie on
     /// different pages of the store, and each page has room for a few changed rows, not for many at once.
-    pub(super) fn line_up(&mut self, mut sends: Vec<ClaimedSend>) {
+    pub(super) fn enqueue(&mut self, mut sends: Vec<ClaimedSend>) {
         self.after = self.after.max(sends.iter().map(|send| send.contact_id).max());
         sends.sort_unstable_by_key(|send| send.id);
         self.waiting.extend(sends);
@@ -59,7 +59,7 @@ impl<'a> Flights<'a> {
 
     /// Takes up to so many that wait, and results to record before they start. None: too much is open, a call has to end
     /// first.
-    pub(super) fn next_part(&mut self, size: usize) -> Option<Part> {
+    pub(super) fn next_batch(&mut self, size: usize) -> Option<SendBatch> {
         let size = size.min(self.waiting.len());
         let write = self.results.len() >= BATCH || self.calls.len() + self.results.len() + size > OPEN.max(size);
         let unwritten = if write { 0 } else { self.results.len() };
@@ -72,7 +72,7 @@ impl<'a> Flights<'a> {
             vec![]
         };
         let sends = self.waiting.drain(..size).collect();
-        Some(Part { sends, results })
+        Some(SendBatch { sends, results })
     }
 
     /// Nothing that waits will start.
@@ -81,11 +81,11 @@ impl<'a> Flights<'a> {
     }
 
     /// Lets calls leave.
-    pub(super) async fn launch(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, Settled>>) {
+    pub(super) async fn launch(&mut self, calls: impl IntoIterator<Item = BoxFuture<'a, CompletedCall>>) {
         self.calls.extend(calls);
         // A call begins when it is first looked at.
-        while let Some(Some(settled)) = poll_immediate(self.calls.next()).await {
-            self.take_in(Some(settled));
+        while let Some(Some(completed)) = poll_immediate(self.calls.next()).await {
+            self.take_in(Some(completed));
         }
     }
 
@@ -95,12 +95,12 @@ impl<'a> Flights<'a> {
     }
 
     /// Why the run has to pause, if it has to.
-    pub(super) fn halt(&self) -> Option<Halt> {
+    pub(super) fn block(&self) -> Option<RunBlock> {
         let refused = || {
             let reason = self.refusals.pause_reason()?;
-            Some(Halt { reason, verdict: None })
+            Some(RunBlock { reason, verdict: None })
         };
-        self.halt.clone().or_else(refused)
+        self.block.clone().or_else(refused)
     }
 
     /// Whether the number was too fast since this was asked last.
@@ -114,7 +114,7 @@ impl<'a> Flights<'a> {
         while !self.calls.is_empty() {
             match select(work.as_mut(), self.calls.next()).await {
                 Either::Left((done, _)) => return done,
-                Either::Right((settled, _)) => self.take_in(settled),
+                Either::Right((completed, _)) => self.take_in(completed),
             }
         }
         work.await
@@ -122,32 +122,32 @@ impl<'a> Flights<'a> {
 
     /// Waits for the end of one call.
     pub(super) async fn one(&mut self) {
-        let settled = self.calls.next().await;
-        self.take_in(settled);
+        let completed = self.calls.next().await;
+        self.take_in(completed);
     }
 
     /// Waits for the end of all calls, and gives every result that is not written.
-    pub(super) async fn land(&mut self) -> Vec<(SendId, SendResult)> {
+    pub(super) async fn drain(&mut self) -> Vec<(SendId, SendResult)> {
         while !self.calls.is_empty() {
             self.one().await;
         }
         std::mem::take(&mut self.results)
     }
 
-    fn take_in(&mut self, settled: Option<Settled>) {
-        if let Some((send, result, halt)) = settled {
+    fn take_in(&mut self, completed: Option<CompletedCall>) {
+        if let Some((send, result, block)) = completed {
             self.refusals.add(&result);
             self.throttled |= matches!(result, SendResult::Throttled { .. });
             self.results.push((send, result));
-            if self.halt.is_none() {
-                self.halt = halt;
+            if self.block.is_none() {
+                self.block = block;
             }
         }
     }
 }
 
 /// Sends that are to start, and results that are to be written before.
-pub(super) struct Part {
+pub(super) struct SendBatch {
     pub(super) sends: Vec<ClaimedSend>,
     pub(super) results: Vec<(SendId, SendResult)>,
 }

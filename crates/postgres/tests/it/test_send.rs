@@ -1,19 +1,19 @@
 //! Tests of campaigns: who has the phone, and what of the month they take.
 
 use futures_util::future::join_all;
-use recado_domain::campaigns::{CampaignStore, Refusal, RunStart, RunStore, StartOutcome, TrialStore};
+use recado_domain::campaigns::{CampaignStore, Refusal, RunStart, RunStore, StartOutcome, TestSendStore};
 use recado_domain::contacts::Phone;
 use recado_domain::shared::AccountId;
 use recado_domain::whatsapp::ProfileStore;
-use recado_postgres::{PgProfiles, PgTrials};
+use recado_postgres::{PgProfiles, PgTestSends};
 
 use crate::support::{LEASE, World, event, id};
 use crate::whatsapp::profile;
 
 const PHONE: &str = "+5511961234567";
 
-fn trials(world: &World) -> PgTrials {
-    PgTrials::new(world.tenants.clone())
+fn test_sends(world: &World) -> PgTestSends {
+    PgTestSends::new(world.tenants.clone())
 }
 
 fn phone() -> Phone {
@@ -41,7 +41,7 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
     let (account, other) = (world.account, world.another_account().await);
     let campaign = world.stored_draft().await;
     let look = async || {
-        trials(&world)
+        test_sends(&world)
             .facts(account, campaign.id, &phone())
             .await
             .unwrap()
@@ -80,7 +80,7 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
         .await;
     assert!(look().await.contact.unwrap().opted_out);
 
-    let of = async |account| trials(&world).facts(account, campaign.id, &phone()).await.unwrap();
+    let of = async |account| test_sends(&world).facts(account, campaign.id, &phone()).await.unwrap();
     assert_eq!(of(other).await, None);
     world.campaigns().delete(&campaign, campaign.status, &[]).await.unwrap();
     assert_eq!(of(account).await, None);
@@ -90,23 +90,35 @@ async fn facts_are_those_of_a_run_with_the_number_and_whoever_has_the_phone() {
 async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
     let world = World::new().await;
     let take = |_| {
-        let (store, account) = (trials(&world), world.account);
-        async move { store.take_place(account, 5, &[event(id())]).await.unwrap() }
+        let (store, account) = (test_sends(&world), world.account);
+        async move { store.reserve_message(account, 5, &[event(id())]).await.unwrap() }
     };
     let taken: Vec<_> = join_all((0..20).map(take)).await.into_iter().flatten().collect();
     assert_eq!((taken.len(), usage(&world).await.as_str()), (5, "0/0/5"));
     // Who was refused left nothing behind.
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 5);
-    trials(&world).give_back(world.account, taken[0]).await.unwrap();
+    test_sends(&world)
+        .release_message(world.account, taken[0])
+        .await
+        .unwrap();
     assert_eq!(usage(&world).await, "0/0/4");
     assert_eq!(take(0).await, Some(taken[0]));
     assert_eq!(take(0).await, None);
     // Another account has a month of its own, and what is not there cannot be given back.
     let other = world.another_account().await;
-    trials(&world).give_back(other, taken[0]).await.unwrap();
-    assert!(trials(&world).take_place(other, 1, &[]).await.unwrap().is_some());
+    test_sends(&world).release_message(other, taken[0]).await.unwrap();
+    assert!(
+        test_sends(&world)
+            .reserve_message(other, 1, &[])
+            .await
+            .unwrap()
+            .is_some()
+    );
     world.sql("UPDATE message_usage_slots SET tests = 0").await;
-    trials(&world).give_back(world.account, taken[0]).await.unwrap();
+    test_sends(&world)
+        .release_message(world.account, taken[0])
+        .await
+        .unwrap();
     assert_eq!(world.number("SELECT sum(tests) FROM message_usage").await, 0);
 }
 
@@ -114,7 +126,12 @@ async fn of_many_tests_at_once_no_more_leave_than_the_month_has() {
 async fn runs_and_tests_share_the_month() {
     let world = World::new().await;
     world.people(4).await;
-    let test = async |limit| trials(&world).take_place(world.account, limit, &[]).await.unwrap();
+    let test = async |limit| {
+        test_sends(&world)
+            .reserve_message(world.account, limit, &[])
+            .await
+            .unwrap()
+    };
     assert!(test(6).await.is_some());
     let campaign = world.stored_draft().await;
     let start = |limit| RunStart {
@@ -138,7 +155,7 @@ async fn runs_and_tests_share_the_month() {
 }
 
 #[tokio::test]
-async fn replies_take_places_of_the_month_that_they_left_in() {
+async fn replies_count_in_the_month_that_they_left_in() {
     let world = World::new().await;
     world.people(2).await;
     world
@@ -149,7 +166,12 @@ async fn replies_take_places_of_the_month_that_they_left_in() {
             world.account
         ))
         .await;
-    let test = async |limit| trials(&world).take_place(world.account, limit, &[]).await.unwrap();
+    let test = async |limit| {
+        test_sends(&world)
+            .reserve_message(world.account, limit, &[])
+            .await
+            .unwrap()
+    };
     assert_eq!(test(3).await, None);
     assert!(test(4).await.is_some());
     let campaign = world.stored_draft().await;

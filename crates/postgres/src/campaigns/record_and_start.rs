@@ -30,10 +30,10 @@ use crate::sql::{sql, uuids};
 /// all of them. And so would the account, of which the planner may not know yet: as the result of a query it is any
 /// account's, which has as many sends as they have on the average. The arrays, too, are results of queries,
 /// behind a limit that is one: the planner expects one key of them (see `sql::key_rows`).
-const TURN: &str = include_str!("turn.sql");
+const RECORD_AND_START: &str = include_str!("record_and_start.sql");
 
 #[derive(QueryableByName)]
-struct TurnRow {
+struct StartedRow {
     #[diesel(sql_type = Bool)]
     goes_on: bool,
     #[diesel(sql_type = Array<SqlUuid>)]
@@ -48,7 +48,7 @@ pub(super) fn is_plain(result: &SendResult) -> bool {
 }
 
 /// Writes plain results, and starts the next sends.
-pub(super) async fn turn(
+pub(super) async fn record_and_start(
     conn: &mut AsyncPgConnection,
     run: QueuedRun,
     worker: Uuid,
@@ -59,7 +59,7 @@ pub(super) async fn turn(
     let mut plain: Vec<(Uuid, Option<String>)> = plain.iter().map(|(id, result)| (id.0, message_of(result))).collect();
     plain.sort_unstable();
     let (sent, messages): (Vec<Uuid>, Vec<Option<String>>) = plain.into_iter().unzip();
-    let row: TurnRow = sql(TURN)
+    let row: StartedRow = sql(RECORD_AND_START)
         .bind(run.account_id)
         .bind(run.campaign_id)
         .bind(worker)

@@ -5,10 +5,10 @@ use time::OffsetDateTime;
 use uuid::Uuid;
 
 use super::deciding::ATTEMPTS;
-use super::preconditions::resume_objection;
+use super::preconditions::failed_resume_precondition;
 use super::service::RUN_LEASE;
 use super::{
-    Announced, Announcement, Campaign, CampaignError, CampaignStatus, Campaigns, Command, QueuedRun, Refusal,
+    Campaign, CampaignError, CampaignStatus, Campaigns, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal,
     Scheduler, StartOutcome, Trigger, prepare, transition,
 };
 use crate::shared::{Actor, Audit, AuditAction, CampaignId, Event, StoreError, Tenant, Write};
@@ -25,7 +25,7 @@ impl Campaigns {
         id: CampaignId,
         worker: Option<Uuid>,
     ) -> Result<QueuedRun, CampaignError> {
-        let run = Announced {
+        let run = QueuedStart {
             trigger: Trigger::Execute,
             actor: Some(tenant.actor.clone()),
         };
@@ -50,30 +50,30 @@ impl Campaigns {
 
     /// Makes a campaign sending at once, unless its template can never be sent; whether everything else holds a worker
     /// finds out.
-    pub async fn announce(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
+    pub async fn enqueue_start(&self, tenant: &Tenant, id: CampaignId) -> Result<Campaign, CampaignError> {
         self.decided(tenant, id, Command::Start, async |stored, _| {
             self.check_template(&stored).await?;
             let audit = tenant.audit(AuditAction::Create, "campaign_send", id);
             let actor = Some(tenant.actor.clone());
-            let announcement = announcement(stored, Trigger::Send, actor, audit, self.clock.now())?;
-            let write = self.runs.announce(&announcement).await?;
-            Ok((write, announcement.campaign))
+            let start_request = start_request(stored, Trigger::Send, actor, audit, self.clock.now())?;
+            let write = self.runs.enqueue_start(&start_request).await?;
+            Ok((write, start_request.campaign))
         })
         .await
     }
 
-    /// Announces up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How many. One that
-    /// cannot be announced holds up no other one; where there are only such, a fault of theirs is told.
-    pub async fn announce_due(&self, limit: i64) -> Result<usize, StoreError> {
+    /// Enqueues the starts of up to `limit` scheduled campaigns whose time has come, on behalf of who scheduled them. How
+    /// many. One that cannot be enqueued holds up no other one; where there are only such, a fault of theirs is told.
+    pub async fn enqueue_due_starts(&self, limit: i64) -> Result<usize, StoreError> {
         let mut tally = Tally::default();
         for run in self.runs.due(limit).await? {
-            tally.add(self.announce_one(run).await)?;
+            tally.add(self.enqueue_due_start(run).await)?;
         }
         tally.end()
     }
 
     /// False: somebody was faster, and unscheduled, postponed, cancelled or sent it.
-    async fn announce_one(&self, run: QueuedRun) -> Result<bool, StoreError> {
+    async fn enqueue_due_start(&self, run: QueuedRun) -> Result<bool, StoreError> {
         let Some(stored) = self.store.find(run.account_id, run.campaign_id).await? else {
             return Ok(false);
         };
@@ -96,8 +96,8 @@ impl Campaigns {
             ip_address: None,
             support_admin: actor.as_ref().and_then(|actor| actor.support_admin.clone()),
         };
-        match announcement(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
-            Ok(announcement) => Ok(self.runs.announce(&announcement).await? == Write::Done),
+        match start_request(stored, Trigger::Schedule, actor, audit, self.clock.now()) {
+            Ok(start_request) => Ok(self.runs.enqueue_start(&start_request).await? == Write::Done),
             Err(_) => Ok(false),
         }
     }
@@ -171,7 +171,7 @@ impl Campaigns {
                 return Ok((Write::Done, stored));
             }
             let facts = self.runs.resume_facts(tenant.account_id, id).await?;
-            if let Some(refusal) = resume_objection(&facts.ok_or(CampaignError::NotFound)?) {
+            if let Some(refusal) = failed_resume_precondition(&facts.ok_or(CampaignError::NotFound)?) {
                 return Err(refusal.into());
             }
             let resumed = Campaign {
@@ -191,13 +191,13 @@ impl Campaigns {
         &self,
         tenant: &Tenant,
         campaign: Campaign,
-        decided_on: &Campaign,
+        expected: &Campaign,
     ) -> Result<(Write<CampaignStatus>, Campaign), CampaignError> {
-        let changes = json!({ "status": campaign.status, "previousStatus": decided_on.status,
+        let changes = json!({ "status": campaign.status, "previousStatus": expected.status,
                               "paused": campaign.paused_at.is_some() });
         let audit = tenant.audit(AuditAction::Update, "campaign", campaign.id);
         let events = [Event::Audit(audit.with_changes(changes))];
-        Ok((self.store.update(&campaign, decided_on, &events).await?, campaign))
+        Ok((self.store.update(&campaign, expected, &events).await?, campaign))
     }
 }
 
@@ -230,21 +230,21 @@ impl Tally {
     }
 }
 
-fn announcement(
+fn start_request(
     stored: Campaign,
     trigger: Trigger,
     actor: Option<Actor>,
     audit: Audit,
     now: OffsetDateTime,
-) -> Result<Announcement, Refusal> {
-    Ok(Announcement {
+) -> Result<EnqueueStart, Refusal> {
+    Ok(EnqueueStart {
         expected: stored.status,
         campaign: Campaign {
             status: transition(stored.status, Command::Start)?,
             updated_at: now,
             ..stored
         },
-        run: Announced { trigger, actor },
+        run: QueuedStart { trigger, actor },
         events: vec![Event::Audit(audit)],
     })
 }
@@ -321,22 +321,22 @@ mod tests {
     #[tokio::test]
     async fn send_makes_it_sending_at_once_and_audits_that() {
         let mut runs = MockRunStore::new();
-        runs.expect_announce()
-            .withf(|announcement| {
-                let Some(Event::Audit(audit)) = announcement.events.first() else {
+        runs.expect_enqueue_start()
+            .withf(|start_request| {
+                let Some(Event::Audit(audit)) = start_request.events.first() else {
                     return false;
                 };
-                announcement.campaign.status == CampaignStatus::Sending
-                    && announcement.expected == CampaignStatus::Draft
+                start_request.campaign.status == CampaignStatus::Sending
+                    && start_request.expected == CampaignStatus::Draft
                     && (audit.action, audit.entity_type.as_str()) == (AuditAction::Create, "campaign_send")
             })
             .returning(|_| Ok(Write::Done));
         let sent = campaigns(stored(campaign(CampaignStatus::Draft)), runs)
-            .announce(&tenant(), ID)
+            .enqueue_start(&tenant(), ID)
             .await;
         assert_eq!(sent.unwrap().status, CampaignStatus::Sending);
         let again = campaigns(stored(campaign(CampaignStatus::Sending)), MockRunStore::new());
-        let refused = again.announce(&tenant(), ID).await;
+        let refused = again.enqueue_start(&tenant(), ID).await;
         assert!(matches!(refused, Err(CampaignError::Refused(Refusal::Status { .. }))));
     }
 
@@ -348,26 +348,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_due_is_announced_unless_somebody_was_faster() {
+    async fn due_campaigns_are_enqueued_unless_they_changed_meanwhile() {
         let stale = Write::Stale(CampaignStatus::Draft);
-        for (status, asked, written, announced) in [
+        for (status, asked, written, enqueued) in [
             (CampaignStatus::Scheduled, 1, Write::Done, 1),
             (CampaignStatus::Scheduled, 1, stale, 0),
             (CampaignStatus::Cancelled, 0, stale, 0),
         ] {
             let mut runs = MockRunStore::new();
             runs.expect_due().returning(|_| Ok(vec![due_run()]));
-            runs.expect_announce()
+            runs.expect_enqueue_start()
                 .times(asked)
-                .withf(|announcement| announcement.run.trigger == Trigger::Schedule)
+                .withf(|start_request| start_request.run.trigger == Trigger::Schedule)
                 .returning(move |_| Ok(written));
-            let due = campaigns(stored(campaign(status)), runs).announce_due(10).await;
-            assert_eq!(due.unwrap(), announced);
+            let due = campaigns(stored(campaign(status)), runs).enqueue_due_starts(10).await;
+            assert_eq!(due.unwrap(), enqueued);
         }
     }
 
     #[tokio::test]
-    async fn one_that_cannot_be_announced_holds_up_no_other_one() {
+    async fn one_that_cannot_be_enqueued_holds_up_no_other_one() {
         for (good, goes) in [(1, true), (0, false)] {
             let mut store = MockCampaignStore::new();
             store
@@ -379,8 +379,8 @@ mod tests {
                 .returning(|_, _| Ok(Some(campaign(CampaignStatus::Scheduled))));
             let mut runs = MockRunStore::new();
             runs.expect_due().returning(move |_| Ok(vec![due_run(); 1 + good]));
-            runs.expect_announce().times(good).returning(|_| Ok(Write::Done));
-            let due = campaigns(store, runs).announce_due(10).await;
+            runs.expect_enqueue_start().times(good).returning(|_| Ok(Write::Done));
+            let due = campaigns(store, runs).enqueue_due_starts(10).await;
             assert_eq!(due.is_ok(), goes, "{due:?}");
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::super::service::tests::{NOW, campaign, tenant};
 use super::super::{
-    Announced, CampaignStatus, Claim, Dispatcher, MockPacer, MockRunStore, Refusal, RunEnd, RunFacts, RunMaterial,
-    RunReport, SendCounts, StartOutcome, Trigger, Worker,
+    CampaignStatus, Claim, Dispatcher, MockRunStore, MockSendRateLimiter, QueuedStart, Refusal, RunEnd, RunFacts,
+    RunInputs, RunReport, SendCounts, StartOutcome, Trigger, Worker,
 };
 use super::stage::{FIRST, RUN, forgetful};
 use crate::billing::Standing;
@@ -34,10 +34,10 @@ fn facts(status: CampaignStatus, meta_status: MetaStatus) -> RunFacts {
     }
 }
 
-fn announced(facts: RunFacts) -> MockRunStore {
+fn queued_start(facts: RunFacts) -> MockRunStore {
     let mut runs = MockRunStore::new();
-    runs.expect_announced().returning(|_| {
-        Ok(Some(Announced {
+    runs.expect_queued_start().returning(|_| {
+        Ok(Some(QueuedStart {
             trigger: Trigger::Send,
             actor: Some(tenant().actor),
         }))
@@ -53,16 +53,16 @@ fn announced(facts: RunFacts) -> MockRunStore {
 }
 
 async fn carry_out(runs: MockRunStore) -> RunEnd {
-    let mut pacer = MockPacer::new();
-    pacer.expect_stopping().return_const(false);
-    pacer.expect_crowded().return_const(false);
+    let mut limiter = MockSendRateLimiter::new();
+    limiter.expect_stopping().return_const(false);
+    limiter.expect_should_yield().return_const(false);
     let dispatcher = Dispatcher::new(
         Arc::new(runs),
         Arc::new(MockTemplateStore::new()),
         Arc::new(MockWhatsappGateway::new()),
         MessageFiles::new(media(&Arc::default()), forgetful()),
         Arc::new(MockCipher::new()),
-        Arc::new(pacer),
+        Arc::new(limiter),
         Worker {
             id: FIRST,
             delay: time::Duration::ZERO,
@@ -71,8 +71,8 @@ async fn carry_out(runs: MockRunStore) -> RunEnd {
     dispatcher.carry_out(RUN).await.unwrap()
 }
 
-fn gives_up(runs: &mut MockRunStore, reason: &'static str) {
-    runs.expect_give_up()
+fn expects_abort(runs: &mut MockRunStore, reason: &'static str) {
+    runs.expect_abort_start()
         .withf(move |run, status, events| {
             let [Event::Notification(told)] = events else {
                 return false;
@@ -90,15 +90,15 @@ fn gives_up(runs: &mut MockRunStore, reason: &'static str) {
 async fn what_holds_is_prepared_and_carried_out() {
     let facts = facts(CampaignStatus::Sending, MetaStatus::Approved);
     let (campaign, template) = (facts.campaign.clone(), facts.template.clone().unwrap());
-    let mut runs = announced(facts);
+    let mut runs = queued_start(facts);
     runs.expect_start()
         .withf(|start, worker, _| start.expected == CampaignStatus::Sending && *worker == Some(FIRST))
         .times(1)
         .returning(|_, _, _| Ok(StartOutcome::Started { recipients: 0 }));
-    runs.expect_material().returning(move |_| {
+    runs.expect_inputs().returning(move |_| {
         let mut campaign = campaign.clone();
         campaign.simulated = true;
-        Ok(Some(RunMaterial {
+        Ok(Some(RunInputs {
             campaign,
             template: template.clone(),
             profile: None,
@@ -111,26 +111,26 @@ async fn what_holds_is_prepared_and_carried_out() {
 
 #[tokio::test]
 async fn what_does_not_hold_is_given_up_with_the_reason() {
-    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Paused));
-    gives_up(&mut runs, "not approved");
+    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Paused));
+    expects_abort(&mut runs, "not approved");
     carry_out(runs).await;
-    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
     runs.expect_start()
         .returning(|_, _, _| Ok(StartOutcome::Refused(Refusal::NoRecipients)));
-    gives_up(&mut runs, "no contact");
+    expects_abort(&mut runs, "no contact");
     carry_out(runs).await;
 }
 
 #[tokio::test]
 async fn what_was_cancelled_meanwhile_stays_cancelled() {
-    let mut runs = announced(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
-    runs.expect_give_up().never();
+    let mut runs = queued_start(facts(CampaignStatus::Cancelled, MetaStatus::Approved));
+    runs.expect_abort_start().never();
     carry_out(runs).await;
 }
 
 #[tokio::test]
 async fn what_changes_all_the_time_is_left_to_somebody_else() {
-    let mut runs = announced(facts(CampaignStatus::Sending, MetaStatus::Approved));
+    let mut runs = queued_start(facts(CampaignStatus::Sending, MetaStatus::Approved));
     runs.expect_start()
         .times(3)
         .returning(|_, _, _| Ok(StartOutcome::Changed));

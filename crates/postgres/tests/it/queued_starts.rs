@@ -2,22 +2,22 @@
 
 use futures_util::future::join_all;
 use recado_domain::campaigns::{
-    Announced, Announcement, Campaign, CampaignStatus, CampaignStore, Command, QueuedRun, Refusal, RunStart, RunStore,
-    StartOutcome, Trigger,
+    Campaign, CampaignStatus, CampaignStore, Command, EnqueueStart, QueuedRun, QueuedStart, Refusal, RunStart,
+    RunStore, StartOutcome, Trigger,
 };
 use recado_domain::shared::{Actor, Write};
 use time::Duration;
 
 use crate::support::{LEASE, NOW, World, event, id};
 
-fn announcement(world: &World, campaign: &Campaign, trigger: Trigger) -> Announcement {
-    Announcement {
+fn start_request(world: &World, campaign: &Campaign, trigger: Trigger) -> EnqueueStart {
+    EnqueueStart {
         campaign: Campaign {
             status: CampaignStatus::Sending,
             ..campaign.clone()
         },
         expected: campaign.status,
-        run: Announced {
+        run: QueuedStart {
             trigger,
             actor: Some(Actor {
                 user_id: world.user,
@@ -41,14 +41,14 @@ async fn status(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn of_many_announcements_one_counts_and_a_worker_prepares_it() {
+async fn of_many_enqueued_starts_one_counts_and_is_prepared() {
     let world = World::new().await;
     world.people(3).await;
     let campaign = world.stored_draft().await;
-    let announced = announcement(&world, &campaign, Trigger::Send);
+    let start_request = start_request(&world, &campaign, Trigger::Send);
     let outcomes = join_all((0..10).map(|_| {
-        let (runs, announced) = (world.runs(), announced.clone());
-        async move { runs.announce(&announced).await.unwrap() }
+        let (runs, start_request) = (world.runs(), start_request.clone());
+        async move { runs.enqueue_start(&start_request).await.unwrap() }
     }));
     let outcomes = outcomes.await;
     assert_eq!(outcomes.iter().filter(|outcome| **outcome == Write::Done).count(), 1);
@@ -60,7 +60,7 @@ async fn of_many_announcements_one_counts_and_a_worker_prepares_it() {
     let (runs, worker) = (world.runs(), id());
     let run = runs.take(worker, LEASE).await.unwrap().unwrap();
     assert_eq!(run, run_of(&campaign));
-    assert_eq!(runs.announced(run).await.unwrap(), Some(announced.run));
+    assert_eq!(runs.queued_start(run).await.unwrap(), Some(start_request.run));
     let facts = runs.facts(world.account, campaign.id).await.unwrap().unwrap();
     let start = RunStart {
         expected: CampaignStatus::Sending,
@@ -69,11 +69,13 @@ async fn of_many_announcements_one_counts_and_a_worker_prepares_it() {
     };
     let outcome = runs.start(&start, Some(worker), LEASE).await.unwrap();
     assert_eq!(outcome, StartOutcome::Started { recipients: 3 });
-    assert_eq!(runs.announced(run).await.unwrap(), None);
+    assert_eq!(runs.queued_start(run).await.unwrap(), None);
     assert_eq!(world.in_flight(run, worker, 10).await.len(), 3);
     world.assert_recount().await;
     // What is prepared cannot be given up any more.
-    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
+        .await
+        .unwrap();
     assert_eq!(status(&world).await, "sending");
 }
 
@@ -81,7 +83,7 @@ async fn of_many_announcements_one_counts_and_a_worker_prepares_it() {
 async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled() {
     let world = World::new().await;
     let (runs, campaign) = (world.runs(), world.stored_draft().await);
-    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
         .await
         .unwrap();
     let run = run_of(&campaign);
@@ -89,14 +91,16 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
     world
         .sql("UPDATE campaigns SET paused_at = now(), pause_reason = 'x'")
         .await;
-    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
+        .await
+        .unwrap();
     assert_eq!(status(&world).await, "draft");
     let waiting = "SELECT count(*) FROM campaigns WHERE paused_at IS NOT NULL OR pause_reason IS NOT NULL";
     assert_eq!(world.number(waiting).await, 0);
     assert_eq!(world.number("SELECT count(*) FROM campaign_queue").await, 0);
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 2);
 
-    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
         .await
         .unwrap();
     let cancelled = Campaign {
@@ -108,7 +112,9 @@ async fn what_is_given_up_is_a_draft_again_and_says_why_unless_it_was_cancelled(
         .update(&cancelled, &world.seen(&cancelled, CampaignStatus::Sending).await, &[])
         .await
         .unwrap();
-    runs.give_up(run, CampaignStatus::Draft, &[event(id())]).await.unwrap();
+    runs.abort_start(run, CampaignStatus::Draft, &[event(id())])
+        .await
+        .unwrap();
     assert_eq!(status(&world).await, "cancelled");
     assert_eq!(world.number("SELECT count(*) FROM outbox_events").await, 3);
 }
@@ -144,7 +150,7 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
         .update(&scheduled, &world.seen(&scheduled, CampaignStatus::Draft).await, &[])
         .await
         .unwrap();
-    let came = announcement(&world, &scheduled, Trigger::Schedule);
+    let came = start_request(&world, &scheduled, Trigger::Schedule);
     let later = Campaign {
         scheduled_at: Some(NOW + Duration::DAY),
         ..scheduled.clone()
@@ -155,20 +161,20 @@ async fn a_time_that_was_changed_meanwhile_is_not_the_one_that_came() {
         .unwrap();
     let runs = world.runs();
     assert_eq!(
-        runs.announce(&came).await.unwrap(),
+        runs.enqueue_start(&came).await.unwrap(),
         Write::Stale(CampaignStatus::Scheduled)
     );
     // Somebody who says `send` means it, whatever the time.
-    let sent = announcement(&world, &scheduled, Trigger::Send);
-    assert_eq!(runs.announce(&sent).await.unwrap(), Write::Done);
+    let sent = start_request(&world, &scheduled, Trigger::Send);
+    assert_eq!(runs.enqueue_start(&sent).await.unwrap(), Write::Done);
 }
 
 #[tokio::test]
-async fn who_is_overtaken_while_deciding_on_an_announced_run_prepares_nothing() {
+async fn a_worker_overtaken_while_deciding_prepares_nothing() {
     let world = World::new().await;
     world.people(2).await;
     let (runs, campaign) = (world.runs(), world.stored_draft().await);
-    runs.announce(&announcement(&world, &campaign, Trigger::Send))
+    runs.enqueue_start(&start_request(&world, &campaign, Trigger::Send))
         .await
         .unwrap();
     let (slow, fast) = (id(), id());
@@ -197,7 +203,7 @@ async fn who_is_overtaken_while_deciding_on_an_announced_run_prepares_nothing() 
         command: Command::Start,
     };
     assert_eq!(outcome, StartOutcome::Refused(refusal));
-    runs.give_up(run, CampaignStatus::Draft, &[]).await.unwrap();
+    runs.abort_start(run, CampaignStatus::Draft, &[]).await.unwrap();
     let stands = "SELECT c.status || ' ' || c.total_recipients || ' ' || (q.worker = '";
     let stands = format!("{stands}{fast}') FROM campaigns c JOIN campaign_queue q ON q.campaign_id = c.id");
     assert_eq!(world.text(&stands).await.unwrap(), "sending 2 true");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Campaign, Pace, Portion, Recipient, RunMaterial};
+use super::{Burst, Campaign, Recipient, RunInputs, SendRate};
 use crate::shared::{AccountId, SendId};
 use crate::templates::{HeaderType, Template};
 use crate::whatsapp::{
@@ -10,10 +10,10 @@ use crate::whatsapp::{
 };
 
 /// What all sends of a run share.
-pub(super) struct Script {
-    pub(super) material: RunMaterial,
+pub(super) struct RunContext {
+    pub(super) inputs: RunInputs,
     pub(super) line: Option<Line>,
-    pub(super) pace: Pace,
+    pub(super) send_rate: SendRate,
     /// Where the platform has the files of the template from, by their addresses.
     pub(super) files: HashMap<String, FileSource>,
 }
@@ -47,15 +47,15 @@ fn file_addresses(template: &Template) -> BTreeSet<String> {
     header.into_iter().chain(cards).collect()
 }
 
-impl Script {
+impl RunContext {
     /// What stands in each placeholder for the recipient.
     pub(super) fn values(&self, recipient: &Recipient) -> Vec<String> {
-        values(&self.material.campaign, &self.material.template, recipient)
+        values(&self.inputs.campaign, &self.inputs.template, recipient)
     }
 
     /// The message for the recipient.
     pub(super) fn message(&self, send_id: SendId, recipient: &Recipient, values: &[String]) -> OutboundTemplate {
-        let template = &self.material.template;
+        let template = &self.inputs.template;
         OutboundTemplate {
             send_id,
             to: recipient.phone.clone(),
@@ -78,7 +78,7 @@ impl Script {
     }
 
     fn cards(&self) -> Vec<OutboundCard> {
-        let cards = self.material.template.cards().into_iter();
+        let cards = self.inputs.template.cards().into_iter();
         let cards = cards.filter_map(|card| {
             Some(OutboundCard {
                 file: self.file(card.header.0, &card.header.1)?,
@@ -90,9 +90,9 @@ impl Script {
     }
 
     /// How many sends to start together.
-    pub(super) fn together(&self, portion: Portion) -> usize {
+    pub(super) fn together(&self, burst: Burst) -> usize {
         match self.line {
-            Some(_) => usize::try_from(portion.messages).unwrap_or(usize::MAX),
+            Some(_) => usize::try_from(burst.messages).unwrap_or(usize::MAX),
             None => usize::MAX,
         }
     }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use diesel::OptionalExtension;
 use diesel_async::{AsyncPgConnection, RunQueryDsl};
-use recado_domain::campaigns::{TrialContact, TrialFacts, TrialStore};
+use recado_domain::campaigns::{TestSendContact, TestSendFacts, TestSendStore};
 use recado_domain::contacts::Phone;
 use recado_domain::shared::{AccountId, CampaignId, Event, StoreError};
 use time::Date;
@@ -18,26 +18,36 @@ use crate::{outbox, whatsapp};
 
 /// Tests of campaigns.
 #[derive(Clone, Debug)]
-pub struct PgTrials(TenantPool);
+pub struct PgTestSends(TenantPool);
 
-impl PgTrials {
+impl PgTestSends {
     pub fn new(pool: TenantPool) -> Self {
         Self(pool)
     }
 }
 
 #[async_trait]
-impl TrialStore for PgTrials {
-    async fn facts(&self, account: AccountId, id: CampaignId, phone: &Phone) -> Result<Option<TrialFacts>, StoreError> {
+impl TestSendStore for PgTestSends {
+    async fn facts(
+        &self,
+        account: AccountId,
+        id: CampaignId,
+        phone: &Phone,
+    ) -> Result<Option<TestSendFacts>, StoreError> {
         in_tenant!(self.0, account, |conn| facts(conn, account, id, phone))
     }
 
-    async fn take_place(&self, account: AccountId, limit: i64, events: &[Event]) -> Result<Option<Date>, StoreError> {
-        in_tenant!(self.0, account, |conn| take_place(conn, account, limit, events), unless None)
+    async fn reserve_message(
+        &self,
+        account: AccountId,
+        limit: i64,
+        events: &[Event],
+    ) -> Result<Option<Date>, StoreError> {
+        in_tenant!(self.0, account, |conn| reserve_message(conn, account, limit, events), unless None)
     }
 
-    async fn give_back(&self, account: AccountId, month: Date) -> Result<(), StoreError> {
-        in_tenant!(self.0, account, |conn| usage::give_test_back(conn, account, month))
+    async fn release_message(&self, account: AccountId, month: Date) -> Result<(), StoreError> {
+        in_tenant!(self.0, account, |conn| usage::release_test_send(conn, account, month))
     }
 }
 
@@ -46,7 +56,7 @@ async fn facts(
     account: AccountId,
     id: CampaignId,
     phone: &Phone,
-) -> DbResult<Option<TrialFacts>> {
+) -> DbResult<Option<TestSendFacts>> {
     let Some(run) = runs::facts(conn, account, id).await? else {
         return Ok(None);
     };
@@ -65,14 +75,14 @@ async fn facts(
     .optional()?;
     let contact = row.map(|row| {
         let opted_out = row.opted_out;
-        row.try_into().map(|recipient| TrialContact { recipient, opted_out })
+        row.try_into().map(|recipient| TestSendContact { recipient, opted_out })
     });
     let contact = contact.transpose()?;
-    Ok(Some(TrialFacts { run, profile, contact }))
+    Ok(Some(TestSendFacts { run, profile, contact }))
 }
 
 /// On none the caller has to roll it back.
-async fn take_place(
+async fn reserve_message(
     conn: &mut AsyncPgConnection,
     account: AccountId,
     limit: i64,
@@ -81,7 +91,7 @@ async fn take_place(
     let month = usage::this_month(conn).await?;
     outbox::append(conn, account, events).await?;
     // Last, because every start of the account waits for this row. The plan is read again after it, as a start does.
-    usage::take_test(conn, account, month).await?;
+    usage::reserve_test_send(conn, account, month).await?;
     let limit = runs::limit_now(conn, account, limit).await?.unwrap_or(0);
     let taken = usage::used(conn, account, month).await? <= limit;
     Ok(taken.then_some(month))

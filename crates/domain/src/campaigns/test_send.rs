@@ -14,8 +14,8 @@ use thiserror::Error;
 use time::{Date, Duration};
 
 use super::preconditions::approved_template;
-use super::script::{Script, file_sources, values};
-use super::{Campaign, Pace, Recipient, Refusal, RunFacts, RunMaterial, SendOutcome, TrialStore};
+use super::run_context::{RunContext, file_sources, values};
+use super::{Campaign, Recipient, Refusal, RunFacts, RunInputs, SendOutcome, SendRate, TestSendStore};
 use crate::contacts::Phone;
 use crate::media::MediaStoreError;
 use crate::shared::text::single_spaced;
@@ -28,18 +28,18 @@ use crate::whatsapp::{FileFault, Line, MessageFiles, StoredProfile, WhatsappGate
 
 /// Everything that decides whether a test may leave, of one moment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TrialFacts {
+pub struct TestSendFacts {
     /// The facts of a run.
     pub run: RunFacts,
     /// The number it leaves from; none when no number is connected.
     pub profile: Option<StoredProfile>,
     /// Who has the phone.
-    pub contact: Option<TrialContact>,
+    pub contact: Option<TestSendContact>,
 }
 
 /// The contact that a test goes to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TrialContact {
+pub struct TestSendContact {
     /// What the message is made for.
     pub recipient: Recipient,
     /// Whether they do not want to be written to.
@@ -48,7 +48,7 @@ pub struct TrialContact {
 
 /// How a test went.
 #[derive(Clone, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct TrialReport {
+pub struct TestSendReport {
     /// Whether the message was sent: always true, as anything else is answered as an error.
     #[schemars(example = true)]
     pub sent: bool,
@@ -59,11 +59,11 @@ pub struct TrialReport {
     pub wa_message_id: Option<String>,
 }
 
-redacted_debug!(TrialReport { sent, simulated });
+redacted_debug!(TestSendReport { sent, simulated });
 
 /// Why a test did not leave, or may not have.
 #[derive(Debug, Error)]
-pub enum TrialError {
+pub enum TestSendError {
     /// No such campaign in the account.
     #[error("not found")]
     NotFound,
@@ -90,7 +90,7 @@ pub enum TrialError {
     Store(#[from] StoreError),
 }
 
-impl From<FileFault> for TrialError {
+impl From<FileFault> for TestSendError {
     fn from(fault: FileFault) -> Self {
         match fault {
             FileFault::Unusable(message) => Self::Unready(message),
@@ -102,8 +102,8 @@ impl From<FileFault> for TrialError {
 }
 
 /// The use case of tests.
-pub struct Trials {
-    store: Arc<dyn TrialStore>,
+pub struct TestSends {
+    store: Arc<dyn TestSendStore>,
     gateway: Arc<dyn WhatsappGateway>,
     files: MessageFiles,
     cipher: Arc<dyn Cipher>,
@@ -112,16 +112,16 @@ pub struct Trials {
 }
 
 /// A test that may leave, as far as can be told without the month's quota.
-struct Trial {
-    material: RunMaterial,
+struct TestSend {
+    inputs: RunInputs,
     recipient: Recipient,
     values: Vec<String>,
     monthly_limit: i64,
 }
 
-impl Trials {
+impl TestSends {
     pub fn new(
-        store: Arc<dyn TrialStore>,
+        store: Arc<dyn TestSendStore>,
         gateway: Arc<dyn WhatsappGateway>,
         files: MessageFiles,
         cipher: Arc<dyn Cipher>,
@@ -139,71 +139,77 @@ impl Trials {
     }
 
     /// Sends one message of the campaign to a phone, whatever the campaign's status.
-    pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TrialReport, TrialError> {
+    pub async fn send(&self, tenant: &Tenant, id: CampaignId, phone: &str) -> Result<TestSendReport, TestSendError> {
         let phone = Phone::parse(phone).ok_or_else(|| FieldErrors::one("phone", "is not a phone number"))?;
         let account = tenant.account_id;
         let facts = self.store.facts(account, id, &phone).await?;
-        let trial = prepare(facts.ok_or(TrialError::NotFound)?, &phone)?;
-        let (recipient, values, limit) = (trial.recipient, trial.values, trial.monthly_limit);
-        let script = self.script(tenant, trial.material).await?;
+        let test_send = prepare(facts.ok_or(TestSendError::NotFound)?, &phone)?;
+        let (recipient, values, limit) = (test_send.recipient, test_send.values, test_send.monthly_limit);
+        let context = self.run_context(tenant, test_send.inputs).await?;
         // The phone is somebody's, and the log is kept for good.
-        let changes = json!({ "simulated": script.line.is_none() });
+        let changes = json!({ "simulated": context.line.is_none() });
         let audit = tenant.audit(AuditAction::Create, "campaign_test", id);
         let events = [Event::Audit(audit.with_changes(changes))];
-        let month = self.store.take_place(account, limit, &events).await?;
+        let month = self.store.reserve_message(account, limit, &events).await?;
         let month = month.ok_or(Refusal::MonthUsedUp { limit })?;
-        let Some(line) = &script.line else {
+        let Some(line) = &context.line else {
             return Ok(sent(None));
         };
-        let message = script.message(SendId(self.ids.next()), &recipient, &values);
+        let message = context.message(SendId(self.ids.next()), &recipient, &values);
         let outcome = self.gateway.send_template(line, &message).await;
         self.conclude(tenant, month, outcome).await
     }
 
-    async fn script(&self, tenant: &Tenant, material: RunMaterial) -> Result<Script, TrialError> {
-        let line = self.line(&material)?;
+    async fn run_context(&self, tenant: &Tenant, inputs: RunInputs) -> Result<RunContext, TestSendError> {
+        let line = self.line(&inputs)?;
         let gateway = self.gateway.as_ref();
         let files = match &line {
-            Some(line) => file_sources(&self.files, gateway, tenant.account_id, line, &material.template).await?,
+            Some(line) => file_sources(&self.files, gateway, tenant.account_id, line, &inputs.template).await?,
             None => HashMap::new(),
         };
-        Ok(Script {
-            material,
+        Ok(RunContext {
+            inputs,
             line,
             // One message has none to keep its distance from.
-            pace: Pace::Delay(Duration::ZERO),
+            send_rate: SendRate::Delay(Duration::ZERO),
             files,
         })
     }
 
     /// None where it is simulated.
-    fn line(&self, material: &RunMaterial) -> Result<Option<Line>, TrialError> {
-        let Some(profile) = &material.profile else {
+    fn line(&self, inputs: &RunInputs) -> Result<Option<Line>, TestSendError> {
+        let Some(profile) = &inputs.profile else {
             return Ok(None);
         };
         let line = profile.line(self.cipher.as_ref());
         let unreadable = "the WhatsApp number has to be given its access token again";
-        line.map(Some).ok_or_else(|| TrialError::Unready(unreadable.to_owned()))
+        line.map(Some)
+            .ok_or_else(|| TestSendError::Unready(unreadable.to_owned()))
     }
 
-    async fn conclude(&self, tenant: &Tenant, month: Date, outcome: SendOutcome) -> Result<TrialReport, TrialError> {
+    async fn conclude(
+        &self,
+        tenant: &Tenant,
+        month: Date,
+        outcome: SendOutcome,
+    ) -> Result<TestSendReport, TestSendError> {
         match (outcome.refusal(), outcome) {
             (Some(refusal), _) => {
                 // Where this fails the month has one message less: the platform's word is what the caller needs to hear.
-                if let Err(error) = self.store.give_back(tenant.account_id, month).await {
+                if let Err(error) = self.store.release_message(tenant.account_id, month).await {
                     self.report.swallowed(SideStep::ReturnTestQuota, &error);
                 }
-                Err(TrialError::Platform(refusal))
+                Err(TestSendError::Platform(refusal))
             }
             (None, SendOutcome::Accepted { message_id, .. }) => Ok(sent(Some(message_id))),
-            // It may have left, so it keeps its place.
-            (None, _) => Err(TrialError::Unknown),
+            // It may have left, so it keeps its reservation.
+            (None, _) => Err(TestSendError::Unknown),
         }
     }
 }
 
-fn sent(wa_message_id: Option<String>) -> TrialReport {
-    TrialReport {
+fn sent(wa_message_id: Option<String>) -> TestSendReport {
+    TestSendReport {
         sent: true,
         simulated: wa_message_id.is_none(),
         wa_message_id,
@@ -211,7 +217,7 @@ fn sent(wa_message_id: Option<String>) -> TrialReport {
 }
 
 /// Decides whether a test may leave. The campaign's status does not count, nor does its audience.
-fn prepare(facts: TrialFacts, phone: &Phone) -> Result<Trial, Refusal> {
+fn prepare(facts: TestSendFacts, phone: &Phone) -> Result<TestSend, Refusal> {
     let run = facts.run;
     let template = approved_template(&run)?.clone();
     let monthly_limit = run.billing.messages_per_month(run.now).ok_or(Refusal::NoActivePlan)?;
@@ -220,9 +226,9 @@ fn prepare(facts: TrialFacts, phone: &Phone) -> Result<Trial, Refusal> {
         Some(contact) => contact.recipient,
         None => stranger(phone),
     };
-    Ok(Trial {
+    Ok(TestSend {
         values: filled(&run.campaign, &template, &recipient)?,
-        material: RunMaterial {
+        inputs: RunInputs {
             campaign: run.campaign,
             template,
             profile: facts.profile,

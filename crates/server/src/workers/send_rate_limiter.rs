@@ -1,0 +1,232 @@
+//! The send rate of numbers in this process: a clock, and the slots that the store gives out to all servers.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use recado_domain::campaigns::{Burst, SendRateLimiter, SendSlotStore, SlotTime, ThrottledRate};
+use recado_domain::shared::StoreError;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Waits for the slots of numbers, and tells runs when to make room.
+pub struct TokioSendRateLimiter {
+    stop: CancellationToken,
+    slots: Arc<dyn SendSlotStore>,
+    /// What its slot times are counted from.
+    epoch: Instant,
+    /// The numbers that were throttled, with their rates and when those were read.
+    throttled: Mutex<HashMap<String, (f64, Instant)>>,
+    should_yield: AtomicBool,
+}
+
+impl TokioSendRateLimiter {
+    /// Waits until `stop` is cancelled.
+    pub fn new(stop: CancellationToken, slots: Arc<dyn SendSlotStore>) -> Self {
+        Self {
+            stop,
+            slots,
+            epoch: Instant::now(),
+            throttled: Mutex::default(),
+            should_yield: AtomicBool::new(false),
+        }
+    }
+
+    /// A run waits, and there is no permit for it.
+    pub(super) fn request_yield(&self) {
+        self.should_yield.store(true, Ordering::Relaxed);
+    }
+
+    /// Remembers the throttled rate of a number, as long as it limits anything.
+    fn learn(&self, phone_number_id: &str, rate: Option<f64>) {
+        let age = time::Duration::ZERO;
+        let limit = rate.and_then(|rate| ThrottledRate { rate, age }.limit());
+        let mut throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
+        match limit {
+            Some(limit) => throttled.insert(phone_number_id.to_owned(), (limit, Instant::now())),
+            None => throttled.remove(phone_number_id),
+        };
+    }
+
+    async fn sleep_until(&self, deadline: Instant) -> bool {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => false,
+            () = tokio::time::sleep_until(deadline) => true,
+        }
+    }
+}
+
+#[async_trait]
+impl SendRateLimiter for TokioSendRateLimiter {
+    async fn reserve(&self, phone_number_id: &str, burst: Burst) -> Result<SlotTime, StoreError> {
+        let slot = self.slots.reserve(phone_number_id, burst).await?;
+        self.learn(phone_number_id, slot.limit);
+        // From when the answer came: a slow one makes the slot later, never earlier than it is.
+        Ok(SlotTime(duration(self.epoch.elapsed()) + slot.wait))
+    }
+
+    fn limit(&self, phone_number_id: &str) -> Option<f64> {
+        let throttled = self.throttled.lock().unwrap_or_else(PoisonError::into_inner);
+        let (rate, read_at) = *throttled.get(phone_number_id)?;
+        let age = duration(read_at.elapsed());
+        ThrottledRate { rate, age }.limit()
+    }
+
+    async fn slow_down(&self, phone_number_id: &str, rate: f64) -> Result<(), StoreError> {
+        let limit = self.slots.slow_down(phone_number_id, rate).await?;
+        self.learn(phone_number_id, Some(limit));
+        Ok(())
+    }
+
+    async fn until(&self, slot_time: SlotTime, lead: time::Duration) -> bool {
+        let Ok(wait) = std::time::Duration::try_from(-self.since(slot_time) - lead) else {
+            return !self.stopping();
+        };
+        self.sleep_until(Instant::now() + wait).await
+    }
+
+    fn since(&self, slot_time: SlotTime) -> time::Duration {
+        duration(self.epoch.elapsed()) - slot_time.0
+    }
+
+    async fn rest(&self, time: time::Duration) -> bool {
+        self.sleep_until(Instant::now() + time.try_into().unwrap_or_default())
+            .await
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
+    fn should_yield(&self) -> bool {
+        self.should_yield.swap(false, Ordering::Relaxed)
+    }
+}
+
+fn duration(time: std::time::Duration) -> time::Duration {
+    time::Duration::try_from(time).unwrap_or(time::Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use recado_domain::campaigns::{SendRate, SendSlot};
+
+    use super::*;
+
+    /// Send slots by the test's own clock.
+    struct TestSendSlots {
+        epoch: Instant,
+        next: Mutex<HashMap<String, time::Duration>>,
+        limit: Mutex<Option<f64>>,
+    }
+
+    #[async_trait]
+    impl SendSlotStore for TestSendSlots {
+        async fn reserve(&self, number: &str, burst: Burst) -> Result<SendSlot, StoreError> {
+            let now = duration(self.epoch.elapsed());
+            let mut next = self.next.lock().unwrap();
+            let slot = next.entry(number.to_owned()).or_insert(now);
+            let free = (*slot).max(now);
+            *slot = free + burst.time;
+            Ok(SendSlot {
+                wait: free - now,
+                limit: *self.limit.lock().unwrap(),
+            })
+        }
+
+        async fn slow_down(&self, _: &str, rate: f64) -> Result<f64, StoreError> {
+            *self.limit.lock().unwrap() = Some(rate / 2.0);
+            Ok(rate / 2.0)
+        }
+    }
+
+    fn limiter(stop: &CancellationToken) -> TokioSendRateLimiter {
+        let slots = TestSendSlots {
+            epoch: Instant::now(),
+            next: Mutex::default(),
+            limit: Mutex::default(),
+        };
+        TokioSendRateLimiter::new(stop.clone(), Arc::new(slots))
+    }
+
+    async fn wait_for_slot(limiter: &TokioSendRateLimiter, number: &str, send_rate: SendRate) -> bool {
+        let slot_time = limiter.reserve(number, send_rate.burst()).await.unwrap();
+        limiter.until(slot_time, time::Duration::ZERO).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn messages_of_a_number_keep_their_distance_and_numbers_do_not_share_it() {
+        let limiter = limiter(&CancellationToken::new());
+        let began = Instant::now();
+        let send_rate = SendRate::Delay(time::Duration::milliseconds(200));
+        let mut times = Vec::new();
+        for number in ["a", "a", "b", "a"] {
+            assert!(wait_for_slot(&limiter, number, send_rate).await);
+            times.push(began.elapsed().as_millis());
+        }
+        assert_eq!(times, [0, 200, 200, 400]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lead_is_time_before_the_slot() {
+        let limiter = limiter(&CancellationToken::new());
+        let began = Instant::now();
+        let burst = SendRate::Delay(time::Duration::milliseconds(200)).burst();
+        limiter.reserve("a", burst).await.unwrap();
+        let slot_time = limiter.reserve("a", burst).await.unwrap();
+        assert!(limiter.until(slot_time, time::Duration::milliseconds(50)).await);
+        assert_eq!(began.elapsed().as_millis(), 150);
+        assert_eq!(limiter.since(slot_time).whole_milliseconds(), -50);
+        assert!(limiter.until(slot_time, time::Duration::milliseconds(500)).await);
+        assert_eq!(began.elapsed().as_millis(), 150);
+        assert!(limiter.until(slot_time, time::Duration::ZERO).await);
+        assert_eq!(began.elapsed().as_millis(), 200);
+        limiter.rest(time::Duration::milliseconds(30)).await;
+        assert_eq!(limiter.since(slot_time).whole_milliseconds(), 30);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_leaves_once_the_server_stops() {
+        let stop = CancellationToken::new();
+        let limiter = limiter(&stop);
+        let send_rate = SendRate::Delay(time::Duration::seconds(60));
+        assert!(wait_for_slot(&limiter, "a", send_rate).await);
+        stop.cancel();
+        let waited = tokio::time::timeout(Duration::from_secs(1), wait_for_slot(&limiter, "a", send_rate)).await;
+        assert_eq!(waited, Ok(false));
+        assert!(
+            !limiter
+                .until(SlotTime(time::Duration::ZERO), time::Duration::ZERO)
+                .await
+        );
+        assert!(limiter.stopping() && !limiter.rest(time::Duration::seconds(60)).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_throttled_rate_is_remembered_until_it_has_recovered() {
+        let limiter = limiter(&CancellationToken::new());
+        assert_eq!(limiter.limit("a"), None);
+        limiter.slow_down("a", 200.0).await.unwrap();
+        assert_eq!((limiter.limit("a"), limiter.limit("b")), (Some(100.0), None));
+        limiter.rest(time::Duration::seconds(30)).await;
+        assert_eq!(limiter.limit("a"), Some(130.0));
+        // Another server throttled the number; the store returns that with the slot.
+        limiter.reserve("b", SendRate::PerSecond(80).burst()).await.unwrap();
+        assert_eq!(limiter.limit("b"), Some(100.0));
+        limiter.rest(time::Duration::seconds(900)).await;
+        assert_eq!(limiter.limit("b"), None);
+    }
+
+    #[tokio::test]
+    async fn a_run_yields_once_for_each_request() {
+        let limiter = limiter(&CancellationToken::new());
+        assert!(!limiter.should_yield());
+        limiter.request_yield();
+        limiter.request_yield();
+        assert!(limiter.should_yield() && !limiter.should_yield());
+    }
+}
